@@ -126,7 +126,7 @@ def test_figures_are_of_the_matrix(written: tuple[Path, dict[str, Any]]) -> None
 def test_findings_are_reported(written: tuple[Path, dict[str, Any]]) -> None:
     folder, summary = written
     found = list(csv.DictReader((folder / "findings.csv").open(newline="")))
-    by_kind = {kind: [row["about"] for row in found if row["kind"] == kind] for kind in findings.WHAT}
+    by_kind = {kind: [row["about"] for row in found if row["kind"] == kind] for kind in findings.KINDS}
     assert sorted(by_kind["destructive operations"]) == [f"user:{NASTY}", f"user:{FORMULA}", "user:gone"]
     assert by_kind["departed user"] == [f"user:{FORMULA}", "user:gone"]
     assert by_kind["orphaned owner"] == ["user:gone"]

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from privtab import names
 from privtab._collection import no_collection
-from privtab.arrow import Codes, Truth
+from privtab.arrow import Codes
 from privtab.engines.arrays import Arrays
 from privtab.engines.build_arrays import arrays_of_index
 from privtab.engines.columns import (
@@ -256,8 +256,14 @@ class Batches:
                 answers.reasons[unusable_rows & (answers.reasons == OK)] = NAME
         if rule.get("needs_active_role"):
             answers.reasons[(answers.reasons == OK) & (active is None or lengths(active) == 0)] = NO_ROLE
-        given = given.of_types(reader.attributes, kinds)
-        all_rows = Rows(form=form, names=names, columns=columns, groups=groups, active=active, given=given)
+        all_rows = Rows(
+            form=form,
+            names=names,
+            columns=columns,
+            groups=groups,
+            active=active,
+            given=given.of_types(reader.attributes, kinds),
+        )
         if (depth := reader.depth(form.type)) > 1 and not (reader.nested or reader.flat):
             columns[RESOURCE] = form.type, without_end(ids, depth)
             all_rows = replace(all_rows, columns=columns)
@@ -286,16 +292,23 @@ class Batches:
             rows = valid & (counts[RESOURCE] == depth - (not named))
             if not rows.any():
                 continue
+            if (kernel := self._kernel(form, named=named)) is None:
+                allow_rows(self.one_by_one, self._vocabulary, all_rows, np.flatnonzero(rows), answers)
+                continue
             kept_rows = None if rows.all() else np.flatnonzero(rows)
-            paths = {}
-            for slot, (kind, column) in columns.items():
-                width = reader.depth(kind) - (slot == RESOURCE and not named)
-                all_paths = kept_rows is None and paths_by_slot[slot].width == width
-                paths[slot] = paths_by_slot[slot] if all_paths else self._paths(_take(column, kept_rows), width)
+            widths_of = {
+                slot: reader.depth(kind) - (slot == RESOURCE and not named) for slot, (kind, _) in columns.items()
+            }
+            paths = {
+                slot: own
+                if kept_rows is None and (own := paths_by_slot[slot]).width == width
+                else self._paths(_take(columns[slot][1], kept_rows), width)
+                for slot, width in widths_of.items()
+            }
             batch = Batch(
                 users.dictionary, user_positions if kept_rows is None else user_positions[kept_rows], codes, paths
             )
-            answers.allowed[... if kept_rows is None else kept_rows] = self._decide(form, batch, named=named)
+            answers.allowed[... if kept_rows is None else kept_rows] = kernel.decide(batch)
         return answers
 
     def _read(self, column: pa.Array, depths: Sequence[int], reasons: Reasons) -> tuple[Codes, Paths]:
@@ -321,29 +334,6 @@ class Batches:
 
     def _paths(self, column: pa.Array, width: int, slashes: Codes | None = None) -> Paths:
         return Paths(column, width, self.arrays, self.engine.reader.chains, slashes)
-
-    def _decide(self, form: Form, batch: Batch, *, named: bool) -> Truth:
-        kernel = self._kernel(form, named=named)
-        if kernel is not None:
-            return kernel.decide(batch)
-        users = batch.names.take(pa.array(batch.user_positions)).to_pylist()
-        columns = {}
-        for slot, paths in batch.paths.items():
-            kind = form.type if slot == RESOURCE else form.types[slot]
-            columns[slot] = [Entity(str(kind), path) for path in paths.whole().to_pylist()]
-        decisions = (
-            self.one_by_one.allow(
-                Request(
-                    user=user,
-                    action=form.action,
-                    resource=columns[RESOURCE][row],
-                    with_={slot: column[row] for slot, column in columns.items() if slot != RESOURCE},
-                    flags=form.flags,
-                )
-            )
-            for row, user in enumerate(users)
-        )
-        return np.fromiter(decisions, np.bool_, len(users))
 
     def _kernel(self, form: Form, *, named: bool) -> Kernel | None:
         """The kernel for a form, or None if it cannot be evaluated in columns."""

@@ -263,9 +263,12 @@ class ConditionReader:
 
     def condition(self, type_: str, operation: str, form: RequestShape) -> Condition:
         """The condition for a request of this form."""
+        return self._of_rule(type_, operation, RESOURCE, form, named=form.named)
+
+    def _of_rule(self, type_: str, operation: str, slot: str, form: RequestShape, *, named: bool) -> Condition:
         rule = self.rules[type_][operation]
-        parts = [rule["call"]] if rule["each"] is None or not form.named else [rule["call"], rule["each"]]
-        return _all(self._read(part, RESOURCE, form) for part in parts)
+        parts = [rule["call"]] if rule["each"] is None or not named else [rule["call"], rule["each"]]
+        return _all(self._read(part, slot, form) for part in parts)
 
     def _read(self, formula: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         """Read a formula; `slot` is that of its resource."""
@@ -318,9 +321,7 @@ class ConditionReader:
     def _can(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         key = value["type"], value["operation"], slot
         if key not in form.known:
-            rule = self.rules[value["type"]][value["operation"]]
-            parts = [rule["call"]] if rule["each"] is None else [rule["call"], rule["each"]]
-            form.known[key] = _all(self._read(part, slot, form) for part in parts)
+            form.known[key] = self._of_rule(*key, form, named=True)
         return form.known[key]
 
     def _atom(self, kind: AtomWord, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
@@ -347,19 +348,20 @@ class ConditionReader:
 
 
 def _all(parts: Iterable[Condition]) -> Condition:
-    flat: dict[Condition, None] = {}
-    for part in parts:
-        for inner in part.parts if isinstance(part, AllOf) else (part,):
-            flat[inner] = None
-    return NEVER if NEVER in flat else next(iter(flat)) if len(flat) == 1 else AllOf(tuple(flat))
+    return _joined(AllOf, NEVER, parts)
 
 
 def _any(parts: Iterable[Condition]) -> Condition:
+    return _joined(AnyOf, ALWAYS, parts)
+
+
+def _joined(kind: type[AllOf | AnyOf], decisive: Condition, parts: Iterable[Condition]) -> Condition:
+    """Parts together, each once, those of parts of the same kind among them; `decisive`: the one that tells the value alone."""
     flat: dict[Condition, None] = {}
     for part in parts:
-        for inner in part.parts if isinstance(part, AnyOf) else (part,):
+        for inner in part.parts if isinstance(part, kind) else (part,):
             flat[inner] = None
-    return ALWAYS if ALWAYS in flat else next(iter(flat)) if len(flat) == 1 else AnyOf(tuple(flat))
+    return decisive if decisive in flat else next(iter(flat)) if len(flat) == 1 else kind(tuple(flat))
 
 
 def fold(

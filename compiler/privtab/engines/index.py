@@ -10,6 +10,7 @@ A state may be sharded (docs/how-to/shards.md): `people` for what is looked up b
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain, repeat
 from operator import is_
 from typing import Any, TypeAlias, TypeVar
@@ -30,7 +31,15 @@ OWNER = 1
 SEPARATOR = "\n"
 _MOST_CALLERS = 1 << 16
 """Users whose principals are kept together with those of every user."""
-_SHAPE_ERRORS = (KeyError, TypeError, AttributeError, ValueError)
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Raise PolicyError for a document of another shape than that of `what`."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise PolicyError(f"the state is not {what}: {error!r}") from error
 
 
 class PrivilegeNumbers:
@@ -166,7 +175,7 @@ class StatePart:
     def __init__(self, document: Mapping[str, Any], numbers: PrivilegeNumbers) -> None:
         """Read the document at `data.privtab_state.<system>`; parts to be combined share `numbers`. Raises PolicyError."""
         self.numbers = numbers
-        try:
+        with reading("a part of an index"):
             always, windows = parts_of({name: value for name, value in document.items() if name != "at"})
             self.people: Mapping[str, Any] | None = always if "shards" in document else None
             self.windows: dict[str, Mapping[str, Any]] = {_PEOPLE: windows}
@@ -177,8 +186,6 @@ class StatePart:
             for name, shard in document.get("at", {}).items():
                 always, self.windows[name] = parts_of(shard)
                 self.shards[name] = always["revision"], EntityHoldings(always, numbers, texts)
-        except _SHAPE_ERRORS as error:
-            raise PolicyError(f"the state is not a part of an index: {error!r}") from error
 
 
 class Index:
@@ -204,24 +211,20 @@ class Index:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         """Read `data.privtab_state.<system>`. Raises PolicyError if it is not an index."""
-        try:
+        with reading("an index"):
             if in_parts(document):
                 self._combine([StatePart(document, PrivilegeNumbers())])
             else:
                 numbers, texts = PrivilegeNumbers(), TextPool()
                 self._merge(document["revision"], numbers, [EntityHoldings(document, numbers, texts)])
                 self._read_people(document)
-        except _SHAPE_ERRORS as error:
-            raise PolicyError(f"the state is not an index: {error!r}") from error
 
     @classmethod
     def of(cls, parts: Iterable[StatePart]) -> Index:
         """Combine the parts of a sharded state, which share their numbers. Raises PolicyError without people, UsageError for duplicates."""
         found = cls.__new__(cls)
-        try:
+        with reading("an index"):
             found._combine(list(parts))  # noqa: SLF001  (its own)
-        except _SHAPE_ERRORS as error:
-            raise PolicyError(f"the state is not an index: {error!r}") from error
         return found
 
     def _combine(self, parts: list[StatePart]) -> None:

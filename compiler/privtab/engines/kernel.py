@@ -304,11 +304,10 @@ class Kernel:
             listed.append(list(distinct.values()))
         found, rows = np.unique(pairs, return_inverse=True)
         answers = []
-        for combination in found.tolist():
-            chosen, rest = {}, combination
-            for operand, values in zip(reversed(comparison.operands), reversed(listed), strict=True):
-                rest, number = divmod(rest, len(values))
-                chosen[operand] = values[number]
+        positions = np.unravel_index(found, [len(values) for values in listed])
+        for combination in zip(*(of_operand.tolist() for of_operand in positions), strict=True):
+            of_operands = zip(comparison.operands, listed, combination, strict=True)
+            chosen = {operand: values[at] for operand, values, at in of_operands}
             answers.append(comparison.holds(chosen.__getitem__))
         truth: Truth = np.array(answers, np.bool_)[rows]
         return truth

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from privtab import moments
 from privtab.engines.conditions import ALWAYS, RESOURCE, Atom
-from privtab.engines.index import OWNER, Index, PrivilegeNumbers, StatePart, Table, in_parts
+from privtab.engines.index import OWNER, Index, PrivilegeNumbers, StatePart, Table, in_parts, reading
 from privtab.engines.plan import FormPlan, Special, needed
 from privtab.engines.rows import RowEngine
-from privtab.errors import DecisionUnavailable, PolicyError
+from privtab.errors import DecisionUnavailable
 from privtab.moments import FIRST, LAST, WINDOWED, Window, parts_of
 from privtab.names import is_wildcard
 from privtab.request import Request
@@ -30,28 +30,21 @@ if TYPE_CHECKING:
     from privtab.engines.varying import Answers
 
 
-_SHAPE_ERRORS = (KeyError, TypeError, AttributeError, ValueError)
-
-
 class WindowedIndex:
     """A state with windows, from its bundle. It can be pickled."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         """Read `data.privtab_state.<system>`. Raises PolicyError if it is not an index."""
-        try:
+        with reading("an index"):
             lasting, windows = parts_of(document)
             self._read(Index(lasting), windows)
-        except _SHAPE_ERRORS as error:
-            raise PolicyError(f"the state is not an index: {error!r}") from error
 
     @classmethod
     def of(cls, combined: Index) -> WindowedIndex:
         """The index of the parts of a sharded state (`Index.of`), some of which have windows. Raises PolicyError."""
         found = cls.__new__(cls)
-        try:
+        with reading("an index"):
             found._read(combined, combined.windows)  # noqa: SLF001  (its own)
-        except _SHAPE_ERRORS as error:
-            raise PolicyError(f"the state is not an index: {error!r}") from error
         return found
 
     def _read(self, lasting: Index, windows: Mapping[str, Any]) -> None:

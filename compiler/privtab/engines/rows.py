@@ -79,17 +79,16 @@ class Explanation:
     def context(self, revision: str | None, *, allowed: bool) -> dict[str, Any]:
         """Rule, source and revision; reasons and effects if allowed, what is missing if denied."""
         unheld = self.caller.unheld
-        context = {
-            "rule": self.listed.rule["id"],
-            "missing": [] if allowed or unheld else self.missing(),
-            "reasons": self.reasons() if allowed else [],
-            "effects": self.listed.effects(self.paths) if allowed else [],
-            "source": self.listed.rule["source"],
+        context = _context(
+            self.listed.rule,
+            revision,
+            missing=[] if allowed or unheld else self.missing(),
+            reasons=self.reasons() if allowed else [],
+            effects=self.listed.effects(self.paths) if allowed else [],
             **({"error": roles_not_held(self.caller.user, unheld)} if unheld else {}),
             **({} if self.listed.complete else {"minimal_sets_complete": False}),
-        }
-        revised = context if revision is None else context | {"revision": revision}
-        return with_changes(revised, self.caller.user, self.caller.active_roles)
+        )
+        return with_changes(context, self.caller.user, self.caller.active_roles)
 
     def missing(self) -> list[list[str]]:
         """The smallest sets of atoms that would turn a denial into an allow, smallest first; denials to remove are listed as such."""
@@ -127,6 +126,12 @@ class Explanation:
             sources = self.listed.plan.sources(self.listed.atoms[number], self.caller, self.paths)
             known = self._held[number] = any(sources)
         return known
+
+
+def _context(rule: Mapping[str, Any], revision: str | None, **parts: Any) -> dict[str, Any]:
+    """The context of a decision by a rule."""
+    always = {"rule": rule["id"], "missing": [], "reasons": [], "effects": [], "source": rule["source"]}
+    return always | parts | ({} if revision is None else {"revision": revision})
 
 
 _NOTHING: Mapping[str, Iterable[str]] = {}
@@ -315,16 +320,8 @@ class RowEngine:
     def _unplaced(self, request: Request, rule: Mapping[str, Any]) -> Decision:
         """The denial of a request about entities that no row places."""
         unplaced = [self.locations.unplaced(entity) for entity in self._objects(request).values()]
-        context = {
-            "rule": rule["id"],
-            "missing": [],
-            "reasons": [],
-            "effects": [],
-            "source": rule["source"],
-            "error": not_placed([key for key in unplaced if key is not None]),
-        }
-        revision = self.program.get("revision")
-        return Decision(allowed=False, context=context if revision is None else {**context, "revision": revision})
+        error = not_placed([key for key in unplaced if key is not None])
+        return Decision(allowed=False, context=_context(rule, self.program.get("revision"), error=error))
 
     def plan(self, request: Request) -> FormPlan:
         """The plan for requests of the same form as this one."""

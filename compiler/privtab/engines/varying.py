@@ -74,12 +74,9 @@ def combinations(values: Sequence[Value], count: int) -> Iterator[tuple[tuple[st
         distinct_values.append(encoded.dictionary.to_pylist())
         code = code * len(distinct_values[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
     for number in np.unique(code):
-        rest = int(number)
-        combination: list[str | None] = []
-        for kind in reversed(distinct_values):
-            rest, position = divmod(rest, len(kind))
-            combination.append(kind[position])
-        yield tuple(reversed(combination)), np.flatnonzero(code == number)
+        positions = np.unravel_index(number, [len(own) for own in distinct_values])
+        combination = tuple(own[at] for own, at in zip(distinct_values, positions, strict=True))
+        yield combination, np.flatnonzero(code == number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,8 +39,7 @@ class Bearers:
         """(principal, key of the scope) of each row that assigns a `role:…`."""
         if role not in self._assigned:
             rows = self.state.column("assignments", "role").where([role.removeprefix(ROLE)])
-            columns = (self.state.column("assignments", name).take(rows) for name in ("principal", "scope"))
-            self._assigned[role] = [(str(p), scope) for p, scope in zip(*columns, strict=True)]
+            self._assigned[role] = list(self.state.texts("assignments", "principal", "scope", rows=rows))
         return self._assigned[role]
 
     def groups_in(self, group: str) -> set[str]:

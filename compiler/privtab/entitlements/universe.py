@@ -19,6 +19,8 @@ PRINCIPALS = (("assignments", "principal"), ("grants", "grantee"), ("owners", "o
 """The columns that hold principals, as `user:alice`."""
 USERS = (("members", "user"), ("memberships", "user"), ("service_admins", "user"), ("attributes", "user"))
 """The columns that hold the names of users."""
+_COLUMNS = {"user": USERS, "group": (("memberships", "group"),), "role": (("assignments", "role"),)}
+"""By kind of principals, the columns that hold their names alone."""
 
 
 def rows_entities(state: State, types: Collection[str] | None = None) -> Iterator[Entity]:
@@ -41,14 +43,7 @@ class Universe:
         """`where`: where entities with flat ids lie; those without a place are left out, since nothing is allowed on them."""
         self.where = where
         self._shapes = vocabulary(program).shapes
-        self._chains: dict[str, tuple[tuple[str, int], ...]] = {}
-        for type_ in program.entities:
-            chain = program.chain(type_)
-            depths = [
-                sum(not program.entities[chain_type].single for chain_type in chain[: index + 1])
-                for index in range(len(chain))
-            ]
-            self._chains[type_] = tuple(zip(chain, depths, strict=True))
+        self._chains = vocabulary(program).chains
         self._singles: dict[str, list[str]] = {
             type_: [single.name for single in program.entities.values() if single.single and single.parent == type_]
             for type_ in program.entities
@@ -136,11 +131,18 @@ def names(program: Program, state: State) -> frozenset[str]:
 
 def users(program: Program, state: State) -> frozenset[str]:
     """Every user that some row of the state names."""
-    found = {name for name in state.distinct(*USERS) if not name.startswith(GROUP)}
-    found |= {principal.removeprefix("user:") for principal in named_principals(state) if principal.startswith("user:")}
-    kinds = {entity_type.name for entity_type in program.entities.values() if entity_type.principal == "user"}
-    if kinds:
-        found |= {decode_name(entity.names[-1]) for entity in rows_entities(state, kinds) if entity.names}
+    return named(program, state, "user")
+
+
+def named(program: Program, state: State, kind: str) -> frozenset[str]:
+    """Every user, every group or every role that a row names, including roles that the policy declares."""
+    found = {principal.partition(":")[2] for principal in named_principals(state) if principal.startswith(f"{kind}:")}
+    found |= {name for name in state.distinct(*_COLUMNS[kind]) if kind != "user" or not name.startswith(GROUP)}
+    if kind == "role":
+        found |= set(program.roles)
+    types = {entity_type.name for entity_type in program.entities.values() if entity_type.principal == kind}
+    if types:
+        found |= {decode_name(entity.names[-1]) for entity in rows_entities(state, types) if entity.names}
     return frozenset(found)
 
 
@@ -155,7 +157,7 @@ def notes(
         if _is_named(state, kind, name):
             continue
         if kind not in known:
-            known[kind] = users(program, state) if kind == "user" else named(program, state, kind)
+            known[kind] = named(program, state, kind)
         if name not in known[kind]:
             closest = nearest(name, known[kind], cutoff=0.6)
             found.append(
@@ -191,25 +193,11 @@ def asked_entities(program: Program, request: Request) -> Iterator[Entity]:
 
 def _is_named(state: State, kind: str, name: str) -> bool:
     """Whether a row clearly names a principal: look this up before all names are collected."""
-    own_columns = {"user": USERS, "group": (("memberships", "group"),), "role": (("assignments", "role"),)}[kind]
     return any(
         state.column(*column).where([text])
-        for columns, text in ((own_columns, name), (PRINCIPALS, f"{kind}:{name}"))
+        for columns, text in ((_COLUMNS[kind], name), (PRINCIPALS, f"{kind}:{name}"))
         for column in columns
     )
-
-
-def named(program: Program, state: State, kind: str) -> frozenset[str]:
-    """Every group, or every role, that a row names, including roles that the policy declares."""
-    found = {principal.partition(":")[2] for principal in named_principals(state) if principal.startswith(f"{kind}:")}
-    if kind == "group":
-        found |= state.distinct(("memberships", "group"))
-    else:
-        found |= state.distinct(("assignments", "role")) | set(program.roles)
-    types = {entity_type.name for entity_type in program.entities.values() if entity_type.principal == kind}
-    if types:
-        found |= {decode_name(entity.names[-1]) for entity in rows_entities(state, types) if entity.names}
-    return frozenset(found)
 
 
 def _entity_notes(program: Program, state: State, entity: Entity) -> list[str]:
@@ -217,7 +205,7 @@ def _entity_notes(program: Program, state: State, entity: Entity) -> list[str]:
     if vocabulary(program).lies_in_state(entity.type):
         return []  # an entity without a place is reported as such
     kind = program.entities[entity.type].principal
-    known = () if kind is None else users(program, state) if kind == "user" else named(program, state, kind)
+    known = () if kind is None else named(program, state, kind)
     if any(refers_to(name, entity.id) for name in known):
         return []
     base = base_type(program, entity.type)

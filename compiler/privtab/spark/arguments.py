@@ -314,11 +314,9 @@ class ArgumentReader:
         """
         if isinstance(argument, str | Column) or not isinstance(argument, Iterable):
             raise UsageError(f"flags is {described(argument)}: give a list of names, or a mapping")
-        values = (
-            argument
-            if isinstance(argument, Mapping)
-            else {flag_name(str(flag)): flag == flag_name(str(flag)) for flag in argument}
-        )
+        values: Mapping[str, Any] = argument if isinstance(argument, Mapping) else {}
+        if not isinstance(argument, Mapping):
+            values = {flag_name(str(flag)): flag == flag_name(str(flag)) for flag in argument}
         found = []
         for name, value in values.items():
             if name not in self.known_flags:
@@ -332,8 +330,7 @@ class ArgumentReader:
             if isinstance(value, bool):
                 self.constants[flag_column(name)] = value
             else:
-                column_ = self.column(value, f"flag `{name}`", ", True or False")
-                column = column_.try_cast("boolean")
+                column = self.column(value, f"flag `{name}`", ", True or False").try_cast("boolean")
                 self.columns[flag_column(name)] = F.coalesce(column, F.lit(col=True))
         return tuple(found)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
@@ -44,26 +44,18 @@ class Limits:
 SMALLER = 3
 """How many times smaller than a state that fits the part that requests need must be, about, for it to be looked for."""
 PlanName = Literal["kernel", "portions"]
-_WIDTH: Mapping[str, int] = {
-    "grants": 64,
-    "owners": 72,
-    "members": 56,
-    "memberships": 24,
-    "assignments": 16,
-    "service_admins": 24,
+_WIDTHS: Mapping[str, tuple[int, int]] = {
+    "grants": (64, 320),
+    "owners": (72, 365),
+    "members": (56, 365),
+    "memberships": (24, 52),
+    "assignments": (16, 52),
+    "service_admins": (24, 110),
+    "attributes": (0, 375),
+    "entities": (0, 375),
 }
-"""Bytes that a row of each table takes in the arrays, measured with names of about 20 letters and rounded up."""
-_INDEX_WIDTH: Mapping[str, int] = {
-    "grants": 320,
-    "owners": 365,
-    "members": 365,
-    "memberships": 52,
-    "assignments": 52,
-    "service_admins": 110,
-    "attributes": 375,
-    "entities": 375,
-}
-"""The same for the index, where executors get it instead of arrays."""
+"""Bytes that a row of each table takes in the arrays, and in the index, where executors get it instead of arrays: measured with
+names of about 20 letters and rounded up. Arrays hold no attributes and no places."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,16 +168,10 @@ def _evaluation(policy: OpenPolicy, request: RequestColumns) -> tuple[str, ...]:
     if not {Feature.NESTED, Feature.FLAT}.isdisjoint(features):
         how = "decide each distinct request by itself"
     else:
-        how = (
-            f"decide each distinct request {which} by itself, and the others in columns"
-            if which
-            else "decide in columns"
-        )
-    return (f"executors get the index of the state because of {_words(features)}, and {how}",)
-
-
-def _words(features: Iterable[Feature]) -> str:
-    return " and ".join(feature.value for feature in features)
+        how = f"decide each distinct request {which} by itself, and the others in columns"
+        how = how if which else "decide in columns"
+    words = " and ".join(feature.value for feature in features)
+    return (f"executors get the index of the state because of {words}, and {how}",)
 
 
 def _followed(policy: OpenPolicy, state: Any, refresh: float | None) -> str:
@@ -235,5 +221,4 @@ def _by_size(policy: OpenPolicy, counts: Mapping[str, int], limits: Limits) -> C
 
 def size_of(policy: OpenPolicy, counts: Mapping[str, int]) -> int:
     """About how many bytes the arrays or the index of a state take, by the number of rows in each table."""
-    widths = _INDEX_WIDTH if policy.beyond_arrays else _WIDTH
-    return sum(count * widths[table] for table, count in counts.items())
+    return sum(count * _WIDTHS[table][bool(policy.beyond_arrays)] for table, count in counts.items())

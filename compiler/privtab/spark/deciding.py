@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
@@ -25,16 +25,16 @@ from privtab.spark.arguments import (
 )
 from privtab.spark.attribute_columns import AttributesLike
 from privtab.spark.choose import Limits, choose_plan
-from privtab.spark.following import REFRESH, FollowedState, followed
+from privtab.spark.following import REFRESH, followed
 from privtab.spark.frames import Frame, free, opened
+from privtab.spark.kernel import answer_columns, decide_by_kernel
 from privtab.spark.moments import Moment, at_moment, each_moment, is_column
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
-from privtab.spark.states import drop_cached, spark_state, timed_rows
+from privtab.spark.preflight import check_executors
+from privtab.spark.states import drop_cached, prepared, spark_state, timed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-    from privtab.spark.shipping import ShippedBytes
 
 
 NO_TIME = "null"
@@ -101,7 +101,7 @@ def decide(
     """
     new = (allowed, reason) if effects is None else (allowed, reason, effects)
     frame, to_caller = opened(df, new)
-    check_names(frame, allowed, reason, effects)
+    names = AnswerNames(allowed, reason, effects).checked(frame)
     program = open_policy(policy)
     arguments: RequestArguments = {
         "subject": subject, "action": action, "resource": resource, "with_": with_, "flags": flags, "groups": groups,
@@ -136,18 +136,14 @@ def decide(
 
             coded = decide_by_needed(request, program, state_, choice, limits or Limits())
             if coded is not None:
-                return with_answer_columns(request, *coded, allowed, reason, effects)
+                return names.answered(request, coded)
         if choice.plan == "portions":
             from privtab.spark.portions import decide_by_portions
 
-            divided = decide_by_portions(
-                request,
-                program,
-                spark_state(program, state_, frame.sparkSession),
-                pin=limits is not None and limits.pin,
-            )
-            return with_answer_columns(request, *divided, allowed, reason, effects)
-        return _by_kernel(request, program, state_, allowed, reason, effects, refresh)
+            tables = spark_state(program, state_, frame.sparkSession)
+            pin = limits is not None and limits.pin
+            return names.answered(request, decide_by_portions(request, program, tables, pin=pin))
+        return names.answered(request, _by_kernel(request, program, state_, refresh))
 
     return to_caller(
         at_moment(cast("Moment", at), state, decide_by_state, lambda message: log.info("decide: %s", message))
@@ -160,63 +156,48 @@ def check_time(frame: DataFrame, at: object) -> None:
         raise UsageError("a stream is decided at the time of each chunk of rows: leave `at` out")
 
 
-def _by_kernel(
-    request: RequestColumns,
-    policy: OpenPolicy,
-    state: Any,
-    allowed: str,
-    reason: str,
-    effects: str | None,
-    refresh: float | None,
-) -> DataFrame:
-    from privtab.spark.kernel import decide_by_kernel
-    from privtab.spark.preflight import check_executors
-    from privtab.spark.states import prepared
-
+def _by_kernel(request: RequestColumns, policy: OpenPolicy, state: Any, refresh: float | None) -> DataFrame:
     spark = request.frame.sparkSession
     check_executors(spark)
     if request.frame.isStreaming and refresh is not None:
-        source: ShippedBytes | FollowedState = followed(policy, state, refresh)
-    else:
-        source = prepared(policy, state, spark).ship(spark)
-    frame, yes, why = decide_by_kernel(request, source)
-    return with_answer_columns(request, frame, yes, why, allowed, reason, effects)
+        return decide_by_kernel(request, followed(policy, state, refresh))
+    return decide_by_kernel(request, prepared(policy, state, spark).ship(spark))
 
 
-def with_answer_columns(
-    request: RequestColumns,
-    frame: DataFrame,
-    yes: Column,
-    why: Column,
-    allowed: str,
-    reason: str,
-    effects: str | None = None,
-) -> DataFrame:
-    """Add the columns of the answer; rows that are no valid requests are denied here, whatever the plan decided."""
-    if request.invalid_reason is not None:
-        why = F.coalesce(request.invalid_reason, why)
-        yes = yes & request.invalid_reason.isNull()
-    answer = [yes.alias(allowed), why.alias(reason)]
-    if effects is not None and request.effects is not None:
-        answer.append(of_allowed(F.col(request.effects), yes).alias(effects))
-    return frame.select("*", *answer).drop(request.code, *request.hidden)
+class AnswerNames(NamedTuple):
+    """The names of the columns that a decision adds."""
 
+    allowed: str
+    reason: str
+    effects: str | None = None
 
-def check_names(df: DataFrame, allowed: str, reason: str, effects: str | None = None) -> None:
-    """Raise UsageError if a new column would have no name or the name of another column."""
-    arguments: dict[str, Any] = {"allowed": allowed, "reason": reason}
-    if effects is not None:
-        arguments["effects"] = effects
-    for argument, name in arguments.items():
-        if not isinstance(name, str) or not name:
-            raise UsageError(f"{argument} is {name!r}: give the name of the new column")
-    taken = {name.lower() for name in df.columns}
-    first: dict[str, str] = {}
-    for argument, name in arguments.items():
-        if name.lower() in taken:
-            raise UsageError(f"the DataFrame has a column `{name}`: name the new one by `{argument}=`")
-        if (other := first.setdefault(name.lower(), argument)) != argument:
-            raise UsageError(f"`{other}` and `{argument}` are both `{name}`")
+    def checked(self, df: DataFrame) -> AnswerNames:
+        """These; raises UsageError if a new column would have no name or the name of another column."""
+        arguments: dict[str, Any] = self._asdict()
+        if self.effects is None:
+            del arguments["effects"]
+        for argument, name in arguments.items():
+            if not isinstance(name, str) or not name:
+                raise UsageError(f"{argument} is {name!r}: give the name of the new column")
+        taken = {name.lower() for name in df.columns}
+        first: dict[str, str] = {}
+        for argument, name in arguments.items():
+            if name.lower() in taken:
+                raise UsageError(f"the DataFrame has a column `{name}`: name the new one by `{argument}=`")
+            if (other := first.setdefault(name.lower(), argument)) != argument:
+                raise UsageError(f"`{other}` and `{argument}` are both `{name}`")
+        return self
+
+    def answered(self, request: RequestColumns, frame: DataFrame) -> DataFrame:
+        """A frame with codes, with the columns of the answer; rows that are no valid requests are denied, whatever the plan decided."""
+        yes, why = answer_columns(request)
+        if request.invalid_reason is not None:
+            why = F.coalesce(request.invalid_reason, why)
+            yes = yes & request.invalid_reason.isNull()
+        answer = [yes.alias(self.allowed), why.alias(self.reason)]
+        if self.effects is not None and request.effects is not None:
+            answer.append(F.when(yes, F.col(request.effects)).otherwise(none()).alias(self.effects))
+        return frame.select("*", *answer).drop(request.code, *request.hidden)
 
 
 TYPE = "array<struct<effect: string, action: string, table: string, row: map<string, string>, about: string>>"
@@ -237,11 +218,6 @@ def with_effects(request: RequestColumns, program: Mapping[str, Any]) -> Request
 def none() -> Column:
     """No effects."""
     return F.array().cast(TYPE)
-
-
-def of_allowed(effects: Column, allowed: Column) -> Column:
-    """The effects of a decided request: none if it is denied."""
-    return F.when(allowed, effects).otherwise(none())
 
 
 def _effects(request: RequestColumns, program: Mapping[str, Any]) -> Column:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import pickle
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, Unpack
@@ -18,28 +18,17 @@ import pyarrow as pa
 
 from privtab.client import Asker, Embedded
 from privtab.client import connect as connect_to
-from privtab.engines.columns import (
-    ATTRIBUTE,
-    DEPTH,
-    FLAG,
-    MALFORMED,
-    NAME,
-    NO_ROLE,
-    NULL,
-    UNKNOWN,
-    WITH,
-    GivenColumns,
-    distinct,
-)
+from privtab.engines import columns as why
+from privtab.engines.columns import GivenColumns, distinct
 from privtab.errors import DecisionError, InvalidRequest, UsageError
 from privtab.names import LEFT_OUT
 from privtab.request import NOT_SET, Entity, Request
 from privtab.spark.arguments import RequestArguments, read_arguments
 from privtab.spark.attribute_columns import values
-from privtab.spark.deciding import check_names, with_answer_columns
+from privtab.spark.deciding import AnswerNames
 from privtab.spark.following import REFRESH, check_refresh
 from privtab.spark.frames import Frame, flag_column, opened
-from privtab.spark.kernel import CODES, NO_ANSWER, Layout, answer_columns, mapped, readable
+from privtab.spark.kernel import CODES, NO_ANSWER, Layout, mapped, readable
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import WorkerCache
 from privtab.vocabulary import Vocabulary
@@ -90,17 +79,17 @@ def decide_with(
         raise UsageError(f"on_error is `{on_error}`: it is `fail` or `deny`")
     check_refresh(refresh)
     frame, to_caller = opened(df, (allowed, reason))
-    check_names(frame, allowed, reason)
+    names = AnswerNames(allowed, reason).checked(frame)
     point = _point(connect, on_error, refresh if frame.isStreaming else None)
     client = _client(point)
     if frame.isStreaming and refresh is not None:
         _check_followed(client)
     vocabulary = client.vocabulary()
-    request = read_arguments(frame, vocabulary, **arguments, taken=(allowed, reason))
+    request = read_arguments(frame, vocabulary, **arguments, taken=names[:2])
     check_executors(frame.sparkSession, "requests")
     layout = Layout.of(request, rows)
-    coded = mapped(request, lambda column_count: _function(point, vocabulary, layout, column_count))
-    return to_caller(with_answer_columns(request, coded, *answer_columns(request), allowed, reason))
+    coded = mapped(request, partial(codes, point, vocabulary, layout), rows)
+    return to_caller(names.answered(request, coded))
 
 
 def _point(connect: Connect, on_error: str, refresh: float | None) -> _PortableDecisionPoint:
@@ -122,18 +111,6 @@ def _check_followed(client: Asker) -> None:
             "the Embedded of a stream keeps its first bundles: give it `refresh=`, give the location of the bundles "
             "instead, or pass `refresh=None` to accept this"
         )
-
-
-def _function(
-    point: _PortableDecisionPoint, vocabulary: Vocabulary, layout: Layout, column_count: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def decide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from privtab.spark.executors import codes
-        from privtab.spark.kernel import answered_batches
-
-        yield from answered_batches(partial(codes, point, vocabulary, layout), layout.rows, column_count, batches)
-
-    return decide
 
 
 # --- on executors ----------------------------------------------------------------------------------------------------
@@ -193,32 +170,32 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
     cells = {**layout.constants, **row}
     user, action, kind, path = (cells.get(name) for name in ("user", "action", "type", "path"))
     if action is None or kind is None:
-        return NULL
+        return why.NULL
     shape = vocabulary.operations.get(kind, {}).get(action)
     if shape is None:
-        return UNKNOWN
+        return why.UNKNOWN
     if shape.missing_flags(layout.flags):
-        return FLAG
+        return why.FLAG
     withs: dict[str, Entity] = {}
     for slot, types in shape.withs.items():
         if LEFT_OUT in types and cells.get(f"with_{slot}_path") is None:
             continue
         if slot not in layout.slots:
-            return WITH
+            return why.WITH
         slot_type, slot_path = cells[f"with_{slot}_type"], cells[f"with_{slot}_path"]
         if slot_type is None:
-            return NULL
+            return why.NULL
         if slot_type not in types:
-            return WITH
+            return why.WITH
         withs[slot] = Entity(slot_type, slot_path)
     groups, roles = cells.get("groups"), cells.get("active_roles")
     if not user or path is None or any(entity.id is None for entity in withs.values()):
-        return NULL
+        return why.NULL
     if any(
         name in cells and (names is None or not all(names))
         for name, names in (("groups", groups), ("active_roles", roles))
     ):
-        return NULL
+        return why.NULL
     request = Request(
         user=user,
         action=action,
@@ -236,12 +213,13 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
         try:
             vocabulary.check_attributes(request)
         except InvalidRequest:
-            return ATTRIBUTE
+            return why.ATTRIBUTE
     try:
         vocabulary.check(request)
     except InvalidRequest as error:
         message = str(error)
         if shape.needs_active_role and not roles and not message.startswith("malformed"):
-            return NO_ROLE
-        return MALFORMED if message.startswith("malformed path") else NAME if message.startswith("malformed") else DEPTH
+            return why.NO_ROLE
+        malformed = why.MALFORMED if message.startswith("malformed path") else why.NAME
+        return malformed if message.startswith("malformed") else why.DEPTH
     return request

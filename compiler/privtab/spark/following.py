@@ -48,14 +48,10 @@ class FollowedState:
         return self.policy.digest, self.where, self.refresh
 
     def __str__(self) -> str:
-        return f"follows {self.where}: {bound(self.refresh)}"
-
-
-def bound(refresh: float) -> str:
-    """A text that describes the bound."""
-    if not refresh:
-        return "it is checked before each chunk of rows is decided"
-    return f"no answer is based on a check more than {refresh:g} seconds old"
+        bound = f"no answer is based on a check more than {self.refresh:g} seconds old"
+        return (
+            f"follows {self.where}: {bound if self.refresh else 'it is checked before each chunk of rows is decided'}"
+        )
 
 
 def check_refresh(refresh: object) -> None:

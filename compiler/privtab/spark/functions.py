@@ -24,6 +24,7 @@ from privtab.spark.deciding import decide
 from privtab.spark.following import REFRESH, FollowedState, check_refresh, followed
 from privtab.spark.frames import Frame, flag_column, free, opened
 from privtab.spark.kernel import Layout, decided_codes
+from privtab.spark.matrix.question import listed
 from privtab.spark.moments import Moment, at_moment
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import check_executors
@@ -80,10 +81,8 @@ def register_function(
 
 
 def _flags(policy: OpenPolicy, flags: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(flags, str):
-        raise UsageError(f"flags is the text `{flags}`: give a list of names")
     known = {f for shapes in policy.vocabulary.operations.values() for shape in shapes.values() for f in shape.flags}
-    found = tuple(dict.fromkeys(flags))
+    found = tuple(dict.fromkeys(listed(flags, "flags")))
     for flag in found:
         if flag not in known:
             raise InvalidRequest(f"unknown flag `{flag}`" + hint(flag, known))
@@ -91,10 +90,8 @@ def _flags(policy: OpenPolicy, flags: Iterable[str]) -> tuple[str, ...]:
 
 
 def _given(policy: OpenPolicy, attributes: Iterable[str]) -> tuple[AttributeColumn, ...]:
-    if isinstance(attributes, str):
-        raise UsageError(f"attributes is the text `{attributes}`: give a list of names")
     found = []
-    for number, place in enumerate(attributes):
+    for number, place in enumerate(listed(attributes, "attributes")):
         kind, _, name = place.partition(".")
         if kind not in KINDS:
             raise InvalidRequest(f"unknown attribute `{place}`: write KIND.NAME, as in request.mfa" + hint(kind, KINDS))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from privtab.spark.arguments import RequestColumns
 from privtab.spark.attribute_columns import AttributeColumn, values
 from privtab.spark.following import FollowedState, current_engine
 from privtab.spark.frames import flag_column
-from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
+from privtab.spark.shipping import ShippedBytes, kept
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -81,12 +82,20 @@ def decide_by_kernel(
     *,
     rows: int = ROWS,
     named: ShippedBytes | None = None,
-) -> tuple[DataFrame, Column, Column]:
-    """The frame with the additional column `asked.code`, and the columns `allowed` and `reason` computed from it.
+) -> DataFrame:
+    """The frame with the additional column `request.code`, as `answer_columns` reads it.
 
     `named`: the paths that the state was made for; a request of another one is denied.
     """
-    return _coded(request, shipped, Layout.of(request, rows, named)), *answer_columns(request)
+    layout = Layout.of(request, rows, named)
+    try:
+        from pyspark.sql.pandas.functions import arrow_udf
+    except ImportError:  # Spark 4.0: whole rows are sent to the workers
+        return mapped(request, partial(current_codes, shipped, layout), rows)
+    # Declared nondeterministic: otherwise the optimiser would push a filter on the answer down as a second copy of the
+    # function, and every row would be decided twice.
+    decide = arrow_udf(_columns_function(shipped, layout), "tinyint").asNondeterministic()  # type: ignore[call-overload]
+    return request.frame.select("*", decide(*request.columns.values()).alias(request.code))
 
 
 def answer_columns(request: RequestColumns) -> tuple[Column, Column]:
@@ -97,24 +106,8 @@ def answer_columns(request: RequestColumns) -> tuple[Column, Column]:
     return allowed, F.when(code.isNull(), UNDECIDED).otherwise(F.get(words, code.cast("int")))
 
 
-def _coded(request: RequestColumns, shipped: ShippedBytes | FollowedState, layout: Layout) -> DataFrame:
-    try:
-        from pyspark.sql.pandas.functions import arrow_udf
-    except ImportError:
-        return _decide_whole_rows(request, shipped, layout)
-    # Declared nondeterministic: otherwise the optimiser would push a filter on the answer down as a second copy of the
-    # function, and every row would be decided twice.
-    decide = arrow_udf(_columns_function(shipped, layout), "tinyint").asNondeterministic()  # type: ignore[call-overload]
-    return request.frame.select("*", decide(*request.columns.values()).alias(request.code))
-
-
-def _decide_whole_rows(request: RequestColumns, shipped: ShippedBytes | FollowedState, layout: Layout) -> DataFrame:
-    """For Spark 4.0, which lacks `arrow_udf`: whole rows are sent to the workers."""
-    return mapped(request, lambda column_count: _batches_function(shipped, layout, column_count))
-
-
-def mapped(request: RequestColumns, function: Callable[[int], Callable[[Any], Any]]) -> DataFrame:
-    """The frame with its codes. `function` takes the number of columns before the request's and returns one for `mapInArrow`."""
+def mapped(request: RequestColumns, decide: Callable[[list[pa.Array]], pa.Array], rows: int) -> DataFrame:
+    """The frame with its codes. `decide`: gives those of requests in columns; `rows`: how many are decided at once, about."""
     from pyspark.sql.types import ByteType, StructField, StructType
 
     names = list(request.frame.columns)
@@ -124,7 +117,8 @@ def mapped(request: RequestColumns, function: Callable[[int], Callable[[Any], An
         for number, f in enumerate(request.frame.schema)
     ]
     schema = StructType([*fields, StructField(CODE, ByteType(), nullable=True)])
-    return request.with_canonical_columns().mapInArrow(function(len(names)), schema).toDF(*names, request.code)
+    work = partial(answered_batches, decide, rows, len(names))
+    return request.with_canonical_columns().mapInArrow(work, schema).toDF(*names, request.code)
 
 
 def _columns_function(
@@ -139,24 +133,7 @@ def _columns_function(
     return decide
 
 
-def _batches_function(
-    shipped: ShippedBytes | FollowedState, layout: Layout, column_count: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def decide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from privtab.spark.following import current_engine
-        from privtab.spark.kernel import answered_batches, codes
-
-        def current_codes(columns: list[pa.Array]) -> pa.Array:
-            return codes(current_engine(shipped), layout, columns)
-
-        yield from answered_batches(current_codes, layout.rows, column_count, batches)
-
-    return decide
-
-
 # --- on executors ----------------------------------------------------------------------------------------------------
-
-_NAMED: WorkerCache[str, TextDictionary] = WorkerCache()
 
 
 def decided_codes(
@@ -164,7 +141,12 @@ def decided_codes(
 ) -> Iterator[pa.Array]:
     """The codes of all rows; `columns` has the arrays of each batch."""
     for part in combined_batches(columns, layout.rows):
-        yield codes(current_engine(shipped), layout, [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)])
+        yield current_codes(shipped, layout, [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)])
+
+
+def current_codes(shipped: ShippedBytes | FollowedState, layout: Layout, columns: list[pa.Array]) -> pa.Array:
+    """The codes of requests in the columns of a layout, by the current state."""
+    return codes(current_engine(shipped), layout, columns)
 
 
 def answered_batches(
@@ -235,7 +217,8 @@ def _decided(batches: Batches, layout: Layout, columns: list[pa.Array]) -> np.nd
 
 def named_paths(shipped: ShippedBytes) -> TextDictionary:
     """The paths that a part of a state was made for."""
-    return _NAMED.get(shipped.digest, lambda: contents(shipped))
+    found: TextDictionary = kept(shipped)
+    return found
 
 
 def readable(column: pa.Array) -> pa.Array:

@@ -18,8 +18,6 @@ import pyarrow.compute as pc
 from privtab import arrow
 from privtab.arrow import Truth
 from privtab.engines.lookups import TextDictionary
-from privtab.engines.packed import digest
-from privtab.engines.packed import packed as flat
 from privtab.ir.nodes import Program
 from privtab.spark import kernel
 from privtab.spark.arguments import RequestColumns
@@ -34,11 +32,11 @@ from privtab.spark.state.schemas import entity_column
 from privtab.spark.state.tables import packed, unpacked
 from privtab.spark.states import batches_of, cache_key, memoised
 from privtab.spark.states import readable as readable_state
-from privtab.state.findings import stops
+from privtab.state.findings import stopping, stops
 from privtab.state.nodes import RowLocation, StateFinding
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from privtab.spark.choose import Choice, Limits
 
@@ -53,7 +51,7 @@ log = logging.getLogger("privtab.spark")
 
 def decide_by_needed(
     request: RequestColumns, policy: OpenPolicy, state: Any, choice: Choice, limits: Limits
-) -> tuple[DataFrame, Column, Column] | None:
+) -> DataFrame | None:
     """As `decide_by_kernel`, by the part of the state that the requests need; None if it is no small part, or does not fit either.
 
     `choice`: says of which tables a part is taken. Raises StateInvalid if an invalid row may affect a denial.
@@ -67,8 +65,7 @@ def decide_by_needed(
     paths = _named(request, max(shape.most for shape in policy.vocabulary.shapes.values()))
     if paths is None or (choice.plan == "kernel" and len(paths) * SMALLER > rows):
         return None
-    content = flat(TextDictionary.of(paths))
-    named = PackedState(digest=digest(content), content=content).ship(spark)
+    named = PackedState.holding(TextDictionary.of(paths)).ship(spark)
     parts = {
         table: kept(packed(read.raw(table), partial(_needed_rows, policy.as_program, table, named)))
         for table in choice.selected
@@ -146,7 +143,7 @@ def _needed_rows(
             own = checked.columns[column]
             about_named = np.append(_about_named(own.array, named), False)[own.codes]
             needed[unsure[raw.numbers[about_named & checked.valid] - 1]] = True
-        needed[[unsure[f.place.row - 1] for f in findings if f.severity == "error" and stops(program, f)]] = True
+        needed[[unsure[f.place.row - 1] for f in stopping(program, findings)]] = True
         yield batch.filter(arrow.truths(needed))
 
 

@@ -25,10 +25,11 @@ from privtab.locations import Locations
 from privtab.request import Entity
 from privtab.spark.arguments import RequestColumns
 from privtab.spark.frames import union
-from privtab.spark.kernel import CHANGED, CODE, CODES, Layout, answer_columns, codes, readable
+from privtab.spark.kernel import CHANGED, CODE, CODES, Layout, codes, readable
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.preflight import check_executors
-from privtab.spark.shipping import ShippedBytes, contents
+from privtab.spark.shipping import ShippedBytes
+from privtab.spark.shipping import kept as kept_value
 from privtab.spark.state.row_checks import closed
 from privtab.spark.state.schemas import CANONICAL, LOCATED
 from privtab.spark.state.tables import CELLS, cells, from_arrow, whole
@@ -143,8 +144,8 @@ def split(portion: Any, parts: Iterable[str]) -> dict[str, Any]:
 
 def decide_by_portions(
     request: RequestColumns, policy: OpenPolicy, state: SparkState, *, pin: bool = False
-) -> tuple[DataFrame, Column, Column]:
-    """The frame with the additional column `request.code`, and the columns `allowed` and `reason` computed from it.
+) -> DataFrame:
+    """The frame with the additional column `request.code`, as `answer_columns` reads it.
 
     `pin`: read the rows of the frame once, into a local checkpoint; otherwise they are read twice.
 
@@ -153,7 +154,7 @@ def decide_by_portions(
     if request.frame.isStreaming:
         raise UsageError("a stream is not divided into portions: decide each micro-batch by `each_batch`")
     check_executors(request.frame.sparkSession)
-    return _Portions(policy, state.check_policy(policy), request).decided(pin=pin), *answer_columns(request)
+    return _Portions(policy, state.check_policy(policy), request).decided(pin=pin)
 
 
 class _Portions:
@@ -337,7 +338,7 @@ def _with_whole_paths(
     names: Vocabulary, places: ShippedBytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: the last two columns, type and path of an entity, become its whole path."""
-    where = _locations(names, contents(places))
+    where = _locations(names, kept_value(places))
     named = {
         type_
         for type_, chain in names.chains.items()

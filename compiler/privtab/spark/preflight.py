@@ -124,13 +124,7 @@ def _inspect(spark: SparkSession) -> Workers:
     code: Literal["own", "other", "none"] = "none"
     if found["code"] is not None:
         code = "own" if found["code"] == code_digest() else "other"
-    return Workers(
-        python=found["python"],
-        version=found["version"],
-        lacking=tuple(found["lacking"]),
-        code=code,
-        origin=found["origin"],
-    )
+    return Workers(**found | {"lacking": tuple(found["lacking"]), "code": code})
 
 
 def _inspection(needed: tuple[str, ...]) -> Callable[[int], str]:

@@ -52,7 +52,12 @@ class PackedState:
     @classmethod
     def of(cls, batches: Batches) -> PackedState:
         """Serialise the program and the state of `batches`."""
-        content = packed((dict(batches.engine.program), batches.state))
+        return cls.holding((dict(batches.engine.program), batches.state))
+
+    @classmethod
+    def holding(cls, value: Any) -> PackedState:
+        """Serialise any other value that workers need, which `kept` gives them."""
+        content = packed(value)
         return cls(digest=digest(content), content=content)
 
     def ship(self, spark: SparkSession, *, within: int = MOST_PICKLED) -> ShippedBytes:
@@ -113,6 +118,7 @@ class WorkerCache(Generic[K, V]):
 
 
 _STATES: WorkerCache[str, Batches] = WorkerCache()
+_VALUES: WorkerCache[str, Any] = WorkerCache()
 
 
 def loaded(shipped: ShippedBytes) -> Batches:
@@ -124,6 +130,11 @@ def loaded(shipped: ShippedBytes) -> Batches:
         return Batches.of(*contents(shipped))
 
     return _STATES.get(shipped.digest, load)
+
+
+def kept(shipped: ShippedBytes) -> Any:
+    """On an executor: what was shipped, opened once for each process."""
+    return _VALUES.get(shipped.digest, lambda: contents(shipped))
 
 
 def contents(shipped: ShippedBytes) -> Any:

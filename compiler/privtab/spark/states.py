@@ -194,21 +194,16 @@ def cache_key(state: Any) -> tuple[object, ...]:
         return (state, object())
     path = Path(state)
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return (
-        str(path.absolute()),
-        *(
-            (str(f), s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_size)
-            for f in files
-            if f.is_file()
-            for s in [f.stat()]
-        ),
-    )
+    stats = [(str(file), file.stat()) for file in files if file.is_file()]
+    own = ((name, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_size) for name, s in stats)
+    return (str(path.absolute()), *own)
 
 
 def drop_cached(state: Any) -> None:
     """Drop everything cached for a state that will not be used again."""
     with _lock:
-        dropped = [
-            entry for entry in _known if entry[1] is state or (isinstance(entry[1], tuple) and entry[1][0] is state)
+        _known[:] = [
+            entry
+            for entry in _known
+            if not (entry[1] is state or (isinstance(entry[1], tuple) and entry[1][0] is state))
         ]
-        _known[:] = [entry for entry in _known if all(entry is not entry_ for entry_ in dropped)]

@@ -122,19 +122,18 @@ def part(program: Program, state: State) -> dict[str, Any]:
     declared = program.attributes.from_origin("state")
     if not declared:
         return {}
-    texts: dict[str, dict[str, dict[str, list[str]]]] = {"user_attributes": {}, "entity_attributes": {}}
+    of_users: dict[str, dict[str, list[str]]] = {}
+    of_entities: dict[str, dict[str, list[str]]] = {}
     for user, entity, name, value in state.texts(TABLE, *COLUMNS):
-        of_kind = texts["user_attributes" if entity is None else "entity_attributes"]
-        of_kind.setdefault(user if entity is None else entity, {}).setdefault(name, []).append(value)
+        own = of_users.setdefault(user, {}) if entity is None else of_entities.setdefault(entity, {})
+        own.setdefault(name, []).append(value)
+    users = {user: _values(declared.user, of_users[user]) for user in sorted(of_users)}
+    entities = {
+        key: _values(declared.declared_on(key.partition(":")[0]), of_entities[key]) for key in sorted(of_entities)
+    }
     return {
-        "user_attributes": {
-            u: values for u, own in sorted(texts["user_attributes"].items()) if (values := _values(declared.user, own))
-        },
-        "entity_attributes": {
-            key: values
-            for key, own in sorted(texts["entity_attributes"].items())
-            if (values := _values(declared.declared_on(key.partition(":")[0]), own))
-        },
+        part: {key: values for key, values in found.items() if values}
+        for part, found in (("user_attributes", users), ("entity_attributes", entities))
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from privtab.hints import did_you_mean
 from privtab.ir.nodes import Program
@@ -15,6 +15,7 @@ from privtab.state.names import Problem, StateNames, uses
 from privtab.state.nodes import Cells, ColumnRows, RowLocation, State, StateFinding
 from privtab.state.raw import RawRow, RawState
 
+T = TypeVar("T")
 Reader: TypeAlias = Callable[[RawRow], Cells | None]
 """What reads a row; None after reporting what is wrong with it."""
 
@@ -169,9 +170,8 @@ class Checker:
         if semantics is None:
             self.error(row, Problem("S140", f"`{self.program.system}` has no owners", "leave the row out"))
             return None
-        found = self.names.principal(row.cells["owner"], KINDS, bare="user")
-        if isinstance(found, Problem):
-            self.error(row, found)
+        found = self.accepted(row, self.names.principal(row.cells["owner"], KINDS, bare="user"))
+        if found is None:
             return None
         kind, name = found
         if kind not in semantics.kinds:
@@ -270,25 +270,21 @@ class Checker:
 
     def principal(self, row: RawRow, column: str, allowed: tuple[str, ...]) -> str | None:
         """The value of a `kind:name` cell; None after reporting what is wrong with it."""
-        found = self.names.principal(row.cells[column], allowed)
-        if isinstance(found, Problem):
-            self.error(row, found)
-            return None
-        return row.cells[column]
+        found = self.accepted(row, self.names.principal(row.cells[column], allowed))
+        return None if found is None else row.cells[column]
 
     def bare(
         self, row: RawRow, column: str, kind: str, read: Callable[[str, str], str | Problem] | None = None
     ) -> str | None:
         """The value of a cell with a name of one kind; None after reporting what is wrong with it."""
-        found = (read or self.names.bare)(row.cells[column], kind)
-        if isinstance(found, Problem):
-            self.error(row, found)
-            return None
-        return found
+        return self.accepted(row, (read or self.names.bare)(row.cells[column], kind))
 
     def entity(self, row: RawRow, column: str) -> Entity | None:
         """The value of an entity cell; None after reporting what is wrong with it."""
-        found = self.names.entity(row.cells[column])
+        return self.accepted(row, self.names.entity(row.cells[column]))
+
+    def accepted(self, row: RawRow, found: T | Problem) -> T | None:
+        """What was read from a cell; None after reporting a problem."""
         if isinstance(found, Problem):
             self.error(row, found)
             return None

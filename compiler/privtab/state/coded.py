@@ -43,9 +43,8 @@ class CodedColumn(Column):
             texts = texts.combine_chunks()
         coded = texts if isinstance(texts, pa.DictionaryArray) else texts.cast(pa.string()).dictionary_encode()
         found = cls(arrow.numbers(coded.indices), coded.dictionary.cast(pa.string()))
-        return (
-            found if coded is not texts else found.mapped(found.array)
-        )  # a file's own dictionary may have repeated or unused texts
+        # A file's own dictionary may have repeated or unused texts.
+        return found.compact() if coded is texts else found
 
     @classmethod
     def of_texts(cls, texts: Iterable[str | None]) -> CodedColumn:
@@ -53,6 +52,11 @@ class CodedColumn(Column):
         numbers: dict[str, int] = {}
         codes = [-1 if text is None else numbers.setdefault(text, len(numbers)) for text in texts]
         return cls(np.array(codes, np.int64), arrow.texts(list(numbers)))
+
+    @classmethod
+    def without_texts(cls, rows: int) -> CodedColumn:
+        """A column of so many rows, none of which has a text."""
+        return cls(np.full(rows, -1, np.int64), arrow.texts([]))
 
     def compact(self) -> CodedColumn:
         """Drop texts that no row has."""
@@ -186,7 +190,7 @@ def only_in_one(columns: Iterable[tuple[Column, Column]]) -> tuple[list[int], li
     first_length = 0
     for first, second in columns:
         first_length = len(first)
-        joined.append(appended(_coded(first), _coded(second)))
+        joined.append(appended(by_numbers(first), by_numbers(second)))
     found = groups(joined)
     first_groups, second_groups = found[:first_length], found[first_length:]
     # States that follow one another differ in few places: what begins and ends both tables is in both.
@@ -210,7 +214,8 @@ def _missing(rows: Codes, others: Codes, begin: int, end: int) -> list[int]:
     return numbers
 
 
-def _coded(column: Column) -> CodedColumn:
+def by_numbers(column: Column) -> CodedColumn:
+    """Any column as one of numbers."""
     return column if isinstance(column, CodedColumn) else CodedColumn.of_texts(column)
 
 
@@ -264,7 +269,7 @@ class RawTable(Sequence[RawRow]):
     def column(self, name: str) -> CodedColumn:
         """A column; without any text if the table lacks it."""
         found = self.columns.get(name)
-        return CodedColumn(np.full(len(self), -1, np.int64), arrow.texts([])) if found is None else found
+        return CodedColumn.without_texts(len(self)) if found is None else found
 
 
 def take(reader: RawReader, path: str, table: str, columns: Mapping[str, CodedColumn], line: int | None = None) -> None:

@@ -111,6 +111,11 @@ def stops(program: Program, finding: StateFinding) -> bool:
     return place.table in {"assignments", "memberships"}
 
 
+def stopping(program: Program, findings: Iterable[StateFinding]) -> tuple[StateFinding, ...]:
+    """The errors that make a state of no use."""
+    return tuple(error for error in errors(findings) if stops(program, error))
+
+
 def in_order(findings: Iterable[StateFinding]) -> tuple[StateFinding, ...]:
     """Findings sorted by position, then code; the same input gives the same order."""
     return tuple(sorted(findings, key=_order))

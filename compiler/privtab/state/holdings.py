@@ -144,11 +144,9 @@ class Holdings:
         rows = self._state.column("grants", "entity").where([key])
         type_ = key.partition(":")[0]
         found: dict[str, tuple[set[str], set[str]]] = {}
-        names = ("grantee", "effect", "privilege")
-        grants = zip(*(self._state.column("grants", name).take(rows) for name in names), strict=True)
-        for grantee, effect, name in grants:
-            for privilege in self._names.privileges_of(str(name), type_, str(effect)):
-                found.setdefault(privilege, (set(), set()))[effect == "deny"].add(str(grantee))
+        for grantee, effect, name in self._state.texts("grants", "grantee", "effect", "privilege", rows=rows):
+            for privilege in self._names.privileges_of(name, type_, effect):
+                found.setdefault(privilege, (set(), set()))[effect == "deny"].add(grantee)
         # Frozen once: an entity can have thousands of grantees, and each of them may be looked up.
         return {privilege: (frozenset(allow), frozenset(deny)) for privilege, (allow, deny) in found.items()}
 
@@ -174,8 +172,8 @@ class Holdings:
     def attribute(self, owner: Literal["user", "entity"], name: str, attribute: str) -> Value | None:
         """The value that the state gives an attribute of a user or of an entity, by name or key; None if there is none."""
         rows = self._state.column("attributes", owner).where([name])
-        columns = (self._state.column("attributes", column).take(rows) for column in ("attribute", "value"))
-        texts = [str(value) for named, value in zip(*columns, strict=True) if named == attribute]
+        found = self._state.texts("attributes", "attribute", "value", rows=rows)
+        texts = [value for named, value in found if named == attribute]
         declared = self._attributes.of(owner).get(attribute)
         return None if declared is None else value_of(declared, texts)
 
@@ -187,8 +185,7 @@ class Holdings:
     def held_by(self, principals: Collection[str]) -> list[tuple[str, str | None]]:
         """(role, key of the scope) for each role that one of the principals holds, at any distance."""
         rows = self._state.column("assignments", "principal").where(principals)
-        roles, scopes = (self._state.column("assignments", name).take(rows) for name in ("role", "scope"))
-        return [(str(role), scope) for role, scope in zip(roles, scopes, strict=True)]
+        return list(self._state.texts("assignments", "role", "scope", rows=rows))
 
     def _user_and_groups(self, user: str, groups: Collection[str]) -> frozenset[str]:
         return frozenset({f"user:{user}"} | {f"group:{group}" for group in self.groups(user, groups)})

@@ -87,11 +87,9 @@ class ColumnChecker:
                 self.checker.spaces(table[row])
         self.checker.valid_rows[name] = SelectedRows(table, positions[~repetitions].tolist())
         found = {c: texts.rows(~repetitions) if repetitions.any() else texts for c, texts in found.items()}
-        edges = {c: found.pop(c, None) for c in WINDOW}
-        if any(edges.values()):
-            windows = windows_of(*edges.values())
-            if any(window != ALWAYS for window in windows):
-                self.checker.windows[name] = windows
+        windows = windows_of(found)
+        if any(window != ALWAYS for window in windows):
+            self.checker.windows[name] = windows
         return ColumnRows(name, found)
 
     def _checked(self, table: RawTable) -> CheckedTable:
@@ -109,7 +107,7 @@ class ColumnChecker:
             )
             passes &= assessments[c].of_rows(own)[0]
         if edges:
-            passes &= _in_order(*(edges.get(c, CodedColumn(np.full(len(table), -1), arrow.texts([]))) for c in WINDOW))
+            passes &= _in_order(*(edges.get(c, CodedColumn.without_texts(len(table))) for c in WINDOW))
         doubtful = np.flatnonzero(~passes).tolist()
         valid = np.ones(len(table), np.bool_)
         for row in doubtful:
@@ -311,12 +309,12 @@ def _in_order(begins: CodedColumn, ends: CodedColumn) -> Any:
     return first[begins.codes] < last[ends.codes]
 
 
-def windows_of(begins: CodedColumn | None, ends: CodedColumn | None) -> list[Window]:
-    """The window of each row, from its valid edges."""
-    edges = []
-    for edge_column, no_edge in ((begins, FIRST), (ends, LAST)):
-        moments = [no_edge] if edge_column is None else [*map(moment, edge_column.names), no_edge]
-        edges.append(None if edge_column is None else [moments[code] for code in edge_column.codes.tolist()])
-    first, last = edges
-    rows = len(first if first is not None else last or ())
-    return list(map(Window, first or [FIRST] * rows, last or [LAST] * rows))
+def windows_of(columns: dict[str, CodedColumn]) -> list[Window]:
+    """Take the columns of edges from those of valid rows, and give the window of each row; none if there are no such columns."""
+    edges = [(columns.pop(name, None), no_edge) for name, no_edge in zip(WINDOW, ALWAYS, strict=True)]
+    rows = max((len(column) for column, _ in edges if column is not None), default=0)
+    found = []
+    for column, no_edge in edges:
+        moments = [no_edge] if column is None else [*map(moment, column.names), no_edge]
+        found.append([no_edge] * rows if column is None else [moments[code] for code in column.codes.tolist()])
+    return list(map(Window, *found))

@@ -18,7 +18,7 @@ from privtab.arrow import Codes, Lists, text_bytes
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, Window
 from privtab.state.chains import GROUP
-from privtab.state.coded import CodedColumn, once
+from privtab.state.coded import CodedColumn, by_numbers, once
 from privtab.state.links import closed
 from privtab.state.names import StateNames, UsedParts, uses
 from privtab.state.nodes import State
@@ -154,8 +154,7 @@ def people_parts(program: Program, state: State) -> tuple[dict[str, Any], int]:
 
 def coded_column(state: State, table: str, name: str) -> CodedColumn:
     """A column of a state, which may be small, by numbers."""
-    found = state.column(table, name)
-    return found if isinstance(found, CodedColumn) else CodedColumn.of_texts(found)
+    return by_numbers(state.column(table, name))
 
 
 def _sorted(column: CodedColumn) -> tuple[Codes, pa.Array]:
@@ -268,8 +267,8 @@ def _granted_to(
 ) -> Iterator[tuple[tuple[str | None, ...], Window]]:
     """The grants to some roles, as texts, and when they hold: always."""
     rows = grantees.where(roles)
-    columns = (state.column("grants", name).take(rows) for name in ("grantee", "effect", "privilege", "entity"))
-    return ((row, ALWAYS) for row in zip(*columns, strict=True))
+    texts = state.texts("grants", "grantee", "effect", "privilege", "entity", rows=rows)
+    return ((row, ALWAYS) for row in texts)
 
 
 class _People:

@@ -56,8 +56,8 @@ def without_wrong_links(checker: Checker, state: State) -> State:
         table, member, container, prefix = COLUMNS[kind]
         members = state.column(table, member)
         rows = members.where(name for name in members.names if name.startswith(prefix))
-        columns = (state.column(table, name).take(rows) for name in (member, container))
-        links = {row: (str(m), f"{prefix}{c}") for row, m, c in zip(rows, *columns, strict=True)}
+        found = zip(rows, state.texts(table, member, container, rows=rows), strict=True)
+        links = {row: (m, f"{prefix}{c}") for row, (m, c) in found}
         problems = invalid_links(kind, links.values())
         wrong = {row: problems[link] for row, link in links.items() if link in problems}
         state = without_wrong(checker, state, table, wrong)
@@ -275,8 +275,8 @@ def _links(state: State, kind: HierarchyKind) -> Iterator[tuple[Texts, Window]]:
 
 def _texts(state: State, table: str, rows: Sequence[int]) -> Iterator[tuple[Texts, Window]]:
     windows = state.windows_of(table)
-    columns = (state.column(table, name).take(rows) for name in TABLE_COLUMNS[table].names)
-    return zip(zip(*columns, strict=True), (windows[row] for row in rows), strict=True)
+    texts = state.texts(table, *TABLE_COLUMNS[table].names, rows=rows)
+    return zip(texts, (windows[row] for row in rows), strict=True)
 
 
 def _longer(state: State, table: str, rows: Mapping[tuple[Texts, Window], None]) -> State:

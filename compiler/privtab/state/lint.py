@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Literal, TypeAlias
 
 from privtab.ir.nodes import Program
@@ -59,14 +60,8 @@ def _roles(program: Program, state: State) -> Iterator[Found]:
     declared = {role.name for role in program.roles.values() if role.grants}
     for role in column.names if not uses(program).holds else ():
         if f"role:{role}" not in granted_to and role not in declared:
-            message = f"role `{role}` is held, and no row grants it anything"
-            yield (
-                "assignments",
-                column.where([role])[0],
-                "S204",
-                message,
-                "grant it something, or remove its assignments",
-            )
+            row, advice = column.where([role])[0], "grant it something, or remove its assignments"
+            yield "assignments", row, "S204", f"role `{role}` is held, and no row grants it anything", advice
     assigned = set(column.names)
     reported: set[str] = set()
     for table, name in (("grants", "grantee"), ("owners", "owner")):
@@ -94,12 +89,7 @@ def _repeated(state: State) -> Iterator[Found]:
             rows_by_cells[cells].append(row)
         for rows in rows_by_cells.values():
             for row in rows if len(rows) > 1 else ():
-                other = next(
-                    (candidate for candidate in rows if candidate != row and _within(windows[row], windows[candidate])),
-                    None,
-                )
-                if other is not None:
-                    yield _superfluous(table, row, other, "it says the same, and holds as long")
+                yield from _covering(table, row, rows, windows, "it says the same, and holds as long")
 
 
 def _covered(program: Program, state: State) -> Iterator[Found]:
@@ -112,9 +102,7 @@ def _covered(program: Program, state: State) -> Iterator[Found]:
             everywhere[principal, role].append(row)
     for row, (principal, role, scope) in enumerate(rows):
         others = everywhere.get((principal, role), ()) if scope is not None else ()
-        other = next((candidate for candidate in others if _within(windows[row], windows[candidate])), None)
-        if other is not None:
-            yield _superfluous("assignments", row, other, "it assigns the role everywhere")
+        yield from _covering("assignments", row, others, windows, "it assigns the role everywhere")
     yield from _grants_covered(program, state)
 
 
@@ -137,19 +125,22 @@ def _grants_covered(program: Program, state: State) -> Iterator[Found]:
         ):
             if not (privileges_of[row] <= privileges_of[other] and _within(windows[row], windows[other])):
                 continue
-            same = (
-                rows[other][3] == key and privileges_of[row] == privileges_of[other] and windows[row] == windows[other]
-            )
-            if rows[other][2:] != (privilege, key) and not (same and other > row):
-                yield _superfluous(
-                    "grants", row, other, "it gives as much, on the entity or above it, and holds as long"
-                )
+            meanings = [(rows[n][3], privileges_of[n], windows[n]) for n in (row, other)]
+            if rows[other][2:] != (privilege, key) and not (meanings[0] == meanings[1] and other > row):
+                why = "it gives as much, on the entity or above it, and holds as long"
+                yield _superfluous("grants", row, other, why)
                 break
 
 
 def _within(window: Window, other: Window) -> bool:
     """Whether a row with a window that is not empty is covered by a row with the other window."""
     return window.begin < window.end and other.covers(window)
+
+
+def _covering(table: str, row: int, others: Sequence[int], windows: Sequence[Window], why: str) -> Iterator[Found]:
+    """The finding that the first of some other rows covers the time of a row."""
+    covering = (other for other in others if other != row and _within(windows[row], windows[other]))
+    yield from (_superfluous(table, row, other, why) for other in islice(covering, 1))
 
 
 def _superfluous(table: str, row: int, other: int, why: str) -> Found:

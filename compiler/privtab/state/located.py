@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -123,24 +123,22 @@ def _too_deep(names: Vocabulary, entity: Entity, keys: int) -> Problem | None:
 
 def _cycle(names: Vocabulary, places: Places, entity: str) -> Problem | None:
     """The problem of an entity that contains itself."""
-    way = [entity]
+    way = [entity, *_above(names, places, entity)]
+    if way.pop() != entity or not way:
+        return None
+    shown = [*way, entity] if len(way) <= 8 else [*way[:4], "…", *way[-3:], entity]
+    message = f"`{entity}` contains itself: {' in '.join(f'`{key}`' if key != '…' else key for key in shown)}"
+    return Problem("S183", message, "change one of the rows of the cycle")
+
+
+def _above(names: Vocabulary, places: Places, entity: str) -> Iterator[str]:
+    """The entities with flat ids in which one lies, the nearest first, up to one without a place or a repeated one."""
     seen = {entity}
-    while True:
-        above = _around(names, places, way[-1])
-        if above == entity:
-            shown = [*way, entity] if len(way) <= 8 else [*way[:4], "…", *way[-3:], entity]
-            message = f"`{entity}` contains itself: {' in '.join(f'`{key}`' if key != '…' else key for key in shown)}"
-            return Problem("S183", message, "change one of the rows of the cycle")
-        if above is None or above in seen:
-            return None
-        way.append(above)
-        seen.add(above)
-
-
-def _around(names: Vocabulary, places: Places, entity: str) -> str | None:
-    """The entity with a flat id that contains another one, or what lies between them; None if there is none."""
-    parent = places.get(entity)
-    return None if parent is None else _anchor(names.shapes, parent)
+    at = places.get(entity)
+    while at is not None and (key := _anchor(names.shapes, at)) is not None:
+        yield key
+        at = None if key in seen else places.get(key)
+        seen.add(key)
 
 
 def _anchor(shapes: Mapping[str, PathShape], key: str) -> str | None:
@@ -151,12 +149,8 @@ def _anchor(shapes: Mapping[str, PathShape], key: str) -> str | None:
 
 def _orphan(names: Vocabulary, places: Places, entity: str, parent: str) -> Problem:
     """The problem of an entity in one that has no place."""
-    seen = {entity}
-    missing = _anchor(names.shapes, parent)
-    while missing is not None and missing in places and missing not in seen:
-        seen.add(missing)
-        missing = _around(names, places, missing)
-    if missing is None or missing in places:
+    missing = next((key for key in _above(names, places, entity) if key not in places), None)
+    if missing is None:
         message = f"`{entity}` lies in `{parent}`, which lies in a cycle"
         return Problem("S180", message, "change one of the rows of the cycle")
     return Problem(

@@ -147,7 +147,7 @@ class RowLocation:
         return f"{self.path}{line}" + (f":{table}{row}" if table or row else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Grant:
     """One grant or denial. `grantee` is `user:…`, `group:…` or `role:…`; `privilege` is as written: possibly an alias or a set."""
 
@@ -157,7 +157,7 @@ class Grant:
     entity: Entity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """`principal` (`user:…`, `group:…` or, in a hierarchy, `role:…`) holds `role` (a bare name), everywhere or within `scope`."""
 
@@ -166,17 +166,17 @@ class Assignment:
     scope: Entity | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AttributeRow:
     """The value of an attribute of a user (a bare name) or of an entity, as text; of a set, one of its words."""
 
-    user: str | None = None
-    entity: Entity | None = None
     attribute: str
     value: str
+    user: str | None = None
+    entity: Entity | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Placement:
     """Where an entity with a flat id lies; `name` is its name for people."""
 
@@ -188,31 +188,20 @@ class Placement:
 _MAKE: Mapping[str, Callable[..., Any]] = {
     "members": lambda user, of: (user, of),
     "memberships": lambda user, group: (user, group),
-    "assignments": lambda principal, role, scope: Assignment(principal=principal, role=role, scope=scope),
-    "grants": lambda grantee, effect, privilege, entity: Grant(
-        grantee=grantee, effect=effect, privilege=privilege, entity=entity
-    ),
+    "assignments": Assignment,
+    "grants": Grant,
     "owners": lambda entity, owner: (entity, owner),
     "service_admins": lambda user: user,
-    "attributes": lambda attribute, value, user, entity: AttributeRow(
-        user=user, entity=entity, attribute=attribute, value=value
-    ),
-    "entities": lambda entity, parent, name: Placement(entity=entity, parent=parent, name=name),
+    "attributes": AttributeRow,
+    "entities": Placement,
 }
 """What makes a row of each table from its cells."""
 _NAMES = {table: tuple(signature(make).parameters) for table, make in _MAKE.items()}
 """The columns of each table."""
-NAMING = (
-    ("members", "of"),
-    ("assignments", "scope"),
-    ("grants", "entity"),
-    ("owners", "entity"),
-    ("attributes", "entity"),
-    ("entities", "entity"),
-    ("entities", "parent"),
-)
-"""The columns that name entities."""
-_ENTITIES = {column for _, column in NAMING}
+ENTITY_COLUMNS = ("entity", "of", "scope", "parent")
+"""The columns that hold entities."""
+NAMING = tuple((table, name) for table, names in _NAMES.items() for name in names if name in ENTITY_COLUMNS)
+"""The same with their tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,9 +239,8 @@ class State:
         """One column of a table, by its name in files."""
         found: Column | None = self._columns.get((table, name))
         if found is None:
-            found = self._columns[table, name] = (
-                self._edges(table, name) if name in WINDOW else _column(getattr(self, table), table, name)
-            )
+            found = self._edges(table, name) if name in WINDOW else _column(getattr(self, table), table, name)
+            self._columns[table, name] = found
         return found
 
     def table(self, name: str) -> ColumnRows:
@@ -266,9 +254,10 @@ class State:
         """Every text in some columns, each given as (table, column)."""
         return {text for table, name in columns for text in self.column(table, name).names}
 
-    def texts(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of a table as texts, each column by the name that it has in files."""
-        return zip(*(self.column(table, name) for name in columns), strict=True)
+    def texts(self, table: str, *columns: str, rows: Sequence[int] | None = None) -> Iterator[tuple[Any, ...]]:
+        """The rows of a table as texts, each column by the name that it has in files; `rows`: only these."""
+        found = (self.column(table, name) for name in columns)
+        return zip(*(column if rows is None else column.take(rows) for column in found), strict=True)
 
     def named_entities(self) -> Iterator[str]:
         """Every entity that a row names, once, as `type:path`."""
@@ -413,7 +402,7 @@ class ColumnRows(Sequence[Any]):
 
 
 def _value(column: str, text: str | None) -> Any:
-    return Entity.parse(text) if text is not None and column in _ENTITIES else text
+    return Entity.parse(text) if text is not None and column in ENTITY_COLUMNS else text
 
 
 def _column(rows: Sequence[Any], table: str, name: str) -> Column:

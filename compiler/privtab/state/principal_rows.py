@@ -113,9 +113,9 @@ contains a line break (`names.py` refuses it).
 """
 
 
-def scoped_principal(role: str, scope: str) -> str:
-    """The principal for a role (`role:…`) within a scope (a key). JSON, so that no name can imitate another."""
-    return SCOPED + json.dumps([scope, role], ensure_ascii=False, separators=(",", ":"))
+def scoped_principal(role: str, scope: str | None) -> str:
+    """The principal for a role (`role:…`) within a scope (a key), or without one. JSON, so that no name can imitate another."""
+    return role if scope is None else SCOPED + json.dumps([scope, role], ensure_ascii=False, separators=(",", ":"))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -139,7 +139,7 @@ class HeldRoles:
     def principal(self, name: str, scope: str | None) -> str | None:
         """The principal of a role, within a scope or everywhere; None if nothing depends on it."""
         role = f"role:{name}"
-        principal = role if scope is None else scoped_principal(role, scope)
+        principal = scoped_principal(role, scope)
         if scope is not None:
             self.within[principal] = [role, scope]
         return principal if self._every or role in self.grantees or role in self._declared else None

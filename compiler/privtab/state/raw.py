@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from privtab.hints import did_you_mean
 from privtab.moments import WINDOW
-from privtab.state.nodes import ALL_TABLES, RowLocation, StateFinding
+from privtab.state.nodes import ALL_TABLES, ENTITY_COLUMNS, RowLocation, StateFinding
 
 LARGEST = 1 << 30
 """Limit on the bytes of a file that is read as a whole, and on those that a Parquet file unpacks to."""
@@ -55,8 +55,7 @@ COLUMNS: Mapping[str, Columns] = {
     "entities": Columns(("entity", "parent"), ("name",)),
 }
 _TRUTH = "the truth value "
-ENTITIES = ("entity", "of", "scope", "parent")
-"""The columns that hold entities."""
+ENTITIES = ENTITY_COLUMNS
 PRINCIPALS = ("principal", "grantee", "owner", "user", "group", "role")
 """The columns that hold principals."""
 
@@ -148,6 +147,28 @@ class RawReader:
         except OSError as error:
             self.report("S001", f"cannot be read: {error.strerror}", place)
         return None
+
+    def is_table(self, name: str, only: str | None, place: RowLocation, suffix: str) -> bool:
+        """Whether a table may stand in a file, which has all tables or `only` one; reports one that may not."""
+        if name not in ALL_TABLES:
+            self.unknown_table(name, place)
+        elif only is not None and name != only:
+            advice = f"put it into a file of its own, `{name}{suffix}`"
+            self.report("S004", f"table `{name}` is in the file of `{only}`", place, help=advice)
+        else:
+            return True
+        return False
+
+    def not_tables(self, kind: str, place: RowLocation) -> None:
+        """Report a value of another kind in the place of all tables."""
+        message = f"a state is a mapping from tables to lists of rows, not {kind}"
+        self.report("S004", message, place, help=f"the tables are {', '.join(ALL_TABLES)}")
+
+    def not_rows(self, table: str, kind: str, place: RowLocation) -> None:
+        """Report a value of another kind in the place of the rows of a table, or of one of them if the place has a row."""
+        message = f"`{table}` is {kind}, not a list of rows"
+        of_row = f"a row of `{table}` is {kind}, not a mapping from columns to text"
+        self.report("S004", of_row if place.row else message, place)
 
     def unknown_table(self, name: str, place: RowLocation) -> None:
         """Report a table that is not one of a state."""
@@ -247,8 +268,19 @@ def plain(cells: Mapping[str, object]) -> dict[str, object]:
     return {n: v if v is None or isinstance(v, str | int | float) else str(v) for n, v in cells.items()}
 
 
-def _folded(name: str) -> str:
-    return name.lower().replace(" ", "_").replace("-", "_")
+def cells_of(column: Any) -> list[object]:
+    """The cells of an Arrow column; a text that is not UTF-8 becomes a NotText that says so."""
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        return [None if value is None else _decoded(value) for value in column.cast("binary").to_pylist()]
+
+
+def _decoded(value: bytes) -> str | NotText:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return NotText("a run of bytes that are not UTF-8")
 
 
 def _advice(kind: str) -> str | None:

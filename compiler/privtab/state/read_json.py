@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from privtab.state.nodes import ALL_TABLES, RowLocation
+from privtab.state.nodes import RowLocation
 from privtab.state.raw import MOST_VALUES, NotText, RawReader
 
 
@@ -52,18 +52,12 @@ def read_value(value: object, path: str, reader: RawReader, table: str | None = 
         for name in value.repeated if isinstance(value, _Pairs) else ():
             reader.report("S106", f"`{_encodable(name)}` occurs twice", place)
         for name, rows in value.items():
-            if name not in ALL_TABLES:
-                reader.unknown_table(_encodable(name), place)
-            elif table is not None and name != table:
-                message = f"table `{name}` is in the file of `{table}`"
-                reader.report("S004", message, place, help=f"put it into a file of its own, `{name}.json`")
-            else:
+            if reader.is_table(_encodable(name), table, place, ".json"):
                 _rows(rows, path, name, reader)
     elif table is not None:
         _rows(value, path, table, reader)
     elif value is not None:
-        message = f"a state is a mapping from tables to lists of rows, not {_kind_of(value)}"
-        reader.report("S004", message, place, help=f"the tables are {', '.join(ALL_TABLES)}")
+        reader.not_tables(_kind_of(value), place)
 
 
 def _rows(rows: object, path: str, table: str, reader: RawReader) -> None:
@@ -71,13 +65,12 @@ def _rows(rows: object, path: str, table: str, reader: RawReader) -> None:
     if rows is None:
         return
     if not isinstance(rows, list | tuple):
-        place = RowLocation(path=path, table=table, row=0)
-        reader.report("S004", f"`{table}` is {_kind_of(rows)}, not a list of rows", place)
+        reader.not_rows(table, _kind_of(rows), RowLocation(path=path, table=table, row=0))
         return
     for number, row in enumerate(rows, start=1):
         place = RowLocation(path=path, table=table, row=number)
         if not isinstance(row, Mapping):
-            reader.report("S004", f"a row of `{table}` is {_kind_of(row)}, not a mapping from columns to text", place)
+            reader.not_rows(table, _kind_of(row), place)
         elif isinstance(row, _Pairs) and row.repeated:
             for name in row.repeated:
                 reader.report("S106", f"column `{_encodable(name)}` occurs twice", place)

@@ -10,7 +10,7 @@ from privtab._resources import how_to_install
 from privtab.moments import EARLIEST, LATEST, WINDOW, text
 from privtab.state import raw
 from privtab.state.nodes import RowLocation
-from privtab.state.raw import LARGEST, NotText, RawReader
+from privtab.state.raw import LARGEST, NotText, RawReader, cells_of
 
 LOGS = {"delta": "_delta_log", "hudi": ".hoodie", "iceberg": "metadata"}
 """Where a table of a versioned format records which of its files count."""
@@ -202,16 +202,5 @@ def _cells(name: str, column: Any) -> list[object]:
     if name in WINDOW and (types.is_timestamp(column.type) or types.is_date(column.type)):
         problem = "a time without a time zone" if types.is_timestamp(column.type) else "a date without a time"
         return [None if not valid else NotText(problem) for valid in column.is_valid().to_pylist()]
-    try:
-        values: list[object] = column.to_pylist()
-    except UnicodeDecodeError:
-        values = [_text(value) for value in column.cast(pyarrow.binary()).to_pylist()]
     kinds = (str, int, NotText)
-    return [v if v is None or type(v) in kinds else NotText(f"a {type(v).__name__}") for v in values]
-
-
-def _text(value: bytes | None) -> object:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return NotText("a run of bytes that are not UTF-8")
+    return [v if v is None or type(v) in kinds else NotText(f"a {type(v).__name__}") for v in cells_of(column)]

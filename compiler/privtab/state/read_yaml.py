@@ -47,9 +47,7 @@ def read_yaml(text: str, path: str, reader: RawReader, table: str | None = None)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = RowLocation(path=path, table=table or "", row=0, line=mark.line + 1 if mark else None)
-        message = (
-            f"{error.context}: {error.problem}" if error.context and error.problem else error.problem or error.context
-        )
+        message = ": ".join(filter(None, (error.context, error.problem)))
         reader.report("S002", f"not YAML: {message}; nothing after this place was read", place)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1 if isinstance(error.position, int) else None
@@ -78,8 +76,7 @@ class _Tables:
         elif table is not None:
             self.rows(table, event)
         elif not (isinstance(event, events.ScalarEvent) and _scalar(event) is None):
-            message = f"a state is a mapping from tables to lists of rows, not {_kind_of(event)}"
-            self.reader.report("S004", message, self.place(event), help=f"the tables are {', '.join(ALL_TABLES)}")
+            self.reader.not_tables(_kind_of(event), self.place(event))
             self.skip(event)
         while not isinstance(event := self.next(), events.StreamEndEvent):
             if isinstance(event, events.DocumentStartEvent):
@@ -91,20 +88,15 @@ class _Tables:
         while not isinstance(key := self.next(), events.MappingEndEvent):
             name = self.key(key)
             value = self.next()
-            if name not in ALL_TABLES:
-                self.reader.unknown_table(name, self.place(key))
+            place = self.place(key, name if name in ALL_TABLES else "")
+            if name in names:
+                self.reader.report("S106", f"table `{name}` occurs twice", place)
                 self.skip(value)
-            elif name in names:
-                self.reader.report("S106", f"table `{name}` occurs twice", self.place(key, name))
-                self.skip(value)
-            elif only is not None and name != only:
-                message = f"table `{name}` is in the file of `{only}`"
-                advice = f"put it into a file of its own, `{name}.yaml`"
-                self.reader.report("S004", message, self.place(key, name), help=advice)
-                self.skip(value)
-            else:
+            elif self.reader.is_table(name, only, place, ".yaml"):
                 names.add(name)
                 self.rows(name, value)
+            else:
+                self.skip(value)
 
     def rows(self, table: str, event: events.Event) -> None:
         """Read the rows of one table; `event` begins its value."""
@@ -112,7 +104,7 @@ class _Tables:
         if isinstance(event, events.ScalarEvent) and _scalar(event) is None:
             return
         if not isinstance(event, events.SequenceStartEvent):
-            self.reader.report("S004", f"`{table}` is {_kind_of(event)}, not a list of rows", self.place(event, table))
+            self.reader.not_rows(table, _kind_of(event), self.place(event, table))
             self.skip(event)
             return
         number = 0
@@ -121,8 +113,7 @@ class _Tables:
             if isinstance(event, events.MappingStartEvent):
                 self.row(table, number, _line(event))
             else:
-                message = f"a row of `{table}` is {_kind_of(event)}, not a mapping from columns to text"
-                self.reader.report("S004", message, self.place(event, table, number))
+                self.reader.not_rows(table, _kind_of(event), self.place(event, table, number))
                 self.skip(event)
 
     def row(self, table: str, number: int, line: int) -> None:

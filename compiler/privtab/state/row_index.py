@@ -112,13 +112,9 @@ def held_roles(program: Program, state: State) -> RolesOfRoles:
             for other, own, window in role_links[role]:
                 common, both = overlap.both(scope, own)
                 if common:
-                    links = found.setdefault(_principal(role, scope), {})
-                    links.setdefault(_principal(other, both), []).append(window)
+                    links = found.setdefault(scoped_principal(role, scope), {})
+                    links.setdefault(scoped_principal(other, both), []).append(window)
     return {role: dict(sorted(found[role].items())) for role in sorted(found)}
-
-
-def _principal(role: str, scope: str | None) -> str:
-    return role if scope is None else scoped_principal(role, scope)
 
 
 Entry = Any

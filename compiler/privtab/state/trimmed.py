@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,8 +20,6 @@ from privtab.state.raw import RawState
 
 Gone: TypeAlias = Mapping[str, Collection[int]]
 """By table, the 1-based numbers of rows that are left out."""
-Trim: TypeAlias = Callable[[bytes, Gone, "str | None"], "bytes | None"]
-"""The content of a file without some rows; None if that cannot be done in place. The table: that of the file, None for all."""
 _BEFORE = re.compile(r"\s*-\s+")
 _AFTER = re.compile(r"\s*(?:#.*)?")
 

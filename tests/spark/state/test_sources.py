@@ -127,7 +127,7 @@ def test_everything_wrong_with_a_configuration_is_reported_at_once(
         "owners.owner: unknown column `onw` (did you mean `own`?; the source has",
         "owners.entity: unknown column `nothing` in `lower(nothing)`",
         "assignments: the environment has no `SHOP_NOTHING`",
-        "orphans: unknown `quarantin` (did you mean `quarantine`?)",
+        "orphans: unknown value `quarantin` (did you mean `quarantine`?)",
     ):
         assert part in message, part
     assert "service_admins: " in message

@@ -150,6 +150,10 @@ def test_a_state_of_another_policy_is_none(spark: SparkSession, shop: Program, t
     with pytest.raises(UsageError, match=re.escape(expected)):
         state_tables(spark, differing, tables)
     assert state_tables(spark, differing, bundled) is bundled
+    narrower = replace(shop, semantics=replace(shop.semantics, grantees=("role",)))
+    for asked, read_for in ((narrower, shop), (shop, narrower)):
+        with pytest.raises(UsageError, match="with other grantees: read it with this one"):
+            state_tables(spark, asked, state_tables(spark, read_for, STATE))
     # Rules change all day; the rows are the same ones.
     assert state_tables(spark, replace(shop, version="2", rules={}), tables) is tables
 

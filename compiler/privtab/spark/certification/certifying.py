@@ -24,7 +24,7 @@ from privtab.report.html import HeatMap, shaded
 from privtab.request import Entity
 from privtab.spark.certification import findings as found
 from privtab.spark.certification.figures import TooLargeError, Totals, WrittenRows, write_matrix
-from privtab.spark.certification.findings import WHAT, Finding
+from privtab.spark.certification.findings import KINDS
 from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.matrix import Matrix, opening, report_omitted
 from privtab.spark.matrix.opening import StateSource, open_matrix, open_state
@@ -48,39 +48,40 @@ MOST = 20_000_000
 PLANS = ("auto", "process", "spark")
 
 
+@dataclass
 class MatrixMaker:
-    """Computes the rows of a matrix by the plan that it chooses."""
+    """Computes the rows of a matrix by the plan that it chooses.
 
-    def __init__(
-        self,
-        policy: OpenPolicy,
-        state: object,
-        entities: EntitiesLike,
-        users: UsersLike,
-        spark: SessionLike,
-        plan: str,
-    ) -> None:
-        """Choose the plan; raises UsageError for an unknown plan, and for `process` if an argument needs Spark."""
-        if plan not in PLANS:
-            raise UsageError(f"unknown plan `{plan}`; there are: auto, process, spark")
-        self.policy, self.state, self.entities, self.requested_users, self.spark = policy, state, entities, users, spark
-        self.forced = plan == "process"
-        self._read: StateSource | None = None
-        spark_input = _needs_spark(state, entities, users)
+    Raises UsageError for an unknown plan, and for `process` if an argument needs Spark.
+    """
+
+    policy: OpenPolicy
+    state: object
+    entities: EntitiesLike
+    requested_users: UsersLike
+    spark: SessionLike
+    plan: str
+    """As the caller gives it, then `process` or `spark`."""
+    why: str = "the caller asks for it"
+    _read: StateSource | None = None
+
+    def __post_init__(self) -> None:
+        """Choose the plan."""
+        if self.plan not in PLANS:
+            raise UsageError(f"unknown plan `{self.plan}`; there are: {', '.join(PLANS)}")
+        self.forced = self.plan == "process"
+        spark_input = _needs_spark(self.state, self.entities, self.requested_users)
         if spark_input is not None and self.forced:
             raise UsageError(f"{spark_input} is read by Spark: take the plan `spark` or `auto`")
-        if plan == "spark" or spark_input is not None:
-            self.plan, self.why = (
-                "spark",
-                f"{spark_input} is read by Spark" if spark_input else "the caller asks for it",
-            )
+        if self.plan == "spark" or spark_input is not None:
+            self.plan, self.why = "spark", f"{spark_input} is read by Spark" if spark_input else self.why
             return
-        self._read = open_state(policy, state)
+        self._read = open_state(self.policy, self.state)
         self.plan, self.why = self._by_size(self._read)
 
     def _by_size(self, source: StateSource) -> tuple[str, str]:
         if self.forced:
-            return "process", "the caller asks for it"
+            return "process", self.why
         if source.rows is None:
             return "process", "a state bundle is an index already"
         count = sum(len(getattr(source.rows, table)) for table in TABLES)
@@ -269,7 +270,7 @@ def _findings(
         yield from found.of_state(policy.checked("a state"), source.rows, people)
     if isinstance(source.timed, State):
         yield from found.of_times(source.timed)
-    yield from found.without_entitlement(matrix.users, rows.users())
+    yield from found.without_entitlement(matrix.users, rows.users)
 
 
 def _kinds_not_checked(policy: OpenPolicy, source: StateSource, people: Collection[str] | None) -> dict[str, str]:
@@ -298,10 +299,8 @@ def _scope(
     listed_entities = f"{len(entities):,} listed" if isinstance(entities, list | tuple) else "from a table"
     yield "entities", "all entities of the state, and their ancestors" if entities is None else listed_entities
     if question.withs:
-        yield (
-            "with",
-            found.abbreviated([f"{slot} = {entity}" for slot, entity in sorted(question.withs.items())], NAMED),
-        )
+        objects = [f"{slot} = {entity}" for slot, entity in sorted(question.withs.items())]
+        yield "with", found.abbreviated(objects, NAMED)
     if any(shape.flags for shapes in policy.vocabulary.operations.values() for shape in shapes.values()):
         flag_names = found.abbreviated(sorted(question.flags), NAMED)
         yield "flags", flag_names or "none: requirements that flags add are left out"
@@ -313,34 +312,20 @@ def _scope(
 
 
 def _described(users: UsersLike) -> str:
-    return (
-        found.abbreviated(sorted(cast("Collection[str]", users)), NAMED)
-        if isinstance(users, Sized)
-        else "users of a table"
-    )
+    is_listed = isinstance(users, Sized)
+    return found.abbreviated(sorted(cast("Collection[str]", users)), NAMED) if is_listed else "users of a table"
 
 
 def _write(place: Path, rows: WrittenRows, certificate: Certificate, kind: str) -> None:
     """Write everything except the rows of the matrix, which are already written."""
-    maps = rows.heat_maps()
-    shown = rows.first_rows(certificate.shown)
+    maps, shown = rows.heat_maps(), rows.first
     data = place / DATA
     if kind == "csv":
         rows.write_csv(data)
         shutil.rmtree(place / ".rows")
     else:
         (place / ".rows").rename(data)
-    page = render(
-        certificate.origin,
-        certificate.totals,
-        maps,
-        certificate.findings,
-        shown,
-        certificate.left_out,
-        certificate.unchecked,
-        f"{DATA}/",
-    )
-    (place / "report.html").write_text(page, encoding="utf-8")
+    (place / "report.html").write_text(render(certificate, maps, shown), encoding="utf-8")
     with (place / "findings.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("kind", "level", "about", "text"))
@@ -389,42 +374,25 @@ class Origin:
     """The scope of the matrix, as pairs of label and description."""
 
 
-def render(
-    origin: Origin,
-    totals: Totals,
-    maps: Sequence[HeatMap],
-    findings: Sequence[Finding],
-    rows: Sequence[Mapping[str, Any]],
-    left_out: Mapping[str, str],
-    unchecked: Mapping[str, str],
-    data: str,
-) -> str:
-    """The page as HTML. `rows`: the rows that it shows; `data`: where all rows are, relative to the page.
-
-    `unchecked`: the kinds of findings that were not checked, each with the reason.
-    """
-    kinds = [(kind, [f for f in findings if f.kind == kind]) for kind in WHAT]
+def render(certificate: Certificate, maps: Sequence[HeatMap], rows: Sequence[Mapping[str, Any]]) -> str:
+    """The page as HTML. `rows`: the rows that it shows."""
+    kinds = {kind: [f for f in certificate.findings if f.kind == kind] for kind in KINDS}
+    counts = _counted(certificate.findings)
     return page(
         "certify/report",
-        origin=origin,
-        totals=totals,
+        origin=certificate.origin,
+        totals=certificate.totals,
         maps=[shaded(heat) for heat in maps],
         findings=[
-            {
-                "kind": kind,
-                "what": WHAT[kind],
-                "level": found[0].level,
-                "found": found,
-                "count": sum(finding.count for finding in found),
-            }
-            for kind, found in kinds
+            {"kind": kind, "what": KINDS[kind][1], "level": KINDS[kind][0], "found": found, "count": counts[kind]}
+            for kind, found in kinds.items()
             if found
         ],
-        quiet=[kind for kind, found in kinds if not found and kind not in unchecked],
-        unchecked=unchecked,
+        quiet=[kind for kind, found in kinds.items() if not found and kind not in certificate.unchecked],
+        unchecked=certificate.unchecked,
         shown=len(rows),
-        data=data,
-        left_out=sorted(left_out.items()),
+        data=f"{DATA}/",
+        left_out=sorted(certificate.left_out.items()),
         rows=script_json([[_visible(row.get(column)) for column in _COLUMNS] for row in rows]),
     )
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +24,8 @@ CHUNK = 1 << 20
 ENTITIES = 256
 """Number of entities that are computed at once."""
 _ORDER = [("destructive", "descending"), *((name, "ascending") for name in ("principal", "path", "type", "operation"))]
+_GROUPED = ("principal", "operation", "type", "path", "via_principal")
+"""The columns by which rows are grouped."""
 FILE = "part-00000.parquet"
 SIDE = 30
 """Most rows, and most columns, of a heat map."""
@@ -49,8 +51,7 @@ class Totals:
     """Number of entitlements by kind of source, the most frequent first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DestructivePrincipal:
+class DestructivePrincipal(NamedTuple):
     """A principal with destructive operations: on how many entities, which operations, and through which principals."""
 
     principal: str
@@ -86,7 +87,7 @@ class WrittenRows:
     """The written rows of a matrix, by this process or by Spark, counted in passes over the files."""
 
     def __init__(self, folder: Path, destructive: Collection[str], shown: int) -> None:
-        """`destructive`: the operations that destroy something, each as `table/drop`; `shown`: most rows that `first_rows` can return."""
+        """`destructive`: the operations that destroy something, each as `table/drop`; `shown`: how many rows are in `first`."""
         self._files = sorted(folder.glob("*.parquet"))
         self._destroying = pa.array(destructive, pa.string())
         self._sides: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
@@ -94,7 +95,8 @@ class WrittenRows:
         self._entities: set[tuple[str, str]] = set()
         self._open: dict[str, set[str]] = {}
         self._destroyers: Counter[str] = Counter()
-        self._users: set[str] = set()
+        self.users: set[str] = set()
+        """The users with at least one entitlement."""
         self._rows = self._destructive = 0
         first = SCHEMA.empty_table().append_column("destructive", pa.array([], pa.bool_()))
         for chunk in self._chunks(SCHEMA.names):
@@ -102,7 +104,8 @@ class WrittenRows:
             if shown:
                 both = pa.concat_tables([first, chunk.drop_columns(list(SIDES))])
                 first = both.take(pc.select_k_unstable(both, min(shown, len(both)), _ORDER))
-        self._first: list[dict[str, Any]] = first.to_pylist()
+        self.first: list[dict[str, Any]] = first.to_pylist()
+        """The rows that the page shows: destructive operations first, then by principal and entity."""
 
     def totals(self) -> Totals:
         """The totals of all rows."""
@@ -115,14 +118,6 @@ class WrittenRows:
             kinds=tuple(sorted(self._kinds.items(), key=_most_first)),
         )
 
-    def first_rows(self, limit: int) -> list[dict[str, Any]]:
-        """The rows that the page shows: destructive operations first, then by principal and entity."""
-        return self._first[:limit]
-
-    def users(self) -> set[str]:
-        """The users with at least one entitlement."""
-        return self._users
-
     def open_operations(self) -> list[tuple[str, int]]:
         """Operations that require nothing, each with the number of paths on which it is allowed."""
         return sorted((operation, len(paths)) for operation, paths in self._open.items())
@@ -133,27 +128,17 @@ class WrittenRows:
         found: dict[str, tuple[set[tuple[str, str]], set[str], set[str]]] = {
             name: (set(), set(), set()) for name in named
         }
-        if named:
-            for chunk in self._chunks(["principal", "operation", "type", "path", "via_principal"]):
-                selected = chunk.filter(
-                    pc.and_(chunk["destructive"], pc.is_in(chunk["principal"], pa.array(named, pa.string())))
-                )
-                names = ("principal", "type", "path", "operations", "ways")
-                for principal, type_, path, operation, way in zip(
-                    *(selected[n].to_pylist() for n in names), strict=True
-                ):
-                    entities, operations, ways_used = found[principal]
-                    entities.add((type_, path))
-                    operations.add(operation)
-                    ways_used.add(way)
+        for chunk in self._chunks(_GROUPED) if named else ():
+            selected = chunk.filter(pc.and_(chunk["destructive"], _among(chunk["principal"], named)))
+            columns = (selected[n].to_pylist() for n in ("principal", "type", "path", "operations", "ways"))
+            for principal, type_, path, operation, way in zip(*columns, strict=True):
+                entities, operations, ways_used = found[principal]
+                entities.add((type_, path))
+                operations.add(operation)
+                ways_used.add(way)
         destroyers = [
-            DestructivePrincipal(
-                principal=principal,
-                entities=len(entities),
-                operations=tuple(sorted(ops)),
-                through=tuple(sorted(ways_used)),
-            )
-            for principal, (entities, ops, ways_used) in found.items()
+            DestructivePrincipal(principal, len(entities), tuple(sorted(operations)), tuple(sorted(ways_used)))
+            for principal, (entities, operations, ways_used) in found.items()
         ]
         return destroyers, len(self._destroyers)
 
@@ -163,13 +148,22 @@ class WrittenRows:
             side: [v for v, _ in sorted(counts.items(), key=_most_first)[:SIDE]] for side, counts in self._sides.items()
         }
         omitted = {side: max(0, len(counts) - SIDE) for side, counts in self._sides.items()}
-        cells: Counter[tuple[str, str, str]] = Counter()
-        for chunk in self._chunks(["principal", "operation", "type", "path", "via_principal"]):
+        cells: Counter[tuple[str, str, str, str]] = Counter()
+        for chunk in self._chunks(_GROUPED):
             for row, column in PAIRS:
                 selected = chunk.filter(pc.and_(_among(chunk[row], shown[row]), _among(chunk[column], shown[column])))
                 for row_value, column_value, count in _counted(selected, [row, column]):
-                    cells[f"{row} by {column}", row_value, column_value] += count
-        return assembled(shown, omitted, cells)
+                    cells[row, column, row_value, column_value] += count
+        return tuple(
+            HeatMap(
+                name=f"{row} by {column}",
+                rows=tuple(shown[row]),
+                columns=tuple(shown[column]),
+                cells=tuple(tuple(cells[row, column, r, c] for c in shown[column]) for r in shown[row]),
+                left_out=(omitted[row], omitted[column]),
+            )
+            for row, column in PAIRS
+        )
 
     def write_csv(self, folder: Path) -> None:
         """Write the rows as CSV, escaped so that a spreadsheet does not read a cell as a formula."""
@@ -207,7 +201,7 @@ class WrittenRows:
         for kind, count in _counted(chunk, ["via_kind"]):
             self._kinds[kind] += count
         self._entities.update(zip(*(column.to_pylist() for column in _distinct(chunk, ["type", "path"])), strict=True))
-        self._users.update(user for user in pc.unique(chunk["user"]).to_pylist() if user is not None)
+        self.users.update(user for user in pc.unique(chunk["user"]).to_pylist() if user is not None)
         destroying = chunk.filter(chunk["destructive"])
         self._destructive += len(destroying)
         for principal, count in _counted(destroying, ["principal"]):
@@ -248,19 +242,3 @@ def _among(column: pa.ChunkedArray, values: Sequence[str]) -> pa.ChunkedArray:
 
 def _most_first(pair: tuple[str, int]) -> tuple[int, str]:
     return -pair[1], pair[0]
-
-
-def assembled(
-    shown: Mapping[str, Sequence[str]], omitted: Mapping[str, int], cells: Mapping[tuple[str, str, str], int]
-) -> tuple[HeatMap, ...]:
-    """Assemble heat maps from the chosen rows and columns. `omitted`: the number of those not chosen; `cells`: by map, row and column."""
-    return tuple(
-        HeatMap(
-            name=f"{row} by {column}",
-            rows=tuple(shown[row]),
-            columns=tuple(shown[column]),
-            cells=tuple(tuple(cells.get((f"{row} by {column}", r, c), 0) for c in shown[column]) for r in shown[row]),
-            left_out=(omitted[row], omitted[column]),
-        )
-        for row, column in PAIRS
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from privtab.moments import now
 from privtab.names import quoted
@@ -24,7 +24,7 @@ EACH = 200
 EXAMPLES = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A finding: its kind and level, the principal or entity that it is about, and a text."""
 
@@ -36,53 +36,54 @@ class Finding:
     """The number of findings it stands for; more than one only if it counts those that are not listed."""
 
 
-DEPARTED = "departed user"
-ENDING = "ending soon"
+Found: TypeAlias = Iterator[tuple[str, str]]
+"""Findings of one kind: what each is about, and its text."""
+DEPARTED, ORPHANED, DORMANT, EMPTY = "departed user", "orphaned owner", "dormant role", "empty role"
+ENDING, DIRECT, OPEN, IDLE = "ending soon", "direct grant", "open to anyone", "without entitlement"
+DESTRUCTIVE = "destructive operations"
 SOON_DAYS = 30
 """Days within which the end of a row is reported."""
-DESTRUCTIVE = "destructive operations"
-WHAT = {
-    DESTRUCTIVE: "who may destroy something, and through which principal",
-    DEPARTED: "rows about users who are not in the list of people",
-    "orphaned owner": "owners that appear in no other row of the state",
-    "dormant role": "roles with grants and without assignments",
-    "empty role": "assigned roles without grants",
-    ENDING: f"rows that end within {SOON_DAYS} days, and what they give with them",
-    "direct grant": "privileges granted to a user instead of a role or a group",
-    "open to anyone": "operations without a condition",
-    "without entitlement": "users of the state without any entitlement",
+KINDS: Mapping[str, tuple[Level, str]] = {
+    DESTRUCTIVE: ("high", "who may destroy something, and through which principal"),
+    DEPARTED: ("high", "rows about users who are not in the list of people"),
+    ORPHANED: ("medium", "owners that appear in no other row of the state"),
+    DORMANT: ("medium", "roles with grants and without assignments"),
+    EMPTY: ("low", "assigned roles without grants"),
+    ENDING: ("medium", f"rows that end within {SOON_DAYS} days, and what they give with them"),
+    DIRECT: ("low", "privileges granted to a user instead of a role or a group"),
+    OPEN: ("medium", "operations without a condition"),
+    IDLE: ("low", "users of the state without any entitlement"),
 }
-"""Description of each kind."""
-OF_ROWS = ("orphaned owner", "dormant role", "empty role", ENDING, "direct grant")
+"""The level of each kind, and what it is."""
+OF_ROWS = (ORPHANED, DORMANT, EMPTY, ENDING, DIRECT)
 """The kinds that are found in the rows of a state, which a bundle does not have."""
 
 
 def of_matrix(rows: WrittenRows) -> Iterator[Finding]:
     """Findings in the rows of the matrix."""
     destroyers, count = rows.destroyers(EACH)
-    for destroyer in destroyers:
-        text = f"{abbreviated(destroyer.operations)} on {destroyer.entities:,} {'entity' if destroyer.entities == 1 else 'entities'}, {_held(destroyer)}"
-        yield Finding(kind=DESTRUCTIVE, level="high", about=destroyer.principal, text=text)
-    yield from _more(DESTRUCTIVE, "high", count)
-    for operation, paths in rows.open_operations()[:EACH]:
-        text = f"requires nothing: every user may, on {paths:,} of the entities"
-        yield Finding(kind="open to anyone", level="medium", about=operation, text=text)
+    yield from _limited(DESTRUCTIVE, map(_destroyer, destroyers), count)
+    requires_nothing = "requires nothing: every user may, on {:,} of the entities"
+    opened = ((operation, requires_nothing.format(paths)) for operation, paths in rows.open_operations())
+    yield from _limited(OPEN, opened)
 
 
-def _held(destroyer: DestructivePrincipal) -> str:
-    """The principals through which access is held, without repeating the principal itself."""
+def _destroyer(destroyer: DestructivePrincipal) -> tuple[str, str]:
+    """The principals through which access is held are named without repeating the principal itself."""
     others = [name for name in destroyer.through if name != destroyer.principal]
     direct = ["directly"] if len(others) < len(destroyer.through) else []
-    return " and ".join([*direct, *([f"through {abbreviated(others)}"] if others else [])])
+    held = " and ".join([*direct, *([f"through {abbreviated(others)}"] if others else [])])
+    entities = f"{destroyer.entities:,} {'entity' if destroyer.entities == 1 else 'entities'}"
+    return destroyer.principal, f"{abbreviated(destroyer.operations)} on {entities}, {held}"
 
 
 def of_state(program: Program, state: State, people: Collection[str] | None) -> Iterator[Finding]:
     """Findings in the rows of a state. `people`: the users that exist; None: unknown."""
-    yield from _limited(_departed_users(state, people), DEPARTED, "high")
-    yield from _limited(_orphans(state), "orphaned owner", "medium")
-    yield from _limited(_roles(program, state), "dormant role", "medium")
-    yield from _limited(_empty(program, state), "empty role", "low")
-    yield from _limited(_direct(state), "direct grant", "low")
+    yield from _limited(DEPARTED, _departed_users(state, people))
+    yield from _limited(ORPHANED, _orphans(state))
+    yield from _limited(DORMANT, _dormant(program, state))
+    yield from _limited(EMPTY, _empty(program, state))
+    yield from _limited(DIRECT, _direct(state))
 
 
 def of_times(state: State) -> Iterator[Finding]:
@@ -95,11 +96,8 @@ def of_times(state: State) -> Iterator[Finding]:
         for window, cells in zip(windows, cells_of(state, table), strict=True)
         if window.holds(since) and window.end <= before
     ]
-    found = (
-        Finding(kind=ENDING, level="medium", about=_about(cells), text=sentence)
-        for _, sentence, cells in sorted(ending, key=lambda entry: entry[:2])
-    )
-    yield from _limited(found, ENDING, "medium")
+    ending.sort(key=lambda entry: entry[:2])
+    yield from _limited(ENDING, ((_about(cells), sentence) for _, sentence, cells in ending))
 
 
 def _about(cells: Mapping[str, str]) -> str:
@@ -111,37 +109,26 @@ def _about(cells: Mapping[str, str]) -> str:
 
 def without_entitlement(users: Collection[str], having: Collection[str]) -> Iterator[Finding]:
     """Findings for users without any entitlement."""
-    idle = (
-        Finding(
-            kind="without entitlement",
-            level="low",
-            about=f"user:{user}",
-            text="has no entitlement on any of the entities",
-        )
-        for user in sorted(set(users) - set(having))
-    )
-    yield from _limited(idle, "without entitlement", "low")
+    idle = sorted(set(users) - set(having))
+    yield from _limited(IDLE, ((f"user:{user}", "has no entitlement on any of the entities") for user in idle))
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Sort findings by level, highest first, then by kind in the order of `WHAT`; stable within a kind."""
-    kinds = list(WHAT)
+    """Sort findings by level, highest first, then by kind in the order of `KINDS`; stable within a kind."""
+    kinds = list(KINDS)
     return tuple(sorted(findings, key=lambda found: (LEVELS.index(found.level), kinds.index(found.kind))))
 
 
-def _limited(findings: Iterable[Finding], kind: str, level: Level) -> Iterator[Finding]:
-    listed = list(findings)
-    yield from listed[:EACH]
-    yield from _more(kind, level, len(listed))
+def _limited(kind: str, found: Iterable[tuple[str, str]], count: int | None = None) -> Iterator[Finding]:
+    """The first findings of a kind, and one for the others. `count`: how many there are, if not all of them are in `found`."""
+    listed, (level, _) = list(found), KINDS[kind]
+    yield from (Finding(kind, level, *pair) for pair in listed[:EACH])
+    rest = (len(listed) if count is None else count) - EACH
+    if rest > 0:
+        yield Finding(kind, level, "…", f"and {rest:,} more, which are not listed here", rest)
 
 
-def _more(kind: str, level: Level, count: int) -> Iterator[Finding]:
-    if count > EACH:
-        text = f"and {count - EACH:,} more, which are not listed here"
-        yield Finding(kind=kind, level=level, about="…", text=text, count=count - EACH)
-
-
-def _departed_users(state: State, people: Collection[str] | None) -> Iterator[Finding]:
+def _departed_users(state: State, people: Collection[str] | None) -> Found:
     if people is None:
         return
     known = set(people)
@@ -158,8 +145,7 @@ def _departed_users(state: State, people: Collection[str] | None) -> Iterator[Fi
         if user not in known:
             by_user[user].append(f"{count:,} {noun}{'' if count == 1 else 's'}")
     for user, parts in by_user.items():
-        text = f"is not in the list of people, and still has {', '.join(parts)}"
-        yield Finding(kind=DEPARTED, level="high", about=f"user:{user}", text=text)
+        yield f"user:{user}", f"is not in the list of people, and still has {', '.join(parts)}"
 
 
 def _assigned(state: State) -> set[str]:
@@ -167,7 +153,7 @@ def _assigned(state: State) -> set[str]:
     return {f"role:{role}" for role in state.distinct(("assignments", "role"))}
 
 
-def _orphans(state: State) -> Iterator[Finding]:
+def _orphans(state: State) -> Found:
     known = {f"user:{user}" for user in state.distinct(("members", "user"), ("memberships", "user"))}
     known |= state.distinct(("assignments", "principal"), ("grants", "grantee"))
     known |= {f"group:{group}" for group in state.distinct(("memberships", "group"))} | _assigned(state)
@@ -176,45 +162,39 @@ def _orphans(state: State) -> Iterator[Finding]:
         if owner not in known:
             owned[owner].append(entity)
     for owner, entities in sorted(owned.items()):
-        text = f"owns {abbreviated(sorted(entities))} and appears in no other row"
-        yield Finding(kind="orphaned owner", level="medium", about=owner, text=text)
+        yield owner, f"owns {abbreviated(sorted(entities))} and appears in no other row"
 
 
-def _roles(program: Program, state: State) -> Iterator[Finding]:
+def _dormant(program: Program, state: State) -> Found:
     assigned = _assigned(state)
     grant_counts: Counter[str] = Counter(
         grantee for (grantee,) in state.texts("grants", "grantee") if grantee.startswith("role:")
     )
     for role, count in sorted(grant_counts.items()):
         if role not in assigned:
-            text = f"has {count:,} grant{'' if count == 1 else 's'} and no assignments"
-            yield Finding(kind="dormant role", level="medium", about=role, text=text)
+            yield role, f"has {count:,} grant{'' if count == 1 else 's'} and no assignments"
     for role in sorted(program.roles):
         if f"role:{role}" not in assigned and f"role:{role}" not in grant_counts:
-            text = "is declared by the policy and assigned to no one"
-            yield Finding(kind="dormant role", level="medium", about=f"role:{role}", text=text)
+            yield f"role:{role}", "is declared by the policy and assigned to no one"
 
 
-def _empty(program: Program, state: State) -> Iterator[Finding]:
+def _empty(program: Program, state: State) -> Found:
     giving = state.distinct(("grants", "grantee"), ("owners", "owner"))
     giving |= {f"role:{role.name}" for role in program.roles.values() if role.grants}
     giving |= {holder for holder in state.distinct(("assignments", "principal")) if holder.startswith("role:")}
     holders: Counter[str] = Counter(f"role:{role}" for (role,) in state.texts("assignments", "role"))
     for role, count in sorted(holders.items()):
         if role not in giving:
-            text = f"is held {count:,} time{'' if count == 1 else 's'}, and gives nothing"
-            yield Finding(kind="empty role", level="low", about=role, text=text)
+            yield role, f"is held {count:,} time{'' if count == 1 else 's'}, and gives nothing"
 
 
-def _direct(state: State) -> Iterator[Finding]:
+def _direct(state: State) -> Found:
     grants_by_user: dict[str, list[str]] = defaultdict(list)
     for grantee, effect, privilege, entity in state.texts("grants", "grantee", "effect", "privilege", "entity"):
         if effect == "allow" and grantee.startswith("user:"):
             grants_by_user[grantee].append(f"{quoted(privilege)} ({entity})")
     for user, grants in sorted(grants_by_user.items(), key=lambda pair: (-len(pair[1]), pair[0])):
-        yield Finding(
-            kind="direct grant", level="low", about=user, text=f"granted directly: {abbreviated(sorted(set(grants)))}"
-        )
+        yield user, f"granted directly: {abbreviated(sorted(set(grants)))}"
 
 
 def abbreviated(names: Sequence[str], most: int = EXAMPLES) -> str:

@@ -353,10 +353,8 @@ def write(
     with atomic_output(options.output, overwrite=options.overwrite) as place:
         progress(f"writing {options.output}")
         progress.place = Path(url2pathname(urlsplit(place).path)) if place.startswith("file://") else None
-        writer = (
-            frame.observe(observation, *counted).write.format(kind).mode("overwrite" if options.overwrite else "error")
-        )
-        writer.options(**WRITING.get(kind, {})).save(place)
+        writer = frame.observe(observation, *counted).write.format(kind).options(**WRITING.get(kind, {}))
+        writer.mode("overwrite" if options.overwrite else "error").save(place)
         progress.place = None
     return {"output": options.output, "format": kind, **observation.get}
 

@@ -34,33 +34,11 @@ BATCH = 16_384
 MOST_RUNS = 2_000_000
 """Number of rows that are kept to be repeated for other entities."""
 ANYONE = "anyone"
-LINK = pa.struct(
-    [
-        ("atom", pa.string()),
-        ("kind", pa.string()),
-        ("principal", pa.string()),
-        ("entity", pa.string()),
-        ("group", pa.string()),
-    ]
-)
+LINK = pa.struct([(name, pa.string()) for name in ("atom", "kind", "principal", "entity", "group")])
 """One atom of a way: the atom, its kind of source, the principal and entity of the source, and the group through which a role is held."""
-COLUMNS: Mapping[str, pa.DataType] = {
-    "principal": pa.string(),
-    "user": pa.string(),
-    "operation": pa.string(),
-    "type": pa.string(),
-    "path": pa.string(),
-    "via_kind": pa.string(),
-    "via_principal": pa.string(),
-    "via_entity": pa.string(),
-    "via": pa.list_(LINK),
-}
-SCHEMA = pa.schema(list(COLUMNS.items()))
-DDL = (
-    "principal string, user string, operation string, type string, path string, "
-    "via_kind string, via_principal string, via_entity string, "
-    "via array<struct<atom: string, kind: string, principal: string, entity: string, group: string>>"
-)
+_TEXTS = ("principal", "user", "operation", "type", "path", "via_kind", "via_principal", "via_entity")
+SCHEMA = pa.schema([*((name, pa.string()) for name in _TEXTS), ("via", pa.list_(LINK))])
+DDL = ", ".join(f"{name} string" for name in _TEXTS) + f", via array<{LINK}>"
 
 
 class Matrix:

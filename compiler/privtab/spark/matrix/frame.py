@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.engines.packed import digest, packed
 from privtab.errors import UsageError
 from privtab.request import Entity
 from privtab.spark.columns import without_padding
@@ -27,7 +26,7 @@ from privtab.spark.matrix.question import AttributesLike, Question, Ways
 from privtab.spark.moments import Moment
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import check_executors
-from privtab.spark.shipping import PackedState, ShippedBytes, WorkerCache, contents
+from privtab.spark.shipping import PackedState, kept
 from privtab.state.nodes import State
 
 if TYPE_CHECKING:
@@ -98,10 +97,10 @@ def matrix_frame(
 ) -> DataFrame:
     """The rows of a matrix for the given entities, as a DataFrame."""
     report_omitted(matrix)
-    shipped = ship(matrix, session)
+    shipped = PackedState.holding(matrix).ship(session)
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        matrix_ = opened(shipped)
+        matrix_: Matrix = kept(shipped)
         for batch in batches:
             yield from matrix_.of(batch.column(0).to_pylist())
 
@@ -123,7 +122,7 @@ def _partitioned(
     partitions: int | None,
 ) -> DataFrame:
     """The rows of a matrix by a state that is not collected on the driver; nor are users that are given as a DataFrame."""
-    from privtab.spark.matrix.partitioned import MatrixRequest, partitioned_matrix
+    from privtab.spark.matrix.partitioned import MatrixRequest, PartitionedMatrix
 
     matrix = open_matrix(policy, StateSource(rows=State()), question, users=())
     report_omitted(matrix)
@@ -139,7 +138,7 @@ def _partitioned(
         users=union(*frames).distinct() if frames else None,
         principals=tuple(principal for principal in principal_list if not principal.startswith("user:")),
     )
-    return partitioned_matrix(policy, state, matrix, request, partitions or _partitions(session))
+    return PartitionedMatrix(policy, state, matrix, request).frame(partitions or _partitions(session))
 
 
 def _entities(session: SparkSession, entities: EntitiesLike) -> DataFrame | None:
@@ -198,17 +197,3 @@ def _first(users: UsersLike) -> DataFrame:
     """The first column of a DataFrame, as strings."""
     frame = without_padding(cast("DataFrame", users))
     return frame.select(F.col(f"`{frame.columns[0].replace('`', '``')}`").cast("string").alias("user"))
-
-
-def ship(matrix: Matrix, spark: SparkSession) -> ShippedBytes:
-    """Make a matrix available to a session's executors: pickled with the function if it is small, otherwise as a file."""
-    content = packed(matrix)
-    return PackedState(digest=digest(content), content=content).ship(spark)
-
-
-_MATRICES: WorkerCache[str, Matrix] = WorkerCache()
-
-
-def opened(shipped: ShippedBytes) -> Matrix:
-    """On an executor: the shipped matrix, opened once for each process."""
-    return _MATRICES.get(shipped.digest, lambda: contents(shipped))

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from privtab import strict_json
 from privtab.engines.index import Index
 from privtab.entitlements.subjects import Holding, Subject
+from privtab.entitlements.universe import Universe, universe
 from privtab.entitlements.universe import users as users_of
-from privtab.errors import HasWindows, UsageError
+from privtab.errors import FileError, HasWindows, UsageError
 from privtab.hints import hint
 from privtab.ir.nodes import Program
 from privtab.ir.support import Feature
+from privtab.locations import Locations
 from privtab.names import KINDS, bare_name, is_wildcard
+from privtab.request import Entity
 from privtab.spark.matrix import Matrix
 from privtab.spark.matrix.question import Question, listed
 from privtab.spark.moments import Moment, moment_of, state_at
@@ -26,7 +32,6 @@ from privtab.state.holdings import Holdings
 from privtab.state.index import index
 from privtab.state.links import closed
 from privtab.state.nodes import State
-from privtab.state.principal_rows import scoped_principal
 from privtab.state.written import as_written
 
 if TYPE_CHECKING:
@@ -35,15 +40,6 @@ if TYPE_CHECKING:
     from privtab.spark.state import SparkState
     from privtab.spark.states import Timed
 
-from collections.abc import Iterator
-from itertools import repeat
-from pathlib import Path
-
-from privtab import strict_json
-from privtab.entitlements.universe import Universe, universe
-from privtab.errors import FileError
-from privtab.locations import Locations
-from privtab.request import Entity
 
 EVERY = 1 << 40
 SHIPPED = 4_000_000
@@ -109,36 +105,40 @@ def open_matrix(
         )
     if subjects_asked is None:
         subjects_asked = [f"user:{name}" for name in user_names_of(policy, source)]
+    nests_roles = "roles" in policy.json["semantics"].get("hierarchy", ())
+    through: Mapping[str, Mapping[str, tuple[Holding, ...]]] = {}
+    holdings: Holdings | None = None
     if source.rows is not None:
-        found = Index(index(policy.checked("a state"), source.rows))
         program = policy.checked("a state")
-        kinds = ("group:", "role:") if "roles" in program.semantics.hierarchy else ("group:",)
-        groups = _groups_and_roles(program, source.rows, {name for name in subjects_asked if name.startswith(kinds)})
+        found, holdings = Index(index(program, source.rows)), Holdings(program, source.rows)
         users_asked = [principal for principal in subjects_asked if principal.startswith("user:")]
-        through_groups = _roles_through_groups(program, closed(program, source.rows), users_asked)
+        through = _roles_through_groups(program, closed(program, source.rows), users_asked)
     else:
         assert source.index is not None
-        found, groups, through_groups = source.index, {}, {}
+        found = source.index
     found.everyone = policy.everyone
     subjects = []
     for principal in subjects_asked:
         kind, _, name = principal.partition(":")
-        user, role_holdings = None, through_groups.get(principal, {})
         match kind:
             case "user":
-                user, held_principals, scopes = name, found.principals(name), found.scopes(name)
-            case _ if principal in groups:
-                held_principals, scopes = groups[principal]
-            case "role" if "roles" not in policy.json["semantics"].get("hierarchy", ()):
+                held_principals, scopes = found.principals(name), found.scopes(name)
+            case "role" if not nests_roles:
                 held_principals, scopes = (principal,), {}
+            case _ if holdings is not None:
+                everywhere, scoped, _ = holdings.of_principal(principal, everywhere=True)
+                subjects.append(Subject.holding(principal, None, everywhere, scoped, policy.as_program.roles))
+                continue
             case "group" if name in found.groups:
                 held_principals, scopes = found.groups[name], found.group_scoped.get(name, {})
             case _:
                 raise UsageError(
                     f"a state bundle does not contain what `{principal}` holds: give the rows of the state"
                 )
+        user = name if kind == "user" else None
+        of_groups = through.get(principal, {})
         subjects.append(
-            Subject(principal=principal, user=user, principals=held_principals, scopes=scopes, through=role_holdings)
+            Subject(principal=principal, user=user, principals=held_principals, scopes=scopes, through=of_groups)
         )
     return Matrix(policy.json, found, subjects, question)
 
@@ -178,22 +178,6 @@ def user_names_of(policy: OpenPolicy, source: StateSource) -> list[str]:
 def _holders(index: Index) -> set[str]:
     members = (user for by_path in index.members.values() for users in by_path.values() for user in users)
     return {*index.users, *index.scoped, *index.service_admins, *index.user_attributes, *members}
-
-
-def _groups_and_roles(
-    program: Program, state: State, principals: Collection[str]
-) -> dict[str, tuple[tuple[str, ...], Mapping[str, Iterable[str]]]]:
-    """By group or role, what a subject has that only is in it or holds it: principals, and declared roles by the key of the scope."""
-    holdings = Holdings(program, state)
-    found: dict[str, tuple[tuple[str, ...], Mapping[str, Iterable[str]]]] = {}
-    for principal in principals:
-        everywhere, scoped, _ = holdings.of_principal(principal, everywhere=True)
-        scopes: dict[str, list[str]] = {}
-        for role, scope in scoped:
-            if role.removeprefix("role:") in program.roles:
-                scopes.setdefault(scope, []).append(role)
-        found[principal] = ((*sorted(everywhere), *(scoped_principal(role, scope) for role, scope in scoped)), scopes)
-    return found
 
 
 def _roles_through_groups(

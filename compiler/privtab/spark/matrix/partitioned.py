@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines.conditions import ALWAYS, atoms_of
-from privtab.entitlements.universe import Universe
+from privtab.entitlements.universe import PRINCIPALS, Universe
 from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.spark import portions
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 ENTITIES = 10_000
 """Number of entities that a task computes at once."""
+_OF_USERS = ("members", "memberships", "service_admins")
+"""The tables with users in the column `user`, of those that matter to a matrix in portions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,20 +56,14 @@ class MatrixRequest:
     principals: tuple[str, ...]
 
 
-def partitioned_matrix(
-    policy: OpenPolicy, state: SparkState, matrix: Matrix, request: MatrixRequest, partitions: int
-) -> DataFrame:
-    """The rows of a matrix, computed in portions; `matrix`: a matrix for the same question, without subjects.
-
-    Raises UsageError if a single entity has more rows than a task can hold.
-    """
-    return _PartitionedMatrix(policy, state, matrix, request).frame(partitions)
-
-
-class _PartitionedMatrix:
-    """Computes one matrix. Frames of rows have the columns of their table and `portion`."""
+class PartitionedMatrix:
+    """Computes one matrix in portions. Frames of rows have the columns of their table and `portion`."""
 
     def __init__(self, policy: OpenPolicy, state: SparkState, matrix: Matrix, request: MatrixRequest) -> None:
+        """`matrix`: a matrix for the same question, without subjects.
+
+        Raises UsageError if a single entity has more rows than a task can hold.
+        """
         self.policy, self.state, self.matrix, self.request = policy, state, matrix, request
         hierarchy = policy.json["semantics"].get("hierarchy", ())
         self.tables = with_chains(hierarchy, policy.vocabulary.keys, state.tables)
@@ -79,9 +75,8 @@ class _PartitionedMatrix:
         """The `with` objects and their ancestors, which matter to every request."""
         self.depth = self._depth()
         # Frames that are used several times are computed once.
-        self.keys = (
-            self._requested_entities().withColumn("portion", portions.beginning("path", self.depth)).localCheckpoint()
-        )
+        keys = self._requested_entities().withColumn("portion", portions.beginning("path", self.depth))
+        self.keys = keys.localCheckpoint()
         self.portions = self.keys.select("portion").distinct().localCheckpoint()
         self.places = self.portions.select("portion", F.explode(portions.beginnings("portion")).alias("place"))
         """Each portion with the prefixes of its path, whose rows count in it."""
@@ -89,14 +84,9 @@ class _PartitionedMatrix:
     def frame(self, partitions: int) -> DataFrame:
         """The rows of the matrix."""
         rows = {table: self._spread(self.state.tables[table]) for table in LOCATED}
-        granted = (
-            union(
-                rows["grants"].select("portion", F.col("grantee").alias("principal")),
-                rows["owners"].select("portion", F.col("owner").alias("principal")),
-            )
-            .distinct()
-            .localCheckpoint()
-        )
+        holders = (("grants", "grantee"), ("owners", "owner"))
+        found = (rows[table].select("portion", F.col(name).alias("principal")) for table, name in holders)
+        granted = union(*found).distinct().localCheckpoint()
         named_principals = self._named_principals()
         rows["assignments"] = self._assignments(granted, named_principals)
         if self.request.all_users or self.request.users is not None:
@@ -142,9 +132,8 @@ class _PartitionedMatrix:
 
     def _spread(self, rows: DataFrame) -> DataFrame:
         """Rows about entities, repeated for each portion in which they count."""
-        placed = (
-            rows.withColumn("place", portions.beginning("path", self.depth)).join(self.places, "place").drop("place")
-        )
+        beginnings = rows.withColumn("place", portions.beginning("path", self.depth))
+        placed = beginnings.join(self.places, "place").drop("place")
         if not self.with_keys:
             return placed
         everywhere = rows.where(F.concat_ws(":", "type", "path").isin(self.with_keys)).crossJoin(self.portions)
@@ -229,11 +218,10 @@ class _PartitionedMatrix:
             return
         found: list[DataFrame] = []
         conditions = {
-            (type_, named): self.matrix.conditions(type_, named=named)
+            type_: [c for named in (True, False) for c in self.matrix.conditions(type_, named=named)]
             for type_ in self.chains
-            for named in (True, False)
         }
-        open_to_all = sorted({type_ for (type_, _), of_type in conditions.items() if ALWAYS in of_type})
+        open_to_all = sorted(type_ for type_, of_type in conditions.items() if ALWAYS in of_type)
         if self.policy.everyone:
             found.append(users.crossJoin(self.portions))
         elif open_to_all:
@@ -241,15 +229,9 @@ class _PartitionedMatrix:
         if any(atom.kind == "self" for of_type in conditions.values() for c in of_type for atom in atoms_of(c)):
             found.append(users.join(_of_kind(self._names({"user"}), "user"), "user"))
         if self.request.users is not None:
-            named = [
-                _of_kind(granted, "user"),
-                _of_kind(rows["assignments"].select("portion", "principal"), "user"),
-                *(
-                    rows[table].select("portion", "user")
-                    for table in ("members", "memberships", "service_admins")
-                    if table in rows
-                ),
-            ]
+            holders = (granted, rows["assignments"].select("portion", "principal"))
+            named = [_of_kind(frame, "user") for frame in holders]
+            named += [rows[table].select("portion", "user") for table in _OF_USERS if table in rows]
             found.append(union(*named).join(users, "user", "left_semi"))
         if found:
             yield union(*(frame.select("portion", "user") for frame in found)).distinct()
@@ -257,17 +239,10 @@ class _PartitionedMatrix:
     def _everybody(self) -> DataFrame:
         """`user`: every user that the state names."""
         tables = self.tables
-        principals = union(
-            tables["assignments"].select("principal"),
-            tables["grants"].select(F.col("grantee").alias("principal")),
-            tables["owners"].select(F.col("owner").alias("principal")),
-        )
+        principals = union(*(tables[table].select(F.col(name).alias("principal")) for table, name in PRINCIPALS))
         kinds = [name for name, kind in self.policy.json["entities"].items() if kind["principal"] == "user"]
         return union(
-            *(
-                tables[table].select("user").where(~F.col("user").startswith("group:"))
-                for table in ("members", "memberships", "service_admins")
-            ),
+            *(tables[table].select("user").where(~F.col("user").startswith("group:")) for table in _OF_USERS),
             _of_kind(principals.withColumn("portion", F.lit("")), "user").select("user"),
             self._named().where(F.col("type").isin(kinds)).select(F.expr(decoded(last_name("path"))).alias("user")),
         ).distinct()

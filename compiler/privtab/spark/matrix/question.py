@@ -51,7 +51,7 @@ class Question:
 def listed(names: Iterable[str], what: str) -> list[str]:
     """Names as a list; raises UsageError for a string, which would be split into letters."""
     if isinstance(names, str):
-        raise UsageError(f"{what} is the text `{names}`: give a list")
+        raise UsageError(f"{what} is the text `{names}`: give a list of names")
     return list(names)
 
 

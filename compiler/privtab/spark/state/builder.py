@@ -16,6 +16,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,21 +88,19 @@ def build(
     )
 
 
+@dataclass
 class _Builder:
     """One run of `build`."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        read: Read,
-        root: Root,
-        progress: Progress,
-        manifest_entries: Mapping[str, Any],
-        signing: SigningKey | None,
-    ) -> None:
-        self.spark, self.read, self.root, self.progress = spark, read, root, progress
-        self.manifest_entries, self.signing = manifest_entries, signing
-        self.program = read.program
+    spark: SparkSession
+    read: Read
+    root: Root
+    progress: Progress
+    manifest_entries: Mapping[str, Any]
+    signing: SigningKey | None
+
+    def __post_init__(self) -> None:
+        self.program = self.read.program
         self.seconds: dict[str, float] = {}
         self.counts: dict[str, DataFrame] = {}
         """For the tables of BY_NAME, the distinct valid rows with their counts."""
@@ -246,12 +245,8 @@ class _Builder:
         """Write the results that do not come from the workers: those of unchanged shards, and findings in the tables of BY_NAME."""
         parts: list[DataFrame] = []
         if old:
-            old_results = read_results(self.spark, self.root, old["results"])
-            parts.append(
-                old_results.filter(
-                    fn.col("kind").isin("finding", "principal") & ~fn.col("root").isin([*gone, *BY_NAME])
-                )
-            )
+            unchanged = fn.col("kind").isin("finding", "principal") & ~fn.col("root").isin([*gone, *BY_NAME])
+            parts.append(read_results(self.spark, self.root, old["results"]).filter(unchanged))
         for table, counts in self.counts.items():
             found = self.read.findings_of(table, counts)
             parts.append(found.withColumns({"kind": fn.lit("finding"), "root": fn.lit(table)}))
@@ -266,15 +261,14 @@ class _Builder:
         result_rows = read_results(self.spark, self.root, results).filter("kind != 'principal'")
         not_finding = fn.col("kind") != "finding"
         keys = [fn.when(not_finding, fn.col(name)).alias(f"own_{name}") for name in ("root", "row")]
-        rows = (
-            result_rows.groupBy("kind", *keys, "table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
-        )
-        provenance_metadata = {
-            kind: {r["own_root"]: json.loads(r["own_row"]) for r in rows if r["kind"] == kind}
+        grouped = result_rows.groupBy("kind", *keys, "table", "code", "severity")
+        rows = grouped.agg(fn.sum("rows").alias("rows")).collect()
+        shards, prints = (
+            {r["own_root"]: json.loads(r["own_row"]) for r in rows if r["kind"] == kind}
             for kind in ("shard", "fingerprint")
-        }
+        )
         findings = sorted([r["table"], r["code"], r["severity"], r["rows"]] for r in rows if r["kind"] == "finding")
-        return provenance_metadata["shard"], provenance_metadata["fingerprint"], findings
+        return shards, prints, findings
 
     def reject(self, results: str) -> None:
         """Write the findings to `rejected/` and raise StateInvalid with the first of them."""
@@ -288,12 +282,8 @@ class _Builder:
 
     def people(self, tables: Mapping[str, DataFrame], results: str, shards: list[str]) -> dict[str, Any]:
         """Build the `people` part in one task, and return its report."""
-        granted = (
-            read_results(self.spark, self.root, results)
-            .filter("kind = 'principal'")
-            .select(fn.col("row").alias("who"))
-            .distinct()
-        )
+        principals = read_results(self.spark, self.root, results).filter("kind = 'principal'")
+        granted = principals.select(fn.col("row").alias("who")).distinct()
         return written_people(self.program, tables, granted, shards, self.root, self.manifest_entries)
 
     def publish(self, before: Mapping[str, Any] | None, manifest: Mapping[str, Any]) -> None:
@@ -347,10 +337,8 @@ def listing(program: Program, manifest: Mapping[str, Any]) -> bytes:
         windows, further = part.get("windows", False), part.get("further", ())
         return named | {"roots": sorted(roots(program.system, key, windows=windows, further=further))}
 
-    return (
-        json_bytes(listing_of(program.system, {key: row(key, part) for key, part in parts_of(manifest).items()}))
-        + b"\n"
-    )
+    rows = {key: row(key, part) for key, part in parts_of(manifest).items()}
+    return json_bytes(listing_of(program.system, rows)) + b"\n"
 
 
 def revision(people: Mapping[str, Any], shards: Mapping[str, Mapping[str, Any]]) -> str:

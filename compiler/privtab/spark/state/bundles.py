@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -194,13 +194,6 @@ def _rows(policy: OpenPolicy, where: str) -> State:
     return from_index(document)
 
 
-@dataclass(frozen=True, slots=True)
-class _Windowed:
-    """The index of a state with windows."""
-
-    document: Mapping[str, Any]
-
-
 def bundled(policy: OpenPolicy, where: str) -> Index:
     """The index in a bundle, or in the bundles of a folder; raises UsageError if there is none for the policy's system.
 
@@ -211,10 +204,10 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
 
     numbers = PrivilegeNumbers()
 
-    def keep(document: Mapping[str, Any]) -> Index | StatePart | _Windowed:
+    def keep(document: Mapping[str, Any]) -> Index | StatePart | Mapping[str, Any]:
         if in_parts(document):
             return StatePart(document, numbers)
-        return _Windowed(document) if is_windowed(document) else Index(document)
+        return document if is_windowed(document) else Index(document)
 
     states: dict[str, list[Any]] = {}
     for found in bundle_location(where, _config.resolve({})).read({}, keep):
@@ -227,8 +220,8 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
     whole_states = [index for index in of_system if not isinstance(index, StatePart)]
     if whole_states and len(of_system) > 1:
         raise UsageError(f"{where} holds several states of `{policy.system}`: name one of them")
-    if whole_states and isinstance(whole_states[0], _Windowed):
-        as_written(program_of(policy), from_index(whole_states[0].document)).plain("Spark")
+    if whole_states and isinstance(whole_states[0], Mapping):
+        as_written(program_of(policy), from_index(whole_states[0])).plain("Spark")
     combined_index: Index = whole_states[0] if whole_states else Index.of(of_system)
     if combined_index.windows:
         as_written(program_of(policy), _rows(policy, where)).plain("Spark")

@@ -24,7 +24,7 @@ from privtab.spark.state.sources import Sources, TableSource, open_sources
 from privtab.spark.state.tables import PACKED, SparkState, TimedTables, collected, names_of, unpacked
 from privtab.spark.state.together import WrongRows, shipped_places, wrong_rows
 from privtab.state.checker import Checker
-from privtab.state.findings import CODES, stops
+from privtab.state.findings import CODES, stopping
 from privtab.state.load import no_table, validate
 from privtab.state.names import StateNames, uses
 from privtab.state.nodes import ENTITIES, RowLocation, State, StateFinding
@@ -184,9 +184,8 @@ class Read:
             columns = dict(zip(found.column_names, found.columns, strict=True))
             row_checks.read_rows(reader, label, table, {}, columns)
         state, findings = validate(self.program, reader.done(), notes=False)
-        stopping = [f for f in findings if f.severity == "error" and stops(self.program, f)]
-        if stopping:
-            unnumbered = (replace(f, place=replace(f.place, row=0)) for f in stopping[:SHOWN])
+        if wrong := stopping(self.program, findings):
+            unnumbered = (replace(f, place=replace(f.place, row=0)) for f in wrong[:SHOWN])
             raise StateInvalid(tuple(unnumbered), schemas.DENIES)
         return state
 
@@ -259,19 +258,15 @@ class Read:
         if entities is None or columns is None:
             return rows if how == "left_semi" else rows.limit(0)
         type_, path = columns
+        placed = rows.filter(fn.col(type_).isNotNull())
         known = entities.select(
             fn.substring_index("entity", ":", 1).alias("__type"),
             fn.expr("substr(entity, instr(entity, ':') + 1)").alias("__path"),
         ).distinct()
+        found = placed.join(known, (fn.col(type_) == fn.col("__type")) & (fn.col(path) == fn.col("__path")), how)
         if how == "left_semi" and table in ("assignments", "attributes"):
-            everywhere = rows.filter(fn.col(type_).isNull())
-            return everywhere.unionAll(self._joined(rows.filter(fn.col(type_).isNotNull()), known, type_, path, how))
-        return self._joined(rows.filter(fn.col(type_).isNotNull()), known, type_, path, how)
-
-    @staticmethod
-    def _joined(rows: DataFrame, known: DataFrame, type_: str, path: str, how: str) -> DataFrame:
-        match = (fn.col(type_) == fn.col("__type")) & (fn.col(path) == fn.col("__path"))
-        return rows.join(known, match, how)
+            return rows.filter(fn.col(type_).isNull()).unionAll(found)
+        return found
 
     def _findings(self, table: str, counted: DataFrame | None = None) -> list[DataFrame]:
         """Findings about single rows, by source, and findings about several rows together, for the whole table."""
@@ -291,9 +286,7 @@ class Read:
             severity = "error" if self.sources.orphans == "quarantine" else "warning"
             orphans = self._known(table, counted, "left_anti")
             type_, path = _place_columns(table) or ("", "")
-            message = fn.concat(
-                fn.lit("`"), fn.col(type_), fn.lit(":"), fn.col(path), fn.lit("` is not among the entities")
-            )
+            message = fn.format_string("`%s:%s` is not among the entities", type_, path)
             found.append(report(orphans, "S114", severity, message, "remove the row, or name the entity", table, label))
         if table == "grants" and self.program.semantics.deny != "none":
             found.append(self._conflicts(counted, label))
@@ -309,18 +302,11 @@ class Read:
     def _conflicts(self, counted: DataFrame, label: str) -> DataFrame:
         """Findings for privileges that a grantee is both allowed and denied on the same entity."""
         keys = ["grantee", "privilege", "type", "path"]
-        effects = (
-            granted_privileges(self.program, counted.drop("rows"))
-            .groupBy(*keys)
-            .agg(fn.countDistinct("effect").alias("effects"))
-        )
-        both = (
-            effects.filter("effects > 1")
-            .withColumn("effect", fn.lit("deny"))
-            .withColumn("rows", fn.lit(1).cast("bigint"))
-        )
-        message = fn.concat(
-            fn.lit("`"), fn.col("grantee"), fn.lit("` is allowed and denied `"), fn.col("privilege"), fn.lit("` here"))  # fmt: skip
+        grants = granted_privileges(self.program, counted.drop("rows"))
+        effects = grants.groupBy(*keys).agg(fn.countDistinct("effect").alias("effects"))
+        one = {"effect": fn.lit("deny"), "rows": fn.lit(1).cast("bigint")}
+        both = effects.filter("effects > 1").withColumns(one)
+        message = fn.format_string("`%s` is allowed and denied `%s` here", "grantee", "privilege")
         return report(both, "S163", "warning", message, "the denial counts: leave one of them out", "grants", label)
 
     def _similar_declared_role(self, counted: DataFrame, label: str) -> list[DataFrame]:
@@ -334,9 +320,7 @@ class Read:
         silent = lone.join(mentioned, fn.concat(fn.lit("role:"), fn.col("role")) == fn.col("who"), "left_anti")
         advised = silent.mapInArrow(partial(_advise, program), "`nearly` string, `advice` string")
         both = counted.join(advised, fn.col("role") == fn.col("nearly"), "inner")
-        message = fn.concat(
-            fn.lit("role `"), fn.col("role"), fn.lit("` is not declared, and no row grants it anything")
-        )
+        message = fn.format_string("role `%s` is not declared, and no row grants it anything", "role")
         return [report(both, "S152", "warning", message, fn.col("advice"), "assignments", label)]
 
 

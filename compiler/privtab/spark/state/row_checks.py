@@ -19,25 +19,24 @@ from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind
 from privtab.moments import FIRST, LAST, WINDOW, Window, edge_texts, moment
 from privtab.request import Entity
-from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
+from privtab.spark.shipping import ShippedBytes, kept
 from privtab.spark.state.schemas import CANONICAL, FINDING, schema, windows_in
 from privtab.spark.state.tables import canonical
 from privtab.spark.state.together import collected_links
-from privtab.state.chains import GROUP, ROLE
 from privtab.state.coded import CodedColumn, RawTable, take
 from privtab.state.large import CheckedTable, ColumnChecker
+from privtab.state.links import COLUMNS as LINK_COLUMNS
 from privtab.state.links import Texts, following
 from privtab.state.load import checker_of
 from privtab.state.names import uses
 from privtab.state.nodes import StateFinding
-from privtab.state.raw import COLUMNS, NotText, RawReader, RawState
+from privtab.state.raw import COLUMNS, NotText, RawReader, RawState, cells_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-_PLACES: WorkerCache[str, Mapping[str, str]] = WorkerCache()
-_FINDINGS = pa.list_(pa.struct([(name, pa.string()) for name in ("code", "severity", "message", "help")]))
+_FINDINGS = pa.list_(pa.struct([(name, pa.string()) for name in FINDING]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +52,8 @@ class CheckedBatch:
 
 def examined_schema(table: str, window: Sequence[str] = ()) -> str:
     """The columns of `examine`: canonical columns of a valid row; or findings about a row, and its cells as JSON."""
-    columns = ", ".join(f"`{name}` string" for name in (*CANONICAL[table], *window))
-    return f"{columns}, `__good` boolean, `__findings` array<struct<{FINDING}>>, `__row` string"
+    finding = ", ".join(f"{name}: string" for name in FINDING)
+    return f"{schema(table, window)}, `__good` boolean, `__findings` array<struct<{finding}>>, `__row` string"
 
 
 def examine(
@@ -65,7 +64,7 @@ def examine(
     `not_text`: columns whose cells are not text, with their types. `places`: where entities with flat ids lie; rows about others are
     wrong.
     """
-    known = None if places is None else _PLACES.get(places.digest, lambda: contents(places))
+    known = None if places is None else kept(places)
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         checked = check(program, table, not_text, columns, known)
@@ -74,10 +73,7 @@ def examine(
         valid, found = checked.rows, len(checked.findings)
         no_text, nothing = pa.nulls(valid, pa.string()), pa.nulls(found, pa.string())
         arrays = [pa.concat_arrays([cells_of_valid.get(name, no_text), nothing]) for name in names]
-        listed = [
-            [{"code": f.code, "severity": f.severity, "message": f.message, "help": f.help} for f in findings]
-            for _, findings in checked.findings
-        ]
+        listed = [[{n: getattr(f, n) for n in FINDING} for f in findings] for _, findings in checked.findings]
         arrays += [
             pa.array([True] * valid + [False] * found),
             pa.concat_arrays([pa.nulls(valid, _FINDINGS), pa.array(listed, _FINDINGS)]),
@@ -153,20 +149,6 @@ def read_rows(
     return RawTable.of(rows) if rows else None
 
 
-def cells_of(array: Any) -> list[object]:
-    """The cells of a column; invalid UTF-8 becomes a NotText that says so."""
-    try:
-        return list(array.to_pylist())
-    except UnicodeDecodeError:
-        found: list[object] = []
-        for value in array.cast(pa.binary()).to_pylist():
-            try:
-                found.append(value if value is None else value.decode())
-            except UnicodeDecodeError:
-                found.append(NotText("a run of bytes that are not UTF-8"))
-        return found
-
-
 def _json(cells: Mapping[str, object]) -> str:
     return json.dumps(
         {name: str(value) for name, value in cells.items() if value is not None and value != ""},
@@ -204,19 +186,16 @@ def closed(kinds: Sequence[HierarchyKind], keys: Keys, tables: Mapping[str, Data
     `kinds`: the hierarchy of the policy. `keys`: the keys on the path of an entity; it is sent to the workers.
     """
     found = dict(tables)
-    if "groups" in kinds and "memberships" in tables:
-        links = collected_links(tables["memberships"], "user", GROUP)
-        found["memberships"] = _longer("memberships", tables["memberships"], "group", links, keys)
-    if "roles" in kinds and "assignments" in tables:
-        links = collected_links(tables["assignments"], "principal", ROLE)
-        found["assignments"] = _longer("assignments", tables["assignments"], "role", links, keys)
+    for table, member, container, prefix in map(LINK_COLUMNS.__getitem__, kinds):
+        if table in tables:
+            links = collected_links(tables[table], member, prefix)
+            found[table] = _longer(table, tables[table], container, prefix, links, keys)
     return found
 
 
-def _longer(table: str, rows: DataFrame, container: str, links: list[Any], keys: Keys) -> DataFrame:
+def _longer(table: str, rows: DataFrame, container: str, prefix: str, links: list[Any], keys: Keys) -> DataFrame:
     if not links:
         return rows
-    prefix = ROLE if table == "assignments" else GROUP
     inner = sorted({str(link[0]).removeprefix(prefix) for link in links})
     window = windows_in(rows)
     columns = [*CANONICAL[table], *window]

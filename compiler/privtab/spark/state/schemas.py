@@ -15,15 +15,15 @@ from privtab.moments import WINDOW
 from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, ENTITIES
 
+_SPLIT = {"scope": "scope_", "parent": "parent_"}
+"""What the columns for the type and the path of an entity begin with."""
 CANONICAL: Mapping[str, tuple[str, ...]] = {
-    "members": ("user", "type", "path"),
-    "memberships": ("user", "group"),
-    "assignments": ("principal", "role", "scope_type", "scope_path"),
-    "grants": ("grantee", "effect", "privilege", "type", "path"),
-    "owners": ("type", "path", "owner"),
-    "service_admins": ("user",),
-    "attributes": ("attribute", "value", "user", "type", "path"),
-    "entities": ("type", "path", "parent_type", "parent_path", "name"),
+    table: tuple(
+        part
+        for name in columns.names
+        for part in ([f"{_SPLIT.get(name, '')}{half}" for half in ("type", "path")] if name in ENTITIES else [name])
+    )
+    for table, columns in COLUMNS.items()
 }
 """All are strings. The scope is null if a role is held everywhere; `path` does not include the type.
 
@@ -38,7 +38,8 @@ LOCATED = ("grants", "owners", "members")
 MANIFEST = "_MANIFEST.json"
 """The file that completes a folder of tables that `Read.write` wrote."""
 
-FINDING = "code: string, severity: string, message: string, help: string"
+FINDING = ("code", "severity", "message", "help")
+"""The fields of a finding about a row, all of which are strings."""
 FINDINGS = (
     "`table` string, `code` string, `name` string, `severity` string, `message` string, `help` string, "
     "`row` string, `rows` bigint, `source` string"
@@ -97,11 +98,10 @@ def program_of(policy: object) -> Program:
 def checked_rows(program: Program, path: Path) -> State:
     """The valid rows of files; raises StateInvalid if an invalid row may affect a denial, or if a file could not be read whole."""
     from privtab.errors import StateInvalid
-    from privtab.state.findings import errors, stops
+    from privtab.state.findings import stopping
     from privtab.state.load import load, validate
 
     state, findings = validate(program, load(path))
-    stopping = tuple(error for error in errors(findings) if stops(program, error))
-    if stopping:
-        raise StateInvalid(stopping, UNREAD if program.semantics.deny == "none" else DENIES)
+    if wrong := stopping(program, findings):
+        raise StateInvalid(wrong, UNREAD if program.semantics.deny == "none" else DENIES)
     return state

@@ -105,12 +105,11 @@ def root_state(
     for number, name in enumerate(TABLES):
         columns = _checked(program, table, part, number, not_text.get(name, {}), findings)
         columns = _distinct(name, columns, listed, orphans, findings)
-        edges = {c: columns.pop(c, None) for c in WINDOW}
-        if any(edges.values()):
-            windows[name] = windows_of(*edges.values())
+        if own := windows_of(columns):
+            windows[name] = own
         rows[name] = ColumnRows(name, columns)
     scopes, values = (_columns(table.filter(pa.array(part == kind)), "abc") for kind in (SCOPE, ATTRIBUTE))
-    none = CodedColumn(np.full(len(values["a"]), -1, np.int64), arrow.texts([]))
+    none = CodedColumn.without_texts(len(values["a"]))
     of_nobody = CodedColumn(np.zeros(len(scopes["a"]), np.int64), arrow.texts(["user:"] if len(scopes["a"]) else []))
     return State(
         **rows,
@@ -175,8 +174,7 @@ def _checked(
 
 def _joined(columns: Sequence[CodedColumn | int]) -> CodedColumn:
     """Columns one after the other; a number is a column of so many rows without a text."""
-    none = arrow.texts([])
-    listed = [CodedColumn(np.full(c, -1, np.int64), none) if isinstance(c, int) else c for c in columns]
+    listed = [CodedColumn.without_texts(c) if isinstance(c, int) else c for c in columns]
     return reduce(appended, listed) if listed else CodedColumn.of_texts([])
 
 

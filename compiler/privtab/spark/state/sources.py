@@ -25,7 +25,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as fn
@@ -144,19 +144,14 @@ class _Opening:
         if not set(document) & (set(_TOP) - set(self.known_tables)):
             document = {"tables": document}
         for key in document:
-            if key not in _TOP:
-                self.wrong(
-                    str(key), f"unknown key `{key}`", did_you_mean(str(key), _TOP) or f"there are {listed(_TOP)}"
-                )
+            self.known(str(key), "key", key, _TOP)
         tables = document.get("tables") or {}
         if not isinstance(tables, Mapping):
             self.wrong("tables", "must be a mapping from tables to sources")
             tables = {}
         found: dict[str, tuple[TableSource, ...]] = {}
         for table, source_options in tables.items():
-            if table not in self.known_tables:
-                advice = did_you_mean(str(table), self.known_tables) or listed(self.known_tables)
-                self.wrong("tables", f"unknown table `{table}`", advice)
+            if not self.known("tables", "table", table, self.known_tables):
                 continue
             parts = source_options if isinstance(source_options, list | tuple) else [source_options]
             if any(isinstance(part, Mapping) and part and set(part) <= set(COLUMNS[table].all) for part in parts):
@@ -169,8 +164,7 @@ class _Opening:
         if document.get("entities") is not None:
             entities = self.source("entities", document["entities"], LISTING, LISTING)
         orphans = document.get("orphans", "report")
-        if orphans not in _ORPHANS:
-            self.wrong("orphans", f"unknown `{orphans}`", did_you_mean(str(orphans), _ORPHANS) or listed(_ORPHANS))
+        self.known("orphans", "value", orphans, _ORPHANS)
         ordered = {table: found[table] for table in self.known_tables if table in found}
         return Sources(tables=ordered, entities=None if entities is None else entities.rows, orphans=str(orphans))
 
@@ -185,10 +179,7 @@ class _Opening:
         frame: DataFrame | None
         if isinstance(source_options, Mapping):
             for key in source_options:
-                if key not in _KEYS:
-                    self.wrong(
-                        table, f"unknown key `{key}`", did_you_mean(str(key), _KEYS) or f"there are {listed(_KEYS)}"
-                    )
+                self.known(table, "key", key, _KEYS)
             label = str(source_options.get("name") or label_of(table, source_options))
             mapping = source_options.get("columns") or {}
             frame = self.frame(table, source_options) if len(self.problems) == before else None
@@ -321,6 +312,14 @@ class _Opening:
             text = text.replace(secret, "***")
         return text.strip()
 
+    def known(self, where: str, what: str, name: object, names: Sequence[str]) -> bool:
+        """Whether it is one of the names; otherwise records an error."""
+        if name not in names:
+            self.wrong(
+                where, f"unknown {what} `{name}`", did_you_mean(str(name), names) or f"there are {listed(names)}"
+            )
+        return name in names
+
     def wrong(self, where: str, message: str, advice: str | None = None) -> None:
         """Record an error."""
         self.problems.append(f"{where}: {message}" + (f" ({advice})" if advice else ""))
@@ -353,20 +352,10 @@ def _raw(df: DataFrame, table: str) -> DataFrame:
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 
-class Problems(Protocol):
-    """Collects the errors of a configuration."""
-
-    def wrong(self, where: str, message: str, advice: str | None = None) -> None:
-        """Record an error."""
-
-    def redacted(self, error: BaseException) -> str:
-        """The text of an exception, without secrets."""
-
-
 class SourceColumns:
     """Maps the columns of one source to those of a table."""
 
-    def __init__(self, problems: Problems, frame: DataFrame) -> None:
+    def __init__(self, problems: _Opening, frame: DataFrame) -> None:
         self.problems = problems
         self.frame = frame
 
@@ -447,12 +436,7 @@ class SourceColumns:
         if _IDENTIFIER.fullmatch(bare) or text.startswith("`"):
             if bare in self.frame.columns:
                 return fn.col(f"`{bare}`")
-            near = did_you_mean(bare, self.frame.columns, cutoff=0.6)
-            self.problems.wrong(
-                where,
-                f"unknown column `{bare}`",
-                f"{near + '; ' if near else ''}the source has {listed(self.frame.columns)}",
-            )
+            self.unknown(where, bare)
             return None
         column = fn.expr(text)
         try:
@@ -460,10 +444,7 @@ class SourceColumns:
         except AnalysisException as error:
             unknown = re.search(r"name `(.+?)` cannot be resolved", str(error))
             if unknown:
-                name = unknown[1].replace("`.`", ".")
-                near = did_you_mean(name, self.frame.columns, cutoff=0.6)
-                advice = f"{near + '; ' if near else ''}the source has {listed(self.frame.columns)}"
-                self.problems.wrong(where, f"unknown column `{name}` in `{text}`", advice)
+                self.unknown(where, unknown[1].replace("`.`", "."), f" in `{text}`")
             else:
                 self.problems.wrong(where, f"`{text}`: {self.problems.redacted(error)}")
             return None
@@ -471,6 +452,12 @@ class SourceColumns:
             self.problems.wrong(where, f"`{text}`: {self.problems.redacted(error)}")
             return None
         return column
+
+    def unknown(self, where: str, name: str, place: str = "") -> None:
+        """Record that the source has no such column."""
+        near = did_you_mean(name, self.frame.columns, cutoff=0.6)
+        advice = f"{near + '; ' if near else ''}the source has {listed(self.frame.columns)}"
+        self.problems.wrong(where, f"unknown column `{name}`{place}", advice)
 
 
 def _encoded(name: Column) -> Column:

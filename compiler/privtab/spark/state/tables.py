@@ -54,9 +54,8 @@ class SparkState:
     def from_state(cls, spark: SparkSession, program: Program | None, state: State) -> SparkState:
         """The rows of a validated state; without a program, its grants must not name aliases or sets."""
         state.plain("Spark")
-        names = (
-            tables_of(program) if program is not None else [t for t in CANONICAL if t in TABLES or getattr(state, t)]
-        )
+        present = [table for table in CANONICAL if table in TABLES or getattr(state, table)]
+        names = present if program is None else tables_of(program)
         rows = {table: arrow_table(table, state, program) for table in names}
         tables = {
             table: spark.createDataFrame(table_rows) if len(table_rows) else spark.createDataFrame([], schema(table))
@@ -97,13 +96,9 @@ class SparkState:
         """The state collected in this process, or None if it has more than `limit` rows."""
         if sum(self.counts().values()) > limit:
             return None
-        return from_arrow(
-            {
-                t: collected(rows) if self._counts[t] > PACKED else rows.toArrow()
-                for t, rows in self.tables.items()
-                if self._counts[t]
-            }
-        )
+        counts = self._counts
+        rows = {t: collected(f) if counts[t] > PACKED else f.toArrow() for t, f in self.tables.items() if counts[t]}
+        return from_arrow(rows)
 
 
 def collected(rows: DataFrame) -> pa.Table:
@@ -237,18 +232,15 @@ def from_arrow(tables: Mapping[str, Any]) -> State:
         remaining_columns = iter(tables[table].select(CANONICAL[table]).columns)
         columns = {}
         for name in COLUMNS[table].names:
-            text_column = next(remaining_columns)
-            columns[name] = CodedColumn.of(
-                pc.binary_join_element_wise(text_column, next(remaining_columns), ":")
-                if name in ENTITIES
-                else text_column
-            )
+            texts = next(remaining_columns)
+            if name in ENTITIES:
+                texts = pc.binary_join_element_wise(texts, next(remaining_columns), ":")
+            columns[name] = CodedColumn.of(texts)
         return ColumnRows(table, columns)
 
     rows_by_table: dict[str, Any] = {table: rows(table) for table in CANONICAL if table in tables}
-    return State(
-        **rows_by_table, windows={t: _windows(rows) for t, rows in tables.items() if WINDOW[0] in rows.column_names}
-    )
+    windows = {t: _windows(rows) for t, rows in tables.items() if WINDOW[0] in rows.column_names}
+    return State(**rows_by_table, windows=windows)
 
 
 def _windows(rows: Any) -> list[Window]:
@@ -305,19 +297,9 @@ def policy_digest(program: Program, orphans: str, format_: int) -> str:
 def differences(of_state: Mapping[str, Any], of_policy: Mapping[str, Any]) -> list[str]:
     """Descriptions of how the names by which a state was read differ from a policy's; empty if they are equal."""
     found = []
-    for part in (
-        "types",
-        "privileges",
-        "implied",
-        "aliases",
-        "sets",
-        "roles",
-        "denials",
-        "owners",
-        "hierarchy",
-        "attributes",
-    ):
-        in_state, in_policy = of_state.get(part, {}), of_policy.get(part, {})
+    for part in dict.fromkeys((*of_policy, *of_state)):
+        values = [names.get(part, {}) for names in (of_state, of_policy)]
+        in_state, in_policy = (value if isinstance(value, Mapping) else {part: value} for value in values)
         changed = sorted(
             name for name in {*in_state, *in_policy} if in_state.get(name, ...) != in_policy.get(name, ...)
         )

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
 
-from privtab.engines.packed import digest, packed
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind
@@ -69,8 +68,7 @@ def wrong_rows(program: Program, table: str, rows: DataFrame) -> WrongRows | Non
 
 def shipped_places(spark: SparkSession, rows: DataFrame) -> ShippedBytes:
     """Where entities with flat ids lie, by the valid rows of `entities`, for the executors."""
-    content = packed(collected_places(rows))
-    return PackedState(digest=digest(content), content=content).ship(spark)
+    return PackedState.holding(collected_places(rows)).ship(spark)
 
 
 def collected_places(rows: DataFrame) -> dict[str, str]:

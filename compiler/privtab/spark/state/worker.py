@@ -33,7 +33,7 @@ from privtab.spark.state.tables import CELLS, cells, from_arrow, whole
 from privtab.state.coded import CodedColumn
 from privtab.state.findings import CODES
 from privtab.state.nodes import ColumnRows, State
-from privtab.state.shards import PEOPLE, part_text
+from privtab.state.shards import PEOPLE, PartText, part_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,20 +59,26 @@ def build_shards(
         if "h" in rows.column_names:
             out.append({"kind": "fingerprint", "root": key, "row": json.dumps(_fingerprint(rows))})
         if part := part_text(program, state, key):
-            content = archive(shard_files(program.system, part, {}))
-            file = f"bundles/{file_name(key)}-{part.revision}.tar.gz"
-            root.write(file, content)
             timed = sum(own != ALWAYS for windows in state.windows.values() for own in windows)
             keys = (texts_of(state, table, names[0]).array for table, names in TABLES.items())
             report = {
-                "file": file, "revision": part.revision, "bytes": len(content), "json_bytes": len(part.text),
-                "sha256": hashlib.sha256(content).hexdigest(),
+                **_written(program, root, part, {}, f"{file_name(key)}-{part.revision}"),
                 "entities": len(pc.unique(pa.chunked_array(keys, pa.string()))), **counts,
                 "owners": len(state.owners), "members": len(state.members), **({"timed": timed} if timed else {}),
             }  # fmt: skip
             out.append({"kind": "shard", "root": key, "row": json.dumps(report)})
         yield from _out(out)
         yield from _principals(key, state)
+
+
+def _written(program: Program, root: Root, part: PartText, metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Write the bundle of a part, and say what was written."""
+    content, file = archive(shard_files(program.system, part, metadata)), f"bundles/{name}.tar.gz"
+    root.write(file, content)
+    return {
+        "file": file, "revision": part.revision, "bytes": len(content), "json_bytes": len(part.text),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }  # fmt: skip
 
 
 def _fingerprint(rows: Any) -> list[int]:
@@ -95,11 +101,8 @@ def _principals(key: str, state: State) -> Iterator[Any]:
     names = pc.unique(pa.chunked_array([column.array for column in named], pa.string()))
     if not len(names):
         return
-    own = {
-        "kind": pa.repeat(pa.scalar("principal"), len(names)),
-        "root": pa.repeat(pa.scalar(key), len(names)),
-        "row": names,
-    }
+    kind, root = (pa.repeat(pa.scalar(text), len(names)) for text in ("principal", key))
+    own = {"kind": kind, "root": root, "row": names}
     schema = _arrow_schema()
     columns = [own[field.name] if field.name in own else pa.nulls(len(names), field.type) for field in schema]
     yield pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -157,13 +160,10 @@ def _write(
     """For `mapInArrow` over one partition: write the bundle from the rows; the result is the report."""
     part = part_text(program, people_state(program, pa.Table.from_batches(batches)), PEOPLE, shards)
     assert part is not None
-    content = archive(shard_files(program.system, part, {"shards": len(shards), **more}))
     mark = f"-{hashlib.sha256(json_bytes(more)).hexdigest()[:10]}" if more else ""
-    file = f"bundles/people-{part.revision}{mark}.tar.gz"
-    root.write(file, content)
+    metadata = {"shards": len(shards), **more}
     report = {
-        "revision": part.revision, "bytes": len(content), "json_bytes": len(part.text),
-        "sha256": hashlib.sha256(content).hexdigest(), "principals": part.users, "file": file,
+        **_written(program, root, part, metadata, f"people-{part.revision}{mark}"), "principals": part.users,
         **({"windows": True} if part.windows else {}), **({"further": list(part.further)} if part.further else {}),
     }  # fmt: skip
     yield pa.RecordBatch.from_pydict({"report": [json.dumps(report)]})
