@@ -287,15 +287,8 @@ def gc(
     from privtab.registry.maintenance import DAY, sweep
 
     swept = sweep(registry_options.open_registry(url, storage), keep=keep, older_than=older_than * DAY, remove=remove)
-    document = {
-        "removed": swept.removed,
-        "revisions": swept.revisions,
-        "orphans": list(swept.orphans),
-        "litter": list(swept.abandoned_files),
-        "unread": list(swept.unreadable_releases),
-        "kept": swept.kept,
-        "bytes": swept.bytes,
-    }
+    document = {name: getattr(swept, name) for name in ("removed", "revisions", "orphans", "kept", "bytes")}
+    document |= {"litter": swept.abandoned_files, "unread": swept.unreadable_releases}
     if print_if_data(format_, document):
         return
     if swept.revisions:

@@ -99,10 +99,9 @@ def _show(answer: Answer, console: Terminal, most: int) -> None:
         console.print(
             f"\nrows of the table that allowed nothing: {len(idle):,} of {len(found.operations):,}", style="bold"
         )
-        for operation in idle[: most or None]:
+        for operation in console.first(idle, most, "rows", indent=2):
             denied = f"  denied {operation.denied:,} times" if operation.denied else ""
             console.print(styled(f"  {operation.rule}{denied}", (f"  {operation.place or ''}", "dim")))
-        console.more(len(idle) - len(idle[: most or None]), "rows", indent=2)
     roles = [role for role in found.roles if len(role.used) < len(role.granted) or role.like]
     if roles:
         console.print("\nroles of which not all was used, or alike ones", style="bold")
@@ -114,26 +113,21 @@ def _show(answer: Answer, console: Terminal, most: int) -> None:
         console.more(len(roles) - len(listed), "roles", indent=2)
     if found.users:
         console.print(f"\n{count(len(found.users), 'user')} of whose rights at most a third was used", style="bold")
-        for user in found.users[: most or None]:
+        for user in console.first(found.users, most, "users", indent=2):
             console.print(f"  {user.user}: {user.used:,} of {user.held:,} rows")
-        console.more(len(found.users) - len(found.users[: most or None]), "users", indent=2)
     if answer.difference is not None:
-        from privtab.analysis.state_diff.summary import totals
-        from privtab.cli._state_diff import show_groups
+        from privtab.cli._state_diff import show_access
 
         console.print("\nwho would lose what nobody used", style="bold")
-        for verb, gained in (("gained", True), ("lost", False)):
-            console.print(totals(answer.difference, gained=gained).text(verb))
-        show_groups(answer.difference, console, most=most)
+        show_access(answer.difference, console, most=most)
 
 
 def _rows(console: Terminal, title: str, rows: Sequence[RowUse], most: int) -> None:
     if not rows:
         return
     console.print(f"\n{title}: {len(rows):,}", style="bold")
-    for row in rows[: most or None]:
+    for row in console.first(rows, most, "rows", indent=2):
         last = row.to_json()["last"]
         used = f"  last used {last}" if last else ""
         proposed = "- " if row.proposed else "  "
         console.print(styled(f"{proposed}{row.text}{used}", (f"  {place_text(row.place)}", "dim")))
-    console.more(len(rows) - len(rows[: most or None]), "rows", indent=2)
