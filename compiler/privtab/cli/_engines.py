@@ -40,12 +40,7 @@ def answering(engine: str, program: Program, state: State) -> AbstractContextMan
         case "opa":
             return started(program, state)
         case _:
-            return nullcontext(in_process(program, state))
-
-
-def in_process(program: Program, state: State) -> Answers:
-    """Answers from the engine in process, on the content of the bundles."""
-    return Answers(opened(program, state, now()).engine.decide_many)
+            return nullcontext(Answers(opened(program, state, now()).engine.decide_many))
 
 
 def opened(program: Program, state: State, moment: int) -> OpenEngine:

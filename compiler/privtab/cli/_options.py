@@ -48,27 +48,6 @@ DoorOption = Annotated[
 ]
 PartialOption = Annotated[bool, option("--allow-partial", "Skip wrong rows of the state instead of stopping.")]
 AtOption = Annotated[str | None, option("--at TIME", "Moment to answer for, as in 2026-03-03T12:00Z. Default: now.")]
-
-
-LogsArgument = Annotated[
-    list[Path], argument("LOGS", "Decision logs as OPA uploads or prints them: files, folders; or store:URL.")
-]
-PackageOption = Annotated[
-    str | None, option("--system NAME", "The package in the log. Default: the system of the policy.")
-]
-MappingOption = Annotated[
-    str | None,
-    option("--mapping DOCUMENT", "The log is another system's: ranger, trino_queries, or a document of your own."),
-]
-MetricsOption = Annotated[
-    list[Path] | None, option("--metrics FILE", "What an OPA answers at /v1/status: entries it dropped; repeatable.")
-]
-LogDoorOption = Annotated[
-    str | None,
-    option(
-        "--door DOCUMENT", "The log is of an OPA that answers this door: trino, polaris, or a document of your own."
-    ),
-]
 IncompleteLogsOption = Annotated[
     bool, option("--allow-incomplete-logs", "Go on although parts of the logs cannot be used.")
 ]
@@ -78,6 +57,32 @@ WAIVERS = Path("privtab-waivers.yaml")
 WaiversOption = Annotated[
     Path | None, option("--waivers FILE", "File of waivers: changes that are intended.", show_default=str(WAIVERS))
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """Decision logs, and how they are read."""
+
+    logs: Annotated[
+        list[Path], argument("LOGS", "Decision logs as OPA uploads or prints them: files, folders; or store:URL.")
+    ]
+    system: Annotated[
+        str | None, option("--system NAME", "The package in the log. Default: the system of the policy.")
+    ] = None
+    mapping: Annotated[
+        str | None,
+        option("--mapping DOCUMENT", "The log is another system's: ranger, trino_queries, or a document of your own."),
+    ] = None
+    door: Annotated[
+        str | None,
+        option(
+            "--door DOCUMENT", "The log is of an OPA that answers this door: trino, polaris, or a document of your own."
+        ),
+    ] = None
+    metrics: Annotated[
+        list[Path] | None,
+        option("--metrics FILE", "What an OPA answers at /v1/status: entries it dropped; repeatable."),
+    ] = None
 
 
 def waivers_of(path: Path | None) -> tuple[tuple[Waiver, ...], tuple[Diagnostic, ...]]:

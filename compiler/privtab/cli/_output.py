@@ -75,6 +75,12 @@ class Terminal(Console):
                 self.print()
             self.print(f"{' ' * indent}… and {number:,} more{noun and ' '}{noun}; {how}", style="dim")
 
+    def first(self, things: Sequence[T], most: int, noun: str = "", **left_out: Any) -> Iterator[T]:
+        """Yield the first of some things, 0 for all, and then print as `more` does how many were left out."""
+        shown = things[: most or None]
+        yield from shown
+        self.more(len(things) - len(shown), noun, **left_out)
+
     def render_str(self, text: str, **options: Any) -> Text:
         """Escape control characters in a text before Rich drops them."""
         return super().render_str(printable(text), **options)

@@ -81,6 +81,12 @@ def no_channel(registry: Registry, name: str) -> str:
     return f"{registry.url} has no channel {name}; there are: {', '.join(available) or 'none'}"
 
 
+def running_channels(registry: Registry, channel: str | None, system: str | None) -> list[Channel]:
+    """The channels that ever ran something, all or those of a name and of a system."""
+    found = [registry.channel(channel, system)] if channel and system else registry.channels()
+    return [c for c in found if c.last and channel in (None, c.channel) and system in (None, c.system)]
+
+
 def is_http(url: str) -> bool:
     """Whether an address is that of a server, not of a folder or a database."""
     return url.startswith(("http://", "https://"))

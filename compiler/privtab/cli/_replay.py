@@ -6,13 +6,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
+from privtab.cli._options import LogOptions, PolicyOption
 from privtab.cli._output import print_error
-from privtab.cli._parameters import needing
+from privtab.cli._parameters import needing, option, policies
 from privtab.cli._registry_options import open_registry
 from privtab.cli._stored import load_policy, load_rows, opened_store, running_store
 from privtab.errors import UsageError
+from privtab.formats import STATE_HELP
 from privtab.source import read_text
 
 if TYPE_CHECKING:
@@ -27,25 +29,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What to replay, and by what."""
+    """By what is replayed."""
 
-    logs: tuple[Path, ...]
-    policy: str
-    state: Path | None = None
-    registry: str | None = None
-    old_policy: str | None = None
-    old_state: Path | None = None
-    system: str | None = None
-    mapping: str | None = None
-    door: str | None = None
-    metrics: tuple[Path, ...] = ()
+    policy: PolicyOption
+    state: Annotated[Path | None, option("--state -s STATE", f"Another state, for all decisions. {STATE_HELP}")] = None
+    registry: Annotated[
+        str | None,
+        option("--registry URL", "Take policy and state of each moment from here.", envvar="PRIVTAB_REGISTRY"),
+    ] = None
+    old_policy: Annotated[
+        str | None, option("--old-policy POLICY", "The policy that decided, instead.", autocompletion=policies)
+    ] = None
+    old_state: Annotated[
+        Path | None, option("--old-state STATE", "The state that decided, instead; store:URL is that of each moment.")
+    ] = None
 
 
-def replayed(asked: Asked) -> Report:
+def replayed(asked: Asked, log: LogOptions) -> Report:
     """Replay logs, and group what differs. Raises UsageError, FileError and what loading policies and states raises."""
-    metrics = [read_text(path) for path in asked.metrics]
-    entries = entries_of(asked.mapping, asked.door, asked.old_policy or asked.policy)
-    return _report(asked.logs, _moments(asked), asked.system, metrics, entries)
+    metrics = [read_text(path) for path in log.metrics or ()]
+    entries = entries_of(log.mapping, log.door, asked.old_policy or asked.policy)
+    return _report(log.logs, _moments(asked), log.system, metrics, entries)
 
 
 def replay_gate(

@@ -134,6 +134,7 @@ class _Sides:
     def compared(self, moment: int) -> StateDiff:
         """The difference; of decisions, at a moment."""
         from privtab.analysis.state_diff import StateDiff, state_diff
+        from privtab.analysis.state_diff.chosen import find_rows, without_rows
         from privtab.analysis.state_diff.rows import changed_raw_rows
 
         if self.program is None:
@@ -153,7 +154,8 @@ class _Sides:
                 )
                 notes = ("rows are compared as bundles hold them: sets resolved, roles of groups given to their users",)
             if self.after is None:
-                states = states[0], self._less(states[0], places[0])
+                gone = find_rows(self.without, states[0], places[0], str(self.before))
+                states = states[0], without_rows(states[0], gone)
         with progress(1, "comparing users") as tell:
             found = state_diff(self.program, *states, places=places, moment=moment, tell=tell)
         return replace(found, notes=(*notes, *found.notes)) if found.rows else found
@@ -174,11 +176,6 @@ class _Sides:
         if errors and not self.allow_partial:
             stop_for_wrong_rows(f"{len(errors)} wrong row(s) in {path}")
         return rows
-
-    def _less(self, state: State, places: Places) -> State:
-        from privtab.analysis.state_diff.chosen import find_rows, without_rows
-
-        return without_rows(state, find_rows(self.without, state, places, str(self.before)))
 
     def _without(self, rows: RawState) -> RawState:
         from privtab.analysis.state_diff.chosen import find_raw_rows
@@ -234,7 +231,7 @@ ROWS = 20
 
 def show(diff: StateDiff, shown: tuple[str, str], console: Terminal, *, decisions: bool, most: int) -> None:
     """Print a difference. `most`: the most lines of rows, and of changed access; 0 for all."""
-    from privtab.analysis.state_diff.summary import headline, totals
+    from privtab.analysis.state_diff.summary import headline
 
     console.print(f"{shown[0]} → {shown[1]}", style="bold")
     console.print(headline(diff), style="dim")
@@ -244,9 +241,16 @@ def show(diff: StateDiff, shown: tuple[str, str], console: Terminal, *, decision
         console.more(len(diff.rows) - len(diff.rows[: most or None]), "rows")
     if decisions and diff.rows:
         console.print()
-        for verb, gained in (("gained", True), ("lost", False)):
-            console.print(totals(diff, gained=gained).text(verb))
-        show_groups(diff, console, most=most)
+        show_access(diff, console, most=most)
+
+
+def show_access(diff: StateDiff, console: Terminal, *, most: int) -> None:
+    """Print how much users gain and lose, and what, by the rows that make it."""
+    from privtab.analysis.state_diff.summary import totals
+
+    for verb, gained in (("gained", True), ("lost", False)):
+        console.print(totals(diff, gained=gained).text(verb))
+    show_groups(diff, console, most=most)
 
 
 def show_groups(diff: StateDiff, console: Terminal, *, most: int) -> None:

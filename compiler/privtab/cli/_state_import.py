@@ -105,7 +105,8 @@ def import_(
     refused = result.refused(strict=strict, allow_partial=allow_partial, accept=accept or ())
     if not refused:
         write_tables(output, to_tables(result.state))
-    if not print_if_data(format_, _as_json(result)):
+    found = {"taken": dict(result.taken), "translated": result.translated, "not_taken": result.not_taken}
+    if not print_if_data(format_, found):
         _show(result, None if refused else output)
     if refused:
         names = " ".join(f"--accept {quote(name)}" for name in dict.fromkeys(item.name for item in refused))
@@ -129,14 +130,6 @@ def write_tables(output: Path, tables: dict[str, list[dict[str, str]]]) -> None:
         writer.writeheader()
         writer.writerows(rows)
         write(output / f"{table}.csv", text.getvalue().encode())
-
-
-def _as_json(result: ImportResult) -> dict[str, object]:
-    return {
-        "taken": dict(result.taken),
-        "translated": result.translated,
-        "not_taken": result.not_taken,
-    }
 
 
 def _show(result: ImportResult, output: Path | None) -> None:
@@ -284,6 +277,5 @@ def _show_push(result: PushReport) -> None:
 def _list(title: str, lines: list[str]) -> None:
     if lines:
         err().print(f"{title}:")
-        for line in lines[:MAX_SHOWN]:
+        for line in err().first(lines, MAX_SHOWN, how="`--format json` lists them", indent=2):
             err().print(f"  {line}")
-        err().more(len(lines) - MAX_SHOWN, "", "`--format json` lists them", indent=2)

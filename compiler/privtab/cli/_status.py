@@ -13,7 +13,7 @@ from rich.text import Text
 
 from privtab.cli._output import Format, FormatOption, fail_if, out, print_if_data, styled, table
 from privtab.cli._parameters import argument, option
-from privtab.cli._registry_options import no_channel, open_registry
+from privtab.cli._registry_options import no_channel, open_registry, running_channels
 from privtab.cli._rollout import ChannelOption, FleetOptions, RegistryOption, ago, channel_json, sidecars
 from privtab.errors import FleetError, RegistryError, UsageError
 
@@ -101,8 +101,7 @@ def _take_snapshot(
     channels = []
     if registry is not None:
         registry.store.renew()
-        candidates = [registry.channel(channel, system)] if system else registry.channels()
-        channels = [current for current in candidates if current.channel == channel and current.last]
+        channels = running_channels(registry, channel, system)
         if not channels:
             raise UsageError(no_channel(registry, f"{channel}/{system}" if system else channel))
     histories = {

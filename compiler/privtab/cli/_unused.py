@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab import moments, source
 from privtab._staged import write_all
-from privtab.cli._options import Question, load_for_queries, moment_of
+from privtab.cli._options import LogOptions, Question, load_for_queries, moment_of
 from privtab.cli._output import progress, show_diagnostics, stop
-from privtab.cli._parameters import needing
+from privtab.cli._parameters import needing, option
 from privtab.cli._replay import entries_of
 from privtab.cli._stored import is_stored, load_rows, running_store
 from privtab.errors import UsageError
@@ -36,17 +36,19 @@ MOST_ROWS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """What is asked about."""
+class Sources(LogOptions):
+    """What is asked about beside a policy and a state."""
 
-    logs: tuple[Path, ...]
-    asked: Question
-    system: str | None = None
-    earlier: Path | None = None
-    keep: Path | None = None
-    mapping: str | None = None
-    door: str | None = None
-    metrics: tuple[Path, ...] = ()
+    earlier: Annotated[
+        Path | None,
+        option(
+            "--earlier STATE",
+            "The state when the log began: rows that it lacks are too young. Default for a store: its own.",
+        ),
+    ] = None
+    keep: Annotated[
+        Path | None, option("--keep FILE", "File of rows that stay, with reasons.", show_default=str(KEEP))
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,7 @@ class Answer:
         }
 
 
-def answered(sources: Sources, propose: Path | None, *, diff: bool, allow_incomplete: bool = False) -> Answer:
+def answered(asked: Question, sources: Sources, propose: Path | None, *, diff: bool, allow_incomplete: bool) -> Answer:
     """Find what is unused; write the narrower state to `propose`. `diff`: whether to find who would lose what.
 
     `allow_incomplete`: write it even if the answer does not speak for the whole log, of which allows then may be lost.
@@ -124,7 +126,7 @@ def answered(sources: Sources, propose: Path | None, *, diff: bool, allow_incomp
         from privtab.logs.row_use import Observed, unused
     from privtab.logs.schema import Reading
 
-    asked, reading = sources.asked, Reading.beside(source.read_text(path) for path in sources.metrics)
+    reading = Reading.beside(source.read_text(path) for path in sources.metrics or ())
     program, moment = asked.program(), moment_of(asked.at)
     whole, places, partial = load_for_queries(program, asked.state, allow_partial=asked.allow_partial)
     kept, notes = _kept(sources.keep, whole, places, str(asked.state))
@@ -132,7 +134,7 @@ def answered(sources: Sources, propose: Path | None, *, diff: bool, allow_incomp
     log = distinct(batches(sources.logs, reading, entries), program, system=sources.system)
     if log.window is None:
         raise UsageError("the log has no decision of the policy with a time: nothing was observed")
-    earlier = _earlier(program, sources, log.window[0])
+    earlier = _earlier(program, asked.state, sources.earlier, log.window[0])
     observed = Observed(whole=whole, places=places, moment=moment, kept=kept, earlier=earlier)
     with progress(1, "deciding") as tell:
         found = unused(program, observed, log, tell=lambda _: tell)
@@ -169,11 +171,10 @@ def _kept(
     return found.rows, found.found
 
 
-def _earlier(program: Program, sources: Sources, begin: int) -> State | None:
+def _earlier(program: Program, state: Path, path: Path | None, begin: int) -> State | None:
     """The state of the moment at which the log begins."""
-    path = sources.earlier
     if path is None:
-        store = running_store(sources.asked.state)
+        store = running_store(state)
         if store is None:
             return None
         path = Path(f"{store}@{moments.text(begin)}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab._staged import write
-from privtab.cli._options import OutputOption, PolicyArgument, ReadingOption, VariantOption, readings, waivers_of
+from privtab.cli._options import OutputOption, PolicyArguments, waivers_of
 from privtab.cli._output import Report as Output
 from privtab.cli._output import (
     Terminal,
@@ -25,7 +25,6 @@ from privtab.cli._output import (
 )
 from privtab.cli._parameters import option
 from privtab.cli._registry_options import token_in
-from privtab.cli._stored import load_policy
 from privtab.errors import ExitCode, SettingsInvalid, UsageError
 from privtab.key_values import key_values
 from privtab.printable import count
@@ -56,12 +55,10 @@ FailOn = Literal["wider", "any", "none"]
 
 
 def run(
-    policy: PolicyArgument,
+    policy: PolicyArguments,
     driver: Annotated[str, option("--driver DRIVER", "Driver: `authzen`, a YAML file, or a class `module:Class`.")],
     url: Annotated[str | None, option("--url URL", "Address of the system.")] = None,
     set_: Annotated[list[str] | None, option("--set NAME=VALUE", "Value for the driver; repeatable.")] = None,
-    variant: VariantOption = None,
-    reading: ReadingOption = None,
     filter_: Annotated[
         list[str] | None, option("--filter -k ROW", "Only these rows, as in table/load or table/*; repeatable.")
     ] = None,
@@ -109,8 +106,8 @@ def run(
 
     if not prefix.strip():
         raise UsageError("`--prefix` is empty: the objects of the test must be distinguishable from others")
-    chosen_readings = readings(reading)
-    program = load_policy(policy, variant=variant, readings=chosen_readings)
+    chosen = policy.chosen()
+    program = policy.program()
     found_waivers, wrong = waivers_of(waivers)
     if wrong:
         raise SettingsInvalid(wrong)
@@ -118,11 +115,11 @@ def run(
     if write_variant is not None:
         from privtab.conform.variant import VariantFile
 
-        if variant is not None or chosen_readings:
+        if any(chosen.values()):
             raise UsageError(
                 "`--write-variant` starts from the rows as they stand: leave out `--variant` and `--reading`"
             )
-        file = VariantFile(policy, write_variant)
+        file = VariantFile(policy.policy, write_variant)
     system = open_driver(
         driver,
         program,
@@ -133,7 +130,7 @@ def run(
     )
 
     with delayed_spinner("planning"):
-        others = {} if chosen_readings else readings_of(policy, program, variant)
+        others = {} if chosen["readings"] else readings_of(policy.policy, program, policy.variant)
         planned = plan(
             program,
             readings=others,

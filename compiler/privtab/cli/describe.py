@@ -104,6 +104,8 @@ def _names(console: Terminal, policy: dict[str, Any]) -> None:
 
 
 def _rows(console: Terminal, entity: str, rows: list[dict[str, Any]]) -> None:
+    from privtab.backends.describe import set_texts
+
     grid = table(entity, "needs", "smallest sets that suffice", "on success", "source")
     for row in rows:
         needs = row["requires"] or ""
@@ -116,17 +118,12 @@ def _rows(console: Terminal, entity: str, rows: list[dict[str, Any]]) -> None:
         name = row["operation"] if row["from"] == "row" else f"{row['operation']} (core)"
         source = row["source"]
         position = "" if source is None else f"line {source['line']}" if source["line"] else source["document"]
-        grid.add_row(name, needs, _sets(row), "\n".join(row["effects"]), position)
+        sets = "\n".join(title + "\nor ".join(found) for title, found in set_texts(row))
+        grid.add_row(name, needs, sets, "\n".join(row["effects"]), position)
     console.print(grid, crop=False)
     for remark, operations in _remarks(rows).items():
         console.print(f"  {', '.join(operations)}: {remark}", style="dim")
     console.print()
-
-
-def _sets(row: dict[str, Any]) -> str:
-    from privtab.backends.describe import set_texts
-
-    return "\n".join(title + "\nor ".join(found) for title, found in set_texts(row))
 
 
 def _remarks(rows: list[dict[str, Any]]) -> dict[str, list[str]]:

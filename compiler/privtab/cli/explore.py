@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import webbrowser
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Thread
@@ -32,16 +33,23 @@ if TYPE_CHECKING:
 PANEL = "Ask"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What is looked at beside a policy."""
+
+    state: Annotated[Path | None, option("--state -s STATE", STATE_HELP)] = None
+    since: Annotated[list[str] | None, option("--since POLICY", "Another version to compare with; repeatable.")] = None
+    since_state: Annotated[
+        list[Path] | None, option("--since-state STATE", "Another state to compare with; repeatable.")
+    ] = None
+    at: AtOption = None
+    allow_partial: PartialOption = False
+
+
 def run(
     policy: PolicyArguments,
     *,
-    state: Annotated[Path | None, option("--state -s STATE", STATE_HELP)] = None,
-    since: Annotated[list[str] | None, option("--since POLICY", "Another version to compare with; repeatable.")] = None,
-    since_state: Annotated[
-        list[Path] | None, option("--since-state STATE", "Another state to compare with; repeatable.")
-    ] = None,
-    at: AtOption = None,
-    allow_partial: PartialOption = False,
+    looked: Looked,
     export: Annotated[Path | None, option("--export FOLDER", "Write pages into a folder instead of serving.")] = None,
     entity: Annotated[
         list[str] | None, option("--entity TYPE:PATH", "With --export: tell who can do what on it; repeatable.")
@@ -62,7 +70,7 @@ def run(
     """
     if entity and export is None:
         raise UsageError("`--entity` is for `--export`: a running page asks about any entity")
-    world = _world(policy, state, since or [], since_state or [], at, allow_partial=allow_partial)
+    world = _world(policy, looked)
     with no_collection(keep=True), spinner("working out") as tell:
         for stage in world.warm():
             tell(f"working out {stage}")
@@ -72,31 +80,23 @@ def run(
     _serve(world, settings, opens=not no_open)
 
 
-def _world(
-    policy: PolicyArguments,
-    state: Path | None,
-    since: list[str],
-    since_state: list[Path],
-    at: str | None,
-    *,
-    allow_partial: bool,
-) -> World:
+def _world(policy: PolicyArguments, looked: Looked) -> World:
     from privtab.cli._engines import opened
     from privtab.pages.explore.world import World
     from privtab.pipeline import policy_revision
     from privtab.state.names import NOWHERE
 
-    program, moment = policy.program(), moment_of(at)
-    if since_state and state is None:
+    program, moment, state = policy.program(), moment_of(looked.at), looked.state
+    if looked.since_state and state is None:
         raise UsageError("`--since-state` compares with a state: give `--state`")
 
     def read(path: Path) -> tuple[State, Places, bool]:
-        loaded, places, partial = load_for_queries(program, path, allow_partial=allow_partial)
+        loaded, places, partial = load_for_queries(program, path, allow_partial=looked.allow_partial)
         return loaded.at(moment), places.some(loaded.held(moment)), partial
 
     with spinner("reading the state"):
         found = None if state is None else read(state)
-        earlier = {str(path): read(path)[:2] for path in since_state}
+        earlier = {str(path): read(path)[:2] for path in looked.since_state or ()}
     rows = None if found is None else found[0]
     return World(
         program=program,
@@ -112,7 +112,8 @@ def _world(
         caller=caller_of(program),
         engine=None if rows is None else lambda: opened(program, rows, moment),
         versions={
-            name: cache(lambda name=name: load_policy(name)) for name in _versions(policy.policy, since, program)
+            name: cache(lambda name=name: load_policy(name))
+            for name in _versions(policy.policy, looked.since or (), program)
         },
         states=earlier,
         **_choices(policy),

@@ -79,6 +79,8 @@ def run(
     from privtab.reference.evaluate import Reference
 
     _check(user, target, resource, operation, all_users=all_users)
+    with needing("a path through a store", "store"):
+        from privtab.store.authority import Authority as OfStores
     program = asked.program()
     flags = caller.flags(program)
     loaded, _, partial = asked.rows(program)
@@ -88,7 +90,7 @@ def run(
     query = _PathsQuery(
         reference,
         loaded,
-        _authority(program, authorise or ()),
+        OfStores(program, authorise or ()),
         _administrators(program),
         max_steps=max_steps,
         format=format_,
@@ -248,10 +250,9 @@ class _PathsQuery:
         console.more(len(facts) - len(shown), apart=True)
         if creations:
             console.print("\nwhat they could make, and then hold", style="bold")
-            for action, created in list(facts_created.items())[: self.most or None]:
+            for action, created in console.first(list(facts_created.items()), self.most, apart=True):
                 brings = f": {_join_by_object(created)}" if created else ""
                 console.print(f"  {action.rule.operation} {action.resource}{brings}")
-            console.more(len(creations) - (self.most or len(creations)), apart=True)
         _legend(console, [step for _, path in found for step in path.steps], creates=bool(creations))
         for text in reach.undecided():
             console.print(f"\nnot followed: {text}")
@@ -288,14 +289,13 @@ class _PathsQuery:
         if self._printed(answer):
             return bool(found)
         console = out()
-        for user, _, path in found[: self.most or None]:
+        for user, _, path in console.first(found, self.most, apart=True):
             subject = f"user:{user}" if user else "a stranger"
             gain = f"{subject} {'could' if path.certain else 'may perhaps'} gain "
             steps = f"  in {count(len(path.steps), 'step')}"
             console.print(styled(gain, (path.goal, "bold red"), (steps, "dim")))
             _show_steps(console, path.steps)
             console.print()
-        console.more(len(found) - (self.most or len(found)), apart=True)
         if found:
             names = sorted({user for user, _, _ in found})
             err().print(f"{count(len(found), 'escalation')} of {count(len(names), 'user')}")
@@ -303,12 +303,6 @@ class _PathsQuery:
             console.print("no user can gain anything on existing entities")
         _show_not_considered(console)
         return bool(found)
-
-
-def _authority(program: Program, settings: Sequence[str]) -> Authority:
-    with needing("a path through a store", "store"):
-        from privtab.store.authority import Authority as OfStores
-    return OfStores(program, settings)
 
 
 def _administrators(program: Program) -> tuple[str, ...]:

@@ -150,12 +150,7 @@ def show(
       privtab registry show /srv/registry prod lake --format json
     """
     registry = registry_options.open_registry(url, storage, token_file)
-    current = [registry.channel(channel, system)] if channel and system else registry.channels()
-    current = [
-        channel_
-        for channel_ in current
-        if channel_.last and channel in (None, channel_.channel) and system in (None, channel_.system)
-    ]
+    current = registry_options.running_channels(registry, channel, system)
     if not current and channel:
         raise RegistryError(registry_options.no_channel(registry, f"{channel}/{system}" if system else channel))
     if not print_if_data(format_, list(map(channel_json, current))):
@@ -292,15 +287,8 @@ def gc(
     from privtab.registry.maintenance import DAY, sweep
 
     swept = sweep(registry_options.open_registry(url, storage), keep=keep, older_than=older_than * DAY, remove=remove)
-    document = {
-        "removed": swept.removed,
-        "revisions": swept.revisions,
-        "orphans": list(swept.orphans),
-        "litter": list(swept.abandoned_files),
-        "unread": list(swept.unreadable_releases),
-        "kept": swept.kept,
-        "bytes": swept.bytes,
-    }
+    document = {name: getattr(swept, name) for name in ("removed", "revisions", "orphans", "kept", "bytes")}
+    document |= {"litter": swept.abandoned_files, "unread": swept.unreadable_releases}
     if print_if_data(format_, document):
         return
     if swept.revisions:

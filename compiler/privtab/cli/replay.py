@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.cli._options import (
-    IncompleteLogsOption,
-    LogDoorOption,
-    LogsArgument,
-    MappingOption,
-    MetricsOption,
-    OutputOption,
-    PackageOption,
-    PolicyOption,
-)
+from privtab.cli._options import IncompleteLogsOption, LogOptions, OutputOption
 from privtab.cli._output import delayed_spinner, deliver, fail_if, print_error, styled, table
-from privtab.cli._parameters import failing_words, option, policies
-from privtab.formats import STATE_HELP
+from privtab.cli._parameters import failing_words, option
+from privtab.cli._replay import Asked, replayed
 
 if TYPE_CHECKING:
     from privtab.cli._output import Report as Shown
@@ -32,23 +22,8 @@ FAILING = ("lost-in-use", "gained-in-use", "unexplained", "incomplete")
 
 
 def run(
-    logs: LogsArgument,
-    policy: PolicyOption,
-    state: Annotated[Path | None, option("--state -s STATE", f"Another state, for all decisions. {STATE_HELP}")] = None,
-    registry: Annotated[
-        str | None,
-        option("--registry URL", "Take policy and state of each moment from here.", envvar="PRIVTAB_REGISTRY"),
-    ] = None,
-    old_policy: Annotated[
-        str | None, option("--old-policy POLICY", "The policy that decided, instead.", autocompletion=policies)
-    ] = None,
-    old_state: Annotated[
-        Path | None, option("--old-state STATE", "The state that decided, instead; store:URL is that of each moment.")
-    ] = None,
-    system: PackageOption = None,
-    mapping: MappingOption = None,
-    door: LogDoorOption = None,
-    metrics: MetricsOption = None,
+    asked: Asked,
+    log: LogOptions,
     fail_on: Annotated[
         list[str] | None, option("--fail-on WHAT", f"Exit with 1 for {', '.join(FAILING)}; or `any`.")
     ] = None,
@@ -70,18 +45,11 @@ def run(
       privtab replay logs/ -p new.yaml --fail-on lost-in-use --format markdown
       privtab replay logs/ -p lake.yaml --registry /srv/registry --format prometheus -o /srv/metrics/replay.prom
     """
-    from privtab.cli._replay import Asked, replayed
-
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
-    asked = Asked(
-        logs=tuple(logs), policy=policy, state=state, registry=registry, old_policy=old_policy, old_state=old_state, system=system,
-        mapping=mapping, door=door,
-        metrics=tuple(metrics or ()),
-    )  # fmt: skip
     with delayed_spinner("replaying"):
-        found = replayed(asked)
+        found = replayed(asked, log)
     failing = found.failing(FAILING if "any" in words else words, allow_incomplete=allow_incomplete)
-    deliver(_shown(found, format_, failing, policy), output)
+    deliver(_shown(found, format_, failing, asked.policy), output)
     for word in failing:
         print_error(f"failed: {word}")
     fail_if(failing)

@@ -25,6 +25,7 @@ from privtab.cli._output import (
 from privtab.cli._parameters import argument, option, policies
 from privtab.cli._stored import load_policy
 from privtab.errors import UsageError
+from privtab.key_values import key_values
 from privtab.printable import count, no_formula
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def run(
     from privtab.integrations._routes import place_of
     from privtab.ir.serialise import vocabulary
 
-    headers = dict(_header(text) for text in header or ())
+    headers = key_values(header, "--header", "NAME:VALUE", allow_empty=True)
     program = None if policy is None else load_policy(policy, variant=variant, readings=readings(reading))
     found: list[Diagnostic] = []
     documents, answers = [], None
@@ -137,13 +138,6 @@ def run(
     if output is not None:
         err().print(f"{_summary(result)}; written to {output}", style="dim")
     fail_if(result.findings)
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
-        raise UsageError(f"`--header {text}`: write NAME:VALUE")
-    return name.strip(), value.strip()
 
 
 def _cells(judged: Judged) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,21 +34,40 @@ app.command("store")(serve_store)
 app.command("registry", cls=RegistryCommand)(serve_registry)
 
 
-@app.callback()
-def run(
-    context: typer.Context,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Who decides."""
+
     policy: Annotated[
         list[str] | None,
         option("--policy -p POLICY", "A policy by name (cdap/final) or a path; repeatable.", autocompletion=policies),
-    ] = None,
+    ] = None
     state: Annotated[
         list[Path] | None, option("--state -s STATE", "State for each policy, in the same order; repeatable.")
-    ] = None,
+    ] = None
     bundles: Annotated[
         list[str] | None,
         option("--bundles -b PATH|URL", "Compiled bundles instead of a policy and a state; repeatable."),
-    ] = None,
-    opa: Annotated[str | None, option("--opa URL", "Ask a running OPA, which decides by its own bundles.")] = None,
+    ] = None
+    opa: Annotated[str | None, option("--opa URL", "Ask a running OPA, which decides by its own bundles.")] = None
+
+    def check(self) -> None:
+        """Raise UsageError unless one is given, and a state for each policy."""
+        if sum(map(bool, (self.policy, self.bundles, self.opa))) != 1:
+            raise UsageError(
+                "who decides? give one of `--policy` with `--state`, `--bundles`, or `--opa`; or serve a `store` or a `registry`"
+            )
+        if len(self.policy or []) != len(self.state or []):
+            raise UsageError(
+                "give one `--state` for each `--policy`, in the same order: "
+                f"there are {len(self.state or [])} and {len(self.policy or [])}"
+            )
+
+
+@app.callback()
+def run(
+    context: typer.Context,
+    sources: Sources,
     system: Annotated[
         list[str] | None, option("--system NAME", "Systems to serve, of the bundles or the OPA; repeatable.")
     ] = None,
@@ -94,7 +114,8 @@ def run(
         from privtab.authzen.app import AppSettings, Scope, application
         from privtab.authzen.service import DecisionLog, Service
         from privtab.serving.tokens import Tokens
-    _check_sources(policy, state, bundles, opa)
+    sources.check()
+    policy, state, opa = sources.policy, sources.state or [], sources.opa
     if decision_log is not None and opa is not None:
         raise UsageError("`--decision-log` is for decisions made here: an OPA has a decision log of its own")
     tls = settings.checked_tls(tokens=settings.token_file is not None)
@@ -102,14 +123,14 @@ def run(
     with ExitStack() as stack:
         if policy:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))
-            sources = _write_bundles(policy, state or [], folder, allow_partial=allow_partial)
-            if refresh is None and any(map(running_store, state or [])):
+            places = _write_bundles(policy, state, folder, allow_partial=allow_partial)
+            if refresh is None and any(map(running_store, state)):
                 refresh = STORE_REFRESH
         else:
-            sources = [(name, bundles or []) for name in _names(system)]
+            places = [(name, sources.bundles or []) for name in _names(system)]
         log = None if decision_log is None else DecisionLog(decision_log)
         make = partial(Service, brief=brief, page_size=page_size, decision_log=log)
-        services = _remote(opa, system, make) if opa is not None else _local(sources, max_staleness, make)
+        services = _remote(opa, system, make) if opa is not None else _local(places, max_staleness, make)
         names = [service.system for service in services if service.system]
         chosen: dict[str, Any] = {"tokens": tokens, "max_body": settings.max_body, "refresh": refresh}
         settings.serve(
@@ -129,23 +150,6 @@ def _check_none_given(context: typer.Context) -> None:
     ]
     if given:
         raise UsageError(f"write {' and '.join(given)} after `{context.invoked_subcommand}`, if it has such an option")
-
-
-def _check_sources(
-    policy: list[str] | None,
-    state: list[Path] | None,
-    bundles: list[str] | None,
-    opa: str | None,
-) -> None:
-    if sum(map(bool, (policy, bundles, opa))) != 1:
-        raise UsageError(
-            "who decides? give one of `--policy` with `--state`, `--bundles`, or `--opa`; or serve a `store` or a `registry`"
-        )
-    if len(policy or []) != len(state or []):
-        raise UsageError(
-            "give one `--state` for each `--policy`, in the same order: "
-            f"there are {len(state or [])} and {len(policy or [])}"
-        )
 
 
 def _write_bundles(

@@ -152,6 +152,8 @@ def pack(
 # --- the commands that need Spark ---
 
 MAX_SHARDS_SHOWN = 10
+FINDING = ("table", "code", "severity", "rows")
+"""The parts of a finding about the rows of a table."""
 
 SourcesArgument = Annotated[
     str, argument("SOURCES", "A YAML or JSON file that lists the tables, or a folder with one file for each table.")
@@ -233,11 +235,8 @@ def read(
             else:
                 rows = [row.asDict() for row in checked_state.summary().collect()]
                 valid_counts = {row["table"]: row["rows"] for row in rows if row["code"] == "good"}
-                findings = [
-                    [summary_row["table"], summary_row["code"], summary_row["severity"], summary_row["rows"]]
-                    for summary_row in rows
-                    if summary_row["code"] != "good"
-                ]
+                bad = [row for row in rows if row["code"] != "good"]
+                findings = [[row[name] for name in FINDING] for row in bad]
     if not print_if_data(format_, {"good": valid_counts, "findings": _finding_rows(findings), "output": output}):
         _show_findings(findings)
         out().print(f"good rows: {row_counts(valid_counts)}")
@@ -289,7 +288,6 @@ def build(
 
 
 def _show_findings(findings: list[list[Any]]) -> None:
-
     if not findings:
         return
     lines = ((name, code, CODES[code], severity, f"{rows:,}") for name, code, severity, rows in findings)
@@ -300,7 +298,7 @@ def _show_findings(findings: list[list[Any]]) -> None:
 
 
 def _finding_rows(findings: list[list[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(("table", "code", "severity", "rows"), row, strict=True)) for row in findings]
+    return [dict(zip(FINDING, row, strict=True)) for row in findings]
 
 
 def _build_json(result: Build, seconds: float) -> Mapping[str, Any]:

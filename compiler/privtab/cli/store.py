@@ -369,13 +369,7 @@ def grant(
       privtab store grant grants.db SELECT schema:l/web --to user:ben --deny --as ann -p lake.yaml
       privtab store grant https://grants.example SELECT table:l/web/t --to group:hr --until 2026-12-31T00:00Z
     """
-    row = {
-        "grantee": principal(to, "--to"),
-        "effect": "deny" if deny else "allow",
-        "privilege": privilege,
-        "entity": str(entity(on)),
-        **window(since, until),
-    }
+    row = _grant(privilege, on, principal(to, "--to"), deny=deny) | window(since, until)
     carry_out(settings, session(settings), RequestedChange(add={"grants": [row]}))
 
 
@@ -396,15 +390,16 @@ def revoke(
       privtab store revoke grants.db SELECT table:l/web/t --from role:l/reader --as ann -p lake.yaml --dry-run
       privtab store revoke https://grants.example SELECT schema:l/web --from user:ben --deny --yes
     """
-    cells = {
-        "grantee": principal(from_, "--from"),
-        "effect": "deny" if deny else "allow",
-        "privilege": privilege,
-        "entity": str(entity(on)),
-    }
+    cells = _grant(privilege, on, principal(from_, "--from"), deny=deny)
     opened = session(settings)
     rows = found(opened.rows("grants", **cells), f"{privilege} on {on} for {cells['grantee']}")
     carry_out(settings, opened, RequestedChange(remove={"grants": rows}))
+
+
+def _grant(privilege: str, on: str, grantee: str, *, deny: bool) -> dict[str, str]:
+    """The columns of a grant, but for its time."""
+    effect = "deny" if deny else "allow"
+    return {"grantee": grantee, "effect": effect, "privilege": privilege, "entity": str(entity(on))}
 
 
 @app.command()
@@ -427,14 +422,15 @@ def assign(
       privtab store assign grants.db l/reader --to group:hr --as ann -p lake.yaml
       privtab store assign https://grants.example operator --to user:ben --scope instance:d/i --yes
     """
-    row = {
-        "principal": principal(to, "--to"),
-        "role": role.removeprefix("role:"),
-        **({} if scope is None else {"scope": str(entity(scope))}),
-        **window(since, until),
-    }
+    row = _assignment(role, principal(to, "--to"), scope) | window(since, until)
     about = resource_of(resource)
     carry_out(settings, session(settings), RequestedChange(add={"assignments": [row]}, resource=about))
+
+
+def _assignment(role: str, holder: str, scope: str | None) -> dict[str, str]:
+    """The columns of an assignment, but for its time."""
+    cells = {"principal": holder, "role": role.removeprefix("role:")}
+    return cells if scope is None else cells | {"scope": str(entity(scope))}
 
 
 @app.command()
@@ -454,8 +450,7 @@ def unassign(
       privtab store unassign grants.db l/reader --from user:ben --as ann -p lake.yaml --dry-run
       privtab store unassign https://grants.example l/reader --from group:hr
     """
-    cells = {"principal": principal(from_, "--from"), "role": role.removeprefix("role:")}
-    cells |= {} if scope is None else {"scope": str(entity(scope))}
+    cells = _assignment(role, principal(from_, "--from"), scope)
     opened = session(settings)
     rows = [row for row in opened.rows("assignments", **cells) if (scope is None) == ("scope" not in row)]
     remove = {"assignments": found(rows, f"role:{cells['role']} for {cells['principal']}")}

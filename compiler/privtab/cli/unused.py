@@ -6,17 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.cli._ask import limit_option
-from privtab.cli._options import (
-    IncompleteLogsOption,
-    LogDoorOption,
-    LogsArgument,
-    MappingOption,
-    MetricsOption,
-    PackageOption,
-    Question,
-)
+from privtab.cli._options import IncompleteLogsOption, Question
 from privtab.cli._output import deliver, fail_if, out, print_error, print_if_data, show_diagnostics, styled, table
 from privtab.cli._parameters import failing_words, option
+from privtab.cli._unused import Answer, Sources, answered, markdown
 from privtab.printable import count
 from privtab.state.names import place_text
 
@@ -24,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from privtab.cli._output import Terminal
-    from privtab.cli._unused import Answer
     from privtab.logs.row_use import RowUse
 
 PANEL = "Check"
@@ -37,23 +29,9 @@ UnusedFormat = Literal["text", "json", "csv", "markdown"]
 
 
 def run(
-    logs: LogsArgument,
-    *,
     asked: Question,
-    system: PackageOption = None,
-    mapping: MappingOption = None,
-    door: LogDoorOption = None,
-    metrics: MetricsOption = None,
-    earlier: Annotated[
-        Path | None,
-        option(
-            "--earlier STATE",
-            "The state when the log began: rows that it lacks are too young. Default for a store: its own.",
-        ),
-    ] = None,
-    keep: Annotated[
-        Path | None, option("--keep FILE", "File of rows that stay, with reasons.", show_default="privtab-keep.yaml")
-    ] = None,
+    sources: Sources,
+    *,
     propose: Annotated[
         Path | None,
         option("--propose FILE", "Write a narrower state that keeps every logged allow; a folder for a folder."),
@@ -77,21 +55,9 @@ def run(
       privtab unused logs/ -p lake.yaml -s store:grants.db --propose narrower.json --html report.html
       privtab unused logs/ -p lake.yaml -s state.yaml --fail-on unused --format markdown
     """
-    from privtab.cli._unused import Sources, answered
-
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
-    sources = Sources(
-        logs=tuple(logs),
-        asked=asked,
-        system=system,
-        earlier=earlier,
-        keep=keep,
-        mapping=mapping,
-        door=door,
-        metrics=tuple(metrics or ()),
-    )
     diff = propose is not None or html is not None
-    answer = answered(sources, propose, diff=diff, allow_incomplete=allow_incomplete)
+    answer = answered(asked, sources, propose, diff=diff, allow_incomplete=allow_incomplete)
     show_diagnostics(answer.notes)
     if html is not None:
         from privtab.logs.page import page
@@ -101,8 +67,6 @@ def run(
     columns = ("table", "row", "place", "use", "count", "last", "stays", "proposed")
     if not print_if_data(format_, answer.to_json(), columns, map(_cells, answer.found.rows)):
         if format_ == "markdown":
-            from privtab.cli._unused import markdown
-
             deliver(markdown(answer, most))
         else:
             _show(answer, out(), most)
@@ -135,10 +99,9 @@ def _show(answer: Answer, console: Terminal, most: int) -> None:
         console.print(
             f"\nrows of the table that allowed nothing: {len(idle):,} of {len(found.operations):,}", style="bold"
         )
-        for operation in idle[: most or None]:
+        for operation in console.first(idle, most, "rows", indent=2):
             denied = f"  denied {operation.denied:,} times" if operation.denied else ""
             console.print(styled(f"  {operation.rule}{denied}", (f"  {operation.place or ''}", "dim")))
-        console.more(len(idle) - len(idle[: most or None]), "rows", indent=2)
     roles = [role for role in found.roles if len(role.used) < len(role.granted) or role.like]
     if roles:
         console.print("\nroles of which not all was used, or alike ones", style="bold")
@@ -150,26 +113,21 @@ def _show(answer: Answer, console: Terminal, most: int) -> None:
         console.more(len(roles) - len(listed), "roles", indent=2)
     if found.users:
         console.print(f"\n{count(len(found.users), 'user')} of whose rights at most a third was used", style="bold")
-        for user in found.users[: most or None]:
+        for user in console.first(found.users, most, "users", indent=2):
             console.print(f"  {user.user}: {user.used:,} of {user.held:,} rows")
-        console.more(len(found.users) - len(found.users[: most or None]), "users", indent=2)
     if answer.difference is not None:
-        from privtab.analysis.state_diff.summary import totals
-        from privtab.cli._state_diff import show_groups
+        from privtab.cli._state_diff import show_access
 
         console.print("\nwho would lose what nobody used", style="bold")
-        for verb, gained in (("gained", True), ("lost", False)):
-            console.print(totals(answer.difference, gained=gained).text(verb))
-        show_groups(answer.difference, console, most=most)
+        show_access(answer.difference, console, most=most)
 
 
 def _rows(console: Terminal, title: str, rows: Sequence[RowUse], most: int) -> None:
     if not rows:
         return
     console.print(f"\n{title}: {len(rows):,}", style="bold")
-    for row in rows[: most or None]:
+    for row in console.first(rows, most, "rows", indent=2):
         last = row.to_json()["last"]
         used = f"  last used {last}" if last else ""
         proposed = "- " if row.proposed else "  "
         console.print(styled(f"{proposed}{row.text}{used}", (f"  {place_text(row.place)}", "dim")))
-    console.more(len(rows) - len(rows[: most or None]), "rows", indent=2)

@@ -109,9 +109,8 @@ def _show_users(found: WhoCan, users: tuple[str, ...]) -> None:
     if found.anyone:
         but = f", but for {count(len(found.excepted), 'user')} of {len(found.known):,}" if found.excepted else ""
         console.print(f"anyone may, named in the state or not{but}")
-        for user in found.excepted[:MOST_LINES]:
+        for user in console.first(found.excepted, MOST_LINES, apart=True):
             console.print(f"  {user}")
-        console.more(len(found.excepted) - MOST_LINES, apart=True)
         return
     console.print(f"{count(len(found.users), 'user')} of {len(found.known | set(found.users)):,}", style="dim")
     if users:
