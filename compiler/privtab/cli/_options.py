@@ -51,6 +51,10 @@ AtOption = Annotated[str | None, option("--at TIME", "Moment to answer for, as i
 IncompleteLogsOption = Annotated[
     bool, option("--allow-incomplete-logs", "Go on although parts of the logs cannot be used.")
 ]
+AuthoriseOption = Annotated[
+    list[str] | None,
+    option("--authorise TABLE[.add|.remove]=OPERATION", "Operation that authorises rows of a store; repeatable."),
+]
 OutputOption = Annotated[Path | None, option("--output -o FILE", "Write to this file instead of standard output.")]
 WAIVERS = Path("privtab-waivers.yaml")
 """The default file of waivers."""
