@@ -51,6 +51,10 @@ AtOption = Annotated[str | None, option("--at TIME", "Moment to answer for, as i
 IncompleteLogsOption = Annotated[
     bool, option("--allow-incomplete-logs", "Go on although parts of the logs cannot be used.")
 ]
+AuthoriseOption = Annotated[
+    list[str] | None,
+    option("--authorise TABLE[.add|.remove]=OPERATION", "Operation that authorises rows of a store; repeatable."),
+]
 OutputOption = Annotated[Path | None, option("--output -o FILE", "Write to this file instead of standard output.")]
 WAIVERS = Path("privtab-waivers.yaml")
 """The default file of waivers."""
@@ -109,17 +113,12 @@ def doors(program: Program, documents: list[str] | None) -> list[Door]:
     return found
 
 
-class _Policy:
-    """A policy, in tables or in a bundle, and what is chosen of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What is chosen of the tables of a policy."""
 
-    __slots__ = ()
-    policy: str
-    variant: str | None
-    reading: list[str] | None = None
-
-    def program(self) -> Program:
-        """The program of the policy."""
-        return load_policy(self.policy, **self.chosen())
+    variant: VariantOption = None
+    reading: ReadingOption = None
 
     def chosen(self) -> dict[str, Any]:
         """The variant and the readings, as functions take them. Raises UsageError."""
@@ -127,32 +126,42 @@ class _Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyChoice(_Policy):
+class PolicyOptions(Chosen):
+    """A policy, in tables or in a bundle, with a variant and readings."""
+
+    policy: PolicyOption
+
+    def program(self) -> Program:
+        """The program of the policy."""
+        return load_policy(self.policy, **self.chosen())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyArguments(PolicyOptions):
+    """A policy as the first argument, with a variant and readings."""
+
+    policy: PolicyArgument
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChoice:
     """A policy, or a variant of it."""
 
     policy: PolicyOption
     variant: VariantOption = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyArguments(_Policy):
-    """A policy as the first argument, with a variant and readings."""
-
-    policy: PolicyArgument
-    variant: VariantOption = None
-    reading: ReadingOption = None
+    def program(self) -> Program:
+        """The program of the policy."""
+        return load_policy(self.policy, variant=self.variant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question(_Policy):
+class Question(PolicyOptions):
     """What a question is about: a policy, a state and a moment."""
 
-    policy: PolicyOption
     state: StateOption
     at: AtOption = None
     allow_partial: PartialOption = False
-    variant: VariantOption = None
-    reading: ReadingOption = None
 
     def rows(self, program: Program) -> tuple[State, Places, bool]:
         """The state of the moment and the positions of its rows, as `load_for_queries` reads them."""

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from privtab.cli._options import PolicyChoice, SigningOptions
+from privtab.cli._options import AuthoriseOption, PolicyChoice, SigningOptions
 from privtab.cli._output import Format, flush, out, print_error, print_line
 from privtab.cli._parameters import needing, option
 from privtab.cli._registry_options import RegistryArgument, StorageOption, open_registry
@@ -292,10 +292,7 @@ class BundleOptions(SigningOptions):
             from privtab.registry.server.fleet import FleetTracker
             from privtab.store.server.releases import StoreReleases
         raise_file_limit()
-        feeds = Feeds(
-            StoreReleases(view, artifacts, self.channel, signing),
-            poll=POLL_SECONDS,
-        )
+        feeds = Feeds(StoreReleases(view, artifacts, self.channel, signing), poll=POLL_SECONDS)
         token_file = self.sidecar_token_file
         state = ServerState(
             feeds=feeds,
@@ -308,10 +305,7 @@ class BundleOptions(SigningOptions):
 def serve_store(
     url: UrlArgument,
     policy: PolicyChoice,
-    authorise: Annotated[
-        list[str] | None,
-        option("--authorise TABLE[.add|.remove]=OPERATION", "Operation that authorises rows of a table; repeatable."),
-    ] = None,
+    authorise: AuthoriseOption = None,
     auditor: Annotated[
         list[str] | None, option("--auditor USER", "User who may read all rows and the journal; repeatable.")
     ] = None,

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 import typer
 
 from privtab.cli._ask import entity, user_name
+from privtab.cli._options import AuthoriseOption
 from privtab.cli._output import fail_if, out, print_error, stop
 from privtab.cli._parameters import argument, needing, option, policies
 from privtab.cli._registry_options import TOKEN_VARIABLE, is_http, token_of
@@ -76,10 +77,7 @@ class Settings:
     user: Annotated[str | None, option("--as USER", "User who makes the change; a server takes it from the token.")] = (
         None
     )
-    authorise: Annotated[
-        list[str] | None,
-        option("--authorise TABLE[.add|.remove]=OPERATION", "Operation that authorises rows; repeatable."),
-    ] = None
+    authorise: AuthoriseOption = None
     dry_run: Annotated[bool, option("--dry-run", "Show who gains and loses what; change nothing.")] = False
     yes: Annotated[bool, option("--yes -y", "Also give sensitive operations, without a question.")] = False
     request_id: Annotated[str | None, option("--request-id ID", "Do nothing if this request was done before.")] = None

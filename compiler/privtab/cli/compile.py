@@ -6,22 +6,13 @@ import time
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from privtab import backends
 from privtab._collection import no_collection
 from privtab._worker import LARGE, beside
 from privtab.cli._files import STATE, json_text, state_files, write_outputs, write_state
-from privtab.cli._options import (
-    DoorOption,
-    PartialOption,
-    ReadingOption,
-    SigningOptions,
-    VariantOption,
-    doors,
-    load_state,
-    readings,
-)
+from privtab.cli._options import Chosen, DoorOption, PartialOption, SigningOptions, doors, load_state
 from privtab.cli._output import Format, FormatOption, delayed_spinner, out, print_if_data, progress, show_count, table
 from privtab.cli._parameters import PathsArgument, option
 from privtab.diagnostics import in_order
@@ -60,14 +51,12 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompileOptions:
+class CompileOptions(Chosen):
     """What is compiled of each policy, and how."""
 
     as_name: Annotated[
         str | None, option("--as NAME", "Another name for the system, to run two versions in one OPA.")
     ] = None
-    variant: VariantOption = None
-    reading: ReadingOption = None
     wasm: Annotated[
         bool, option("--wasm", "Also write bundles with the policy as WebAssembly; needs OPA (privtab opa install).")
     ] = False
@@ -117,7 +106,7 @@ def run(
         )
     if compiling.as_name is not None:
         check_system(compiling.as_name)
-    chosen: dict[str, Any] = {"variant": compiling.variant, "readings": readings(compiling.reading)}
+    chosen = compiling.chosen()
     with no_collection(keep=True), delayed_spinner("checking"):
         resolved = [resolve_policy(policy, **chosen) for policy in policies]
         programs = [policy.program for policy in resolved if policy.policy is not None]

@@ -11,10 +11,9 @@ from typing import Annotated, BinaryIO, TypeAlias
 
 from privtab import strict_json
 from privtab.cli._engines import Answers, Engine, answering, asked_at
-from privtab.cli._options import AtOption, PartialOption, PolicyOption, Question, ReadingOption, VariantOption, readings
+from privtab.cli._options import AtOption, PartialOption, PolicyOptions, Question
 from privtab.cli._output import fail_if, flush, print_error_line, print_line
 from privtab.cli._parameters import option
-from privtab.cli._stored import load_policy
 from privtab.errors import FileError, InvalidRequest, UsageError
 from privtab.formats import STATE_HELP
 from privtab.request import Request
@@ -29,7 +28,7 @@ _MARK = b"\xef\xbb\xbf"
 
 
 def run(
-    policy: PolicyOption,
+    policy: PolicyOptions,
     state: Annotated[Path | None, option("--state -s STATE", STATE_HELP)] = None,
     requests: Annotated[
         str, option("--requests -r FILE.jsonl", "Requests, one JSON object per line; - for standard input.")
@@ -40,8 +39,6 @@ def run(
     ] = None,
     at: AtOption = None,
     allow_partial: PartialOption = False,
-    variant: VariantOption = None,
-    reading: ReadingOption = None,
 ) -> None:
     """Answer requests: one JSON line per request line, in order.
 
@@ -61,14 +58,14 @@ def run(
         raise UsageError("`--state` and `--url` exclude each other: the OPA at the URL has its own state")
     if at is not None and url is not None:
         raise UsageError("`--at` and `--url` exclude each other: the OPA at the URL decides by its own clock")
-    program = load_policy(policy, variant=variant, readings=readings(reading))
+    program = policy.program()
     with ExitStack() as stack:
         lines = stack.enter_context(_lines(requests))
         if url is not None:
             answers, partial = stack.enter_context(asked_at(url, program.system)), False
         else:
             assert state is not None
-            asked = Question(policy=policy, state=state, at=at, allow_partial=allow_partial)
+            asked = Question(policy=policy.policy, state=state, at=at, allow_partial=allow_partial)
             loaded, _, partial = asked.rows(program)
             answers = stack.enter_context(answering(engine, program, loaded))
         wrong = _run(lines, answers, vocabulary(program))

@@ -29,7 +29,7 @@ from privtab.cli._output import (
 from privtab.cli._parameters import PathsArgument, option, words_of
 from privtab.diagnostics import Diagnostic, Severity, Span, shown_columns
 from privtab.errors import UsageError
-from privtab.lint.settings import CatalogueEntry, FailOn, LintFormat, LintResult, codes, unknown
+from privtab.lint.settings import FailOn, LintFormat, LintResult, codes, unknown
 from privtab.printable import count
 from privtab.report import Case, Failure, Rule, Suite
 
@@ -227,14 +227,10 @@ def explain_code(word: str) -> None:
     )
     if entry is None:
         raise UsageError(f"`--explain {word}`: {_unknown(word)}")
-    show_page(_page(entry), out())
-
-
-def _page(code: CatalogueEntry) -> str:
-    page = code.page()
+    page = entry.page()
     if not page:
-        raise UsageError(f"this installation has no page for `{code.code}`")
-    return page
+        raise UsageError(f"this installation has no page for `{entry.code}`")
+    show_page(page, out())
 
 
 MAX_WIDTH = 120

@@ -16,16 +16,7 @@ import typer
 from privtab._staged import write
 from privtab.cli._app import Commands
 from privtab.cli._engines import packed, served
-from privtab.cli._options import (
-    DoorOption,
-    PartialOption,
-    PolicyOption,
-    ReadingOption,
-    VariantOption,
-    doors,
-    load_state,
-    readings,
-)
+from privtab.cli._options import DoorOption, PartialOption, PolicyOptions, doors, load_state
 from privtab.cli._output import err, flush, out, print_error, print_text, show_diagnostics, spinner
 from privtab.cli._parameters import option
 from privtab.errors import PolicyInvalid, PrivtabError
@@ -80,15 +71,13 @@ def path(require_built: RequireBuiltOption = False) -> None:
 
 @app.command("run")
 def run(
-    policy: PolicyOption,
+    policy: PolicyOptions,
     state: Annotated[Path | None, option("--state -s STATE", "State to load. (default: an empty one)")] = None,
     port: Annotated[int, option("--port", "Port on 127.0.0.1; 0 picks a free one.", min=0, max=65535)] = 8181,
     restart: Annotated[bool, option("--restart", "Restart OPA when it exits.")] = False,
     watch: Annotated[bool, option("--watch", "Reload the policy and the state when their files change.")] = False,
     require_built: RequireBuiltOption = False,
     allow_partial: PartialOption = False,
-    variant: VariantOption = None,
-    reading: ReadingOption = None,
     door: DoorOption = None,
 ) -> None:
     """Compile a policy and a state and serve them from OPA until Ctrl-C.
@@ -106,7 +95,7 @@ def run(
     from privtab.pipeline import find_policy, load_program
 
     def load() -> tuple[Program, State, list[Door]]:
-        program = load_program(policy, variant=variant, readings=readings(reading))
+        program = load_program(policy.policy, **policy.chosen())
         rows = State() if state is None else load_state(program, state, allow_partial=allow_partial)
         return program, rows, doors(program, door)
 
@@ -115,7 +104,7 @@ def run(
     chosen = choose(require_built=require_built)
     err().print(f"OPA is {chosen.path}: {chosen.why}", style="dim")
     documents = [document(name, "door") for name in door or ()]
-    file_watch = FileWatch([find_policy(policy), *([state] if state else []), *documents]) if watch else None
+    file_watch = FileWatch([find_policy(policy.policy), *([state] if state else []), *documents]) if watch else None
     loaded = program, *_ = load()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

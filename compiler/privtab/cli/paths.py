@@ -7,7 +7,7 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.cli import _ask as ask
-from privtab.cli._options import Question
+from privtab.cli._options import AuthoriseOption, Question
 from privtab.cli._output import (
     Format,
     FormatOption,
@@ -53,10 +53,7 @@ def run(
     caller: ask.CallerOptions,
     all_users: Annotated[bool, option("--all", "Search for every user of the state, and for an unknown user.")] = False,
     max_steps: ask.StepsOption = None,
-    authorise: Annotated[
-        list[str] | None,
-        option("--authorise TABLE[.add|.remove]=OPERATION", "Operation that authorises rows in a store; repeatable."),
-    ] = None,
+    authorise: AuthoriseOption = None,
     limit: Annotated[int | None, ask.limit_option("paths", MAX_PATHS)] = None,
     asked: Question,
     format_: FormatOption = "text",
