@@ -98,11 +98,12 @@ def _linked(link: re.Match[str], source: Path, uri: str) -> str:
 
 def catalogue() -> str:
     """The findings by subject: the modules that report them say what it is."""
+    names = dict(path.stem.split("-", 1) for path in (DOCS / "rules").glob("P*.md"))
     subjects: dict[str, list[str]] = {}
     for path in sorted((ROOT / "compiler" / "privtab").glob("[fc]*/*.py")):
         text = path.read_text(encoding="utf-8")
-        kinds = re.findall(r'FindingKind\("(P\d+)", "([\w-]+)"', text)
-        pages = [(code, name) for code, name in kinds if (DOCS / "rules" / f"{code}-{name}.md").is_file()]
+        codes = dict.fromkeys(re.findall(r'^@(?:check\w*|finding)\(\s*"(P\d+)"', text, re.MULTILINE))
+        pages = [(code, names[code]) for code in codes if code in names]
         if pages:
             subject = (ast.get_docstring(ast.parse(text)) or path.stem).splitlines()[0]
             lines = [f"- [{code} {name}]({code}-{name}.md): {_finds(f'{code}-{name}')}" for code, name in pages]
