@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
 from typing import assert_never
@@ -167,13 +168,13 @@ class WitnessBuilder:
                 around = self._entity(self.program, parent, names[: self.program.depth(parent)])
                 yield Placement(entity=self._entity(self.program, link, names[:depth]), parent=around)
 
-    def _elsewhere(self, target: Target, privilege: str | None = None) -> Entity:
-        """An entity strictly below a target, which is none of the request's, where a privilege can be granted."""
-        return self._entity(self.program, *self._names_elsewhere(target, privilege))
+    @cached_property
+    def _semantics(self) -> FactSemantics:
+        return FactSemantics(self.program)
 
-    def _names_elsewhere(self, target: Target, privilege: str | None) -> tuple[str, list[str]]:
-        """The type of such an entity, and the names on its path."""
-        type_ = FactSemantics(self.program).elsewhere(target, privilege)[0]
+    def _names_elsewhere(self, target: Target, privilege: str | None = None) -> tuple[str, list[str]]:
+        """The type of an entity strictly below a target, none of the request's, where a privilege can be granted; and the names on its path."""
+        type_ = self._semantics.elsewhere(target, privilege)[0]
         inside = self.program.chain(type_)[len(self.program.chain(target.type)) :]
         names = [f"other_{base_type(t)}" for t in inside if not self.program.entities[t].single]
         return type_, [*self.path_names(target), *names]
@@ -224,23 +225,24 @@ class WitnessBuilder:
             case GrantedBelow(privilege=privilege, target=target):
                 return merged(self._granted_below(privilege, target))
             case OwnedBelow(target=target):
-                return State(owners=((self._elsewhere(target), f"user:{self.user}"),))
+                place = self._entity(self.program, *self._names_elsewhere(target))
+                return State(owners=((place, f"user:{self.user}"),))
             case _:
                 assert_never(fact)
 
     def _granted_below(self, privilege: str, target: Target) -> Iterator[State]:
         """A grant somewhere below a target, and denials of what it implies, unless that is held there as well."""
-        semantics, place = FactSemantics(self.program), self._elsewhere(target, privilege)
+        type_, names = self._names_elsewhere(target, privilege)
+        place = self._entity(self.program, type_, names)
         yield self._grant("allow", privilege, place, "user")
-        type_ = semantics.elsewhere(target, privilege)[0]
-        for implied in self.program.privileges[privilege].implies if semantics.denies else ():
-            denied = semantics.privileges_of(implied, type_, "deny")
+        for implied in self.program.privileges[privilege].implies if self._semantics.denies else ():
+            denied = self._semantics.privileges_of(implied, type_, "deny")
             if denied and privilege not in denied and GrantedBelow(privilege=implied, target=target) not in self.facts:
                 yield self._grant("deny", implied, place, "user")
 
     def _grant(self, effect: Effect, privilege: str, entity: Entity, carrier: Carrier) -> State:
         """A grant to the caller or their group; to a role that these hold, or to the other of both, where the policy refuses other grantees."""
-        holder = self._holder(carrier, self.grantees, through_roles="role" in self.grantees)
+        holder = self._grant_holder(carrier)
         if holder is None:
             role = _fresh("staff" if carrier == "user" else "crew_of_group", self.program.roles)
             grantee, held = f"role:{role}", self._assigned(role, carrier)
@@ -255,26 +257,24 @@ class WitnessBuilder:
         assignment = Assignment(principal=self._principal(holder), role=role, scope=scope)
         return State(assignments=(assignment,), memberships=self._memberships(holder))
 
-    def _holder(self, carrier: Carrier, kinds: Collection[str], *, through_roles: bool = False) -> Carrier | None:
-        """The caller or a group of theirs, whichever of `kinds` is; None if neither, or if only the other is and roles can hold it."""
+    def _grant_holder(self, carrier: Carrier) -> Carrier | None:
+        """As `_holder`, of grants; None for a role that these hold."""
+        holder = self._holder(carrier, self.grantees)
+        return holder if holder == carrier or "role" not in self.grantees else None
+
+    def _holder(self, carrier: Carrier, kinds: Collection[str]) -> Carrier | None:
+        """The caller or a group of theirs, whichever of `kinds` is; None if neither."""
         if ("user" if carrier == "user" else "group") in kinds:
             return carrier
-        if through_roles:
-            return None
         if carrier != "user":
             return "user" if "user" in kinds else None
         return None if "group" not in kinds else "group" if "state" in self.program.semantics.groups else "from_request"
 
     def _carriers(self) -> Iterator[Carrier]:
         """Through whom the facts apply to the caller, and who holds the grants and roles that they take."""
-        through_roles = "role" in self.grantees
         for carrier in (getattr(fact, "carrier", None) for fact in self.facts):
             if carrier is not None:
-                holders = (
-                    self._holder(carrier, self.grantees, through_roles=through_roles),
-                    self._holder(carrier, self.assignees),
-                )
-                yield from (carrier, *filter(None, holders))
+                yield from filter(None, (carrier, self._grant_holder(carrier), self._holder(carrier, self.assignees)))
 
     @property
     def grantees(self) -> Collection[str]:

@@ -270,21 +270,22 @@ def effects_text(effects: Iterable[str]) -> str:
 
 def cell_lines(cell: nodes.Cell) -> Iterator[tuple[str, str]]:
     """The lines of a row as written: (key, text), the condition first."""
-    lines = {
+    return ((key, text) for key, text in _lines(cell).items() if text is not None)
+
+
+def _lines(cell: nodes.Cell) -> dict[str, str | None]:
+    """Every key that a row may have, in order, with its text."""
+    has_condition = cell.requires is not None or cell.each is None
+    return {
         "with": ", ".join(cell.withs) or None,
         "flags": ", ".join(cell.flags) or None,
-        "requires": cell.requires or ("anyone" if cell.each is None else cell.requires),
+        "requires": cell.requires or "anyone" if has_condition else None,
         "each": cell.each,
         "gate": cell.gate,
         "effects": effects_text(cell.effects) if cell.effects else None,
         "report": cell.report,
         "sql": cell.sql,
     }
-    return ((key, text) for key, text in lines.items() if text is not None)
-
-
-_LINES = ("with", "flags", "requires", "each", "gate", "effects", "report", "sql")
-"""The keys of lines, in their order."""
 
 
 def cell_pairs(row: nodes.RowChange, *, anywhere: bool = False) -> list[Pair]:
@@ -292,13 +293,15 @@ def cell_pairs(row: nodes.RowChange, *, anywhere: bool = False) -> list[Pair]:
 
     `anywhere`: with placeholders for the names of the entity and its parent.
     """
-    before, after = (
-        {key: _anywhere(row, cell, text) if anywhere else text for key, text in cell_lines(cell)} if cell else {}
-        for cell in (row.before, row.after)
-    )
-    pairs: list[Pair] = [(key, before.get(key), after.get(key)) for key in _LINES if key in before or key in after]
+
+    def texts(cell: nodes.Cell | None) -> dict[str, str | None]:
+        found = {} if cell is None else _lines(cell)
+        return {key: _anywhere(row, cell, text) if anywhere and cell and text else text for key, text in found.items()}
+
+    before, after = texts(row.before), texts(row.after)
+    pairs: list[Pair] = [(key, before.get(key), after.get(key)) for key in before or after]
     changed = [pair for pair in pairs if pair[1] != pair[2]]
-    return changed or [pair for pair in pairs if pair[0] in {"requires", "each"}]
+    return changed or [pair for pair in pairs if pair[0] in {"requires", "each"} and pair[1:] != (None, None)]
 
 
 def pairs_of(group: Group) -> list[Pair]:
