@@ -11,6 +11,8 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from checkout import ROOT
+
 import privtab
 
 PACKAGE = Path(privtab.__file__).parent
@@ -227,7 +229,7 @@ def imported(path: Path, modules: Mapping[str, Path]) -> Iterator[str]:
 
 
 def test_no_system_is_named_in_the_compiler_or_the_templates() -> None:
-    root = PACKAGE.parents[1]
+    root = ROOT
     files = [
         *PACKAGE.rglob("*.py"),
         *PACKAGE.rglob("*.lark"),

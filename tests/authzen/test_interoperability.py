@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 import requests as http
 from authzen_server import Server, start
+from checkout import ROOT
 
 from privtab import pipeline
 from privtab.opa.server import OpaServer
 from privtab.state.index import index
 from privtab.state.load import load, validate
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "authzen"
+EXAMPLE = ROOT / "examples" / "authzen"
 PEOPLE = {
     "rick@the-citadel.com": ("CiRmZDA2MTRkMy1jMzlhLTQ3ODEtYjdiZC04Yjk2ZjVhNTEwMGQSBWxvY2Fs", "TTTTTTTT", "TTTTT"),
     "morty@the-citadel.com": ("CiRmZDE2MTRkMy1jMzlhLTQ3ODEtYjdiZC04Yjk2ZjVhNTEwMGQSBWxvY2Fs", "TTTTFTFT", "TTTTT"),

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+
+from checkout import ROOT
 
 # At the end: scripts there have plain names.
-sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+sys.path.append(str(ROOT / "bench"))

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 from privtab import checks
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 
-ROOT = Path(__file__).parents[2]
 RULES = {path.stem: path for path in (ROOT / "docs" / "rules").glob("P*.md")}
 HEADINGS = ["What it finds", "Why it is bad", "Example", "Use instead"]
 CODES = [kind.code for kind in checks.kinds()]

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
+from checkout import ROOT
 from jsonschema import Draft202012Validator
 
 from privtab.cli import _diff
 
-ROOT = Path(__file__).resolve().parents[2]
 HISTORIES = {"reference/history.md": 3, "history-gravitino.md": 2}
 """Pages below docs/ with reports, and how many."""
 SCHEMA = ROOT / "tests" / "report" / "sarif.schema.json"

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import requests
 import yaml
+from checkout import PYTHONPATH
 
-ROOT = Path(__file__).resolve().parents[2]
 FILES = [
     ".github/workflows/policy.yml",
     "policy-requirements.in",
@@ -113,7 +113,7 @@ def test_a_name_that_cannot_be_is_refused(privtab: Callable[..., Any], tmp_path:
 
 def test_an_interactive_run_asks_two_questions(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "compiler"), "TERM": "dumb"}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "TERM": "dumb"}
     command = [sys.executable, "-c", "from privtab.cli import main; main()", "init", str(tmp_path / "shop")]
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
@@ -148,7 +148,7 @@ def test_the_service_asks_before_it_answers(
     privtab("init", tmp_path / "shop", "--start", start)
     monkeypatch.chdir(tmp_path / "shop")
     assert privtab("compile", "shop/1", "--state", "policy_src/shop/state.yaml").code == 0
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "compiler"), "PORT": "0"}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "PORT": "0"}
     with subprocess.Popen(
         [sys.executable, "service.py"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as service:

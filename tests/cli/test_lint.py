@@ -10,11 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from checkout import ROOT
 from rich.cells import cell_len
 
 from privtab.lint.settings import codes
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def broken(policy: Path) -> None:

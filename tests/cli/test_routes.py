@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import studio_policy
+from checkout import ROOT
 
 from privtab.cli._app import run
 
@@ -133,7 +134,7 @@ def test_formats(here: Path, capsys: Any) -> None:
 
 def test_a_gateway_decides_by_methods_and_paths(here: Path, capsys: Any) -> None:
     (here / "todo.json").write_text(json.dumps(OPENAPI, indent="\t"), encoding="utf-8")
-    policy = str(Path(__file__).parents[2] / "examples" / "authzen" / "todo.yaml")
+    policy = str(ROOT / "examples" / "authzen" / "todo.yaml")
     assert ran(capsys, "todo.json", "-p", policy)[0] == 1
     (here / "routes.yaml").write_text("gateway: route\n", encoding="utf-8")
     code, out, err = ran(capsys, "todo.json", "-p", policy, "--listed", "routes.yaml")

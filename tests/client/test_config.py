@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT
 
 from privtab import Client, Embedded, UsageError, connect
 from privtab.client import AsyncClient, Mode, _config
 from privtab.client._config import SETTINGS, resolve, table
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from checkout import PYTHONPATH, ROOT
 
 import privtab
 from privtab import analysis
@@ -37,7 +38,7 @@ def test_exports() -> None:
 
 
 def test_importing_loads_the_standard_library_alone() -> None:
-    path = str(Path(privtab.__file__).parents[1])
+    path = PYTHONPATH
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}
     )
@@ -50,12 +51,12 @@ import privtab, privtab.client, privtab.bundle
 for module in (privtab, privtab.client, privtab.bundle):
     assert dir(module) == sorted(module.__all__), module
 """
-    path = str(Path(privtab.__file__).parents[1])
+    path = PYTHONPATH
     subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": path})
 
 
 def test_the_page_names_what_a_decision_has() -> None:
-    page = (Path(privtab.__file__).parents[2] / "docs" / "reference" / "asking.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "asking.md").read_text(encoding="utf-8")
     for name in ("rule", "reasons", "missing", "effects", "source", "revision"):
         assert isinstance(getattr(privtab.Decision, name), property)
         assert f"`{name}`" in page

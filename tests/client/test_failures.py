@@ -14,6 +14,7 @@ from typing import Any
 
 import failing_servers
 import pytest
+from checkout import ROOT
 from failing_servers import scripted, write_bundles
 from failure_cases import EVERY_WAY, FAILURE_CASES, PATIENT, Endpoint, Setup, ask, page, tls, token
 
@@ -23,7 +24,7 @@ from privtab.opa.server import OpaServer
 
 SLACK = 1.5
 """Seconds that a busy machine may take on top."""
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "failures.md"
+PAGE = ROOT / "docs" / "reference" / "failures.md"
 KINDS = ("Client", "AsyncClient")
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from datetime import date
-from pathlib import Path
 
 import pytest
+from checkout import ROOT
 from gravitino_server import Gravitino, error, serving
 
 from privtab.conform import SystemAnswer, Verdict
@@ -18,7 +18,7 @@ from privtab.conform.run import Settings, run
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 
-DRIVER = Path(__file__).parents[2] / "examples" / "conform" / "gravitino.yaml"
+DRIVER = ROOT / "examples" / "conform" / "gravitino.yaml"
 
 
 @pytest.fixture(scope="module")

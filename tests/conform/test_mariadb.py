@@ -7,6 +7,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 from mariadb_server import mariadb
 
 from privtab.conform import Verdict
@@ -19,7 +20,6 @@ from privtab.pipeline import load_program
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("mariadb-10-11")]
 
-ROOT = Path(__file__).parents[2]
 POLICY = ROOT / "policy_src" / "mariadb" / "10.11.yaml"
 DRIVER = ROOT / "examples" / "conform" / "mariadb.yaml"
 

@@ -7,6 +7,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 from postgresql_server import postgresql
 
 from privtab.conform import SystemAnswer, Verdict, World
@@ -22,7 +23,6 @@ from privtab.state.nodes import Assignment, Grant, State
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgresql-15")]
 
-ROOT = Path(__file__).parents[2]
 POLICY = ROOT / "policy_src" / "postgresql" / "15.yaml"
 DRIVER = ROOT / "examples" / "conform" / "postgresql.yaml"
 

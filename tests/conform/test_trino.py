@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import requests
+from checkout import ROOT
 from trino_server import Trino, trino
 
 from privtab.cli._app import run
@@ -22,7 +23,6 @@ from privtab.pipeline import load_program
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trino")]
 pytest.importorskip("trino", reason="the package `trino` has the dialect of SQLAlchemy by which statements are sent")
 
-ROOT = Path(__file__).parents[2]
 POLICY = ROOT / "policy_src" / "trino" / "476.yaml"
 DRIVER = ROOT / "examples" / "conform" / "trino.yaml"
 ICEBERG, HTTP = DRIVER.with_name("trino-iceberg.yaml"), DRIVER.with_name("trino-http.yaml")

@@ -12,12 +12,12 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
+from checkout import ROOT
 from command_lines import problems
 
 from privtab import __version__
 from privtab.opa import binary
 
-ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy" / "helm" / "privtab"
 PLAIN = [
     document

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from checkout import ROOT
 from failing_servers import free_port, wait_for
 from jsonschema import Draft202012Validator
 
@@ -21,7 +22,6 @@ from privtab import Client, __version__
 from privtab.opa import binary
 from privtab.opa.server import OpaServer
 
-ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = Path(__file__).with_name("compose-spec.json")
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from pathlib import Path
 
+from checkout import ROOT
 from command_lines import problems
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
 STEPS = [line.partition(" ")[::2] for line in TEXT.splitlines() if line and not line.startswith("#")]
 

@@ -13,12 +13,12 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 from privtab import Client, DecisionError
 from privtab.cli._app import run
 from privtab.opa import binary
 
-ROOT = Path(__file__).resolve().parents[2]
 STATE = {
     "alice": 'grants: [{grantee: "user:alice", effect: allow, privilege: READ, entity: "dataset:i/n/d"}]\n',
     "bob": 'grants: [{grantee: "user:bob", effect: allow, privilege: READ, entity: "dataset:i/n/d"}]\n',

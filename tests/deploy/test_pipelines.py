@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 import yaml
+from checkout import ROOT
 from command_lines import commands_in, problems
 
 from privtab.cli._app import MODULES, run
 
-ROOT = Path(__file__).resolve().parents[2]
 CHECK = ROOT / "ci" / "check.sh"
 
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 import yaml
+from checkout import ROOT
 from failing_servers import Authority, free_port, wait_for
 from jsonschema import Draft202012Validator
 
 from privtab import Client, PolicyError
 from privtab.cli._app import run
 
-ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a-token-of-this-test"  # noqa: S105  (of a test)
 
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT
 
 from privtab import AccessDenied, DecisionUnavailable
 from privtab.registry import Registry
 from privtab.request import Decision, Entity, Request
 
-ROOT = Path(__file__).resolve().parents[2]
 PRIVTAB = [sys.executable, "-m", "privtab"]
 PATIENCE = 300.0
 LOAD = re.compile(r"(^  table:\n(?:.*\n)*?    load:\n(?:      .*\n)*?      requires: ).*$", re.MULTILINE)

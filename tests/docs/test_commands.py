@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from checkout import ROOT
+
 from privtab.cli._app import PANELS, command
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "commands.md"
+PAGE = ROOT / "docs" / "reference" / "commands.md"
 HEAD = """\
 # Commands
 

@@ -7,8 +7,9 @@ import importlib
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
-COMPILER = Path(__file__).resolve().parents[2] / "compiler"
+COMPILER = ROOT / "compiler"
 
 
 def module_name(path: Path) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 from privtab.cli._app import run
 from privtab.logs.schema import COLUMNS, log_schema
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "logs.md"
+PAGE = ROOT / "docs" / "reference" / "logs.md"
 
 
 def test_the_table_of_columns_is_that_of_the_schema() -> None:

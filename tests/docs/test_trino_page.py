@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import requests
 import yaml
+from checkout import ROOT
 from documentation_pages import Block, read
 from trino_server import Trino, trino
 
@@ -20,7 +21,7 @@ from privtab.cli._app import run
 from privtab.opa.server import OpaServer
 
 PAGE = "docs/how-to/trino.md"
-SHIPPED = Path(__file__).parents[2] / "policy_src" / "trino" / "476.yaml"
+SHIPPED = ROOT / "policy_src" / "trino" / "476.yaml"
 ADDRESS = "127.0.0.1:8181"
 
 

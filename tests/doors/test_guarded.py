@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 import trino_filters
+from checkout import ROOT
 from failing_servers import wait_for
 from signed_door import DoorServer, door_server
 
 from privtab import Client
 from privtab._resources import opa as opa_folder
 
-STATE = Path(__file__).parents[2] / "policy_src" / "polaris" / "state.yaml"
+STATE = ROOT / "policy_src" / "polaris" / "state.yaml"
 TOKEN = "ask-0123456789"  # noqa: S105  (of the test alone)
 
 pytestmark = pytest.mark.slow

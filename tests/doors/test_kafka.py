@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT
 from signed_door import DoorServer, door_server
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "kafka"
+EXAMPLE = ROOT / "examples" / "kafka"
 
 pytestmark = pytest.mark.slow
 

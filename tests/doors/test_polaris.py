@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT
 from signed_door import DoorServer, door_server
 
 from privtab import Embedded
 
-ROOT = Path(__file__).parents[2]
 STATE = ROOT / "policy_src" / "polaris" / "state.yaml"
 SAMPLES: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("polaris_requests.json").read_text(encoding="utf-8")

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import requests
 import trino_filters
+from checkout import ROOT
 from signed_door import DoorServer, door_server
 from trino_server import Trino, trino
 
 from privtab.opa.server import OpaServer
 
-ROOT = Path(__file__).parents[2]
 BY_HAND = ROOT / "bench" / "rego" / "by_hand_door.rego"
 STATE = ROOT / "policy_src" / "trino" / "state.yaml"
 

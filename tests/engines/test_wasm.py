@@ -8,6 +8,7 @@ from pathlib import Path
 import filtered_policy
 import pytest
 import worlds
+from checkout import ROOT
 from wasm_engine import WasmEngine
 
 from privtab import Embedded, pipeline
@@ -90,7 +91,7 @@ def test_names_of_all_planes_mean_what_they_mean_elsewhere(tmp_path: Path, opa_b
 @pytest.fixture(scope="module")
 def shipped(opa_binary: Path) -> tuple[WasmEngine, Reference, Program]:
     """A policy of the random ones, with many requests."""
-    folder = Path(__file__).parents[2] / "policy_src" / "cdap"
+    folder = ROOT / "policy_src" / "cdap"
     program = pipeline.load_program(folder / "final.yaml")
     engine, reference = engine_and_reference(program, worlds.state(program, 5), opa_binary)
     return engine, reference, program

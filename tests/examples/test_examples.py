@@ -10,15 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from checkout import PYTHONPATH, ROOT
 
 from privtab.cli._app import run
 from privtab.opa.server import OpaServer
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def script(name: str, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "compiler"), **environment}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, **environment}
     command = [sys.executable, str(ROOT / "examples" / name), *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=240)
 
@@ -32,7 +31,7 @@ def test_the_walkthrough_answers_as_the_document_does() -> None:
 
 
 def test_the_demo_begins_with_a_decision_and_says_how_long_the_rest_takes() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "compiler"), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, str(ROOT / "examples" / "demo.py")]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 import requests
+from checkout import PYTHONPATH, ROOT
 from failing_servers import free_port
 
 from privtab.cli._app import run
 from privtab.opa.server import OpaServer
 
-ROOT = Path(__file__).resolve().parents[2]
 TOKENS = {"alice": "token-of-alice", "bob": "token-of-bob", "sam": "token-of-sam"}
 ORDERS = "/tables/demo/hive/sales/orders"
 
@@ -38,7 +38,7 @@ def service(folder: Path, **environment: str) -> Iterator[tuple[str, Path]]:
     users = folder / "users.json"
     users.write_text(json.dumps({token: user for user, token in TOKENS.items()}), encoding="utf-8")
     port, log = free_port(), folder / "service.log"
-    settings = {"PYTHONPATH": str(ROOT / "compiler"), "SERVICE_USERS": str(users), "SERVICE_PORT": str(port)}
+    settings = {"PYTHONPATH": PYTHONPATH, "SERVICE_USERS": str(users), "SERVICE_PORT": str(port)}
     with log.open("wb") as written:
         process = subprocess.Popen(
             [sys.executable, str(ROOT / "examples" / "service" / "app.py")],

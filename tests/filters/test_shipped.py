@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from random import Random
 
 import pytest
+from checkout import POLICIES
 from filtered_databases import FOLDED, Run, insert
 from pyspark.sql import SparkSession
 
@@ -26,7 +26,6 @@ from privtab.state.index import index
 from privtab.state.load import load, validate
 from privtab.state.nodes import State
 
-POLICIES = Path(__file__).resolve().parents[2] / "policy_src"
 SHIPPED = {
     "gravitino/1.1.0": "gravitino",
     "polaris/1.7": "polaris",

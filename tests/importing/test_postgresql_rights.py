@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
+from checkout import ROOT
 from postgresql_server import postgresql
 
 from privtab.importing.answers import opened
@@ -20,7 +21,7 @@ from privtab.request import Entity, Request
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgresql-15")]
 
-POLICY = Path(__file__).parents[2] / "policy_src" / "postgresql" / "15.yaml"
+POLICY = ROOT / "policy_src" / "postgresql" / "15.yaml"
 USE = "has_schema_privilege(u.oid, n.oid, 'usage')"
 
 

@@ -7,14 +7,13 @@ import inspect
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 import required_flag_policy
+from checkout import PYTHONPATH
 
-import privtab
 from privtab import AccessDenied, AsyncClient, Client, DecisionUnavailable, Entity, InvalidRequest
 from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
@@ -438,6 +437,6 @@ def test_guards_need_the_base_install_alone() -> None:
         capture_output=True,
         text=True,
         check=True,
-        env={"PYTHONPATH": str(Path(privtab.__file__).parents[1])},
+        env={"PYTHONPATH": PYTHONPATH},
     )
     assert done.stdout.strip() == "[]"

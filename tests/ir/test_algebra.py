@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 import privtab
 from privtab.ir import nodes
@@ -75,7 +76,7 @@ def tells_atoms_apart(path: Path) -> bool:
 
 
 def test_the_page_names_who_tells_kinds_of_atoms_apart() -> None:
-    page = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     section = page.split("\n## Who tells kinds of atoms apart\n")[1].split("\n## ")[0]
     rows = [line.split("|")[2] for line in section.splitlines() if line.startswith("|")][2:]
     named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT
 
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.formula import call_condition
@@ -16,7 +17,6 @@ from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import program_json
 from privtab.pipeline import find_policies, load_program
 
-ROOT = Path(__file__).resolve().parents[2]
 POLICIES = find_policies([ROOT / "policy_src"])
 EVERYTHING = """\
 privtab: 1

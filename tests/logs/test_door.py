@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT
 from signed_door import door_server
 
 from privtab.cli._app import run
@@ -19,7 +20,7 @@ from privtab.logs.schema import MALFORMED, MASKED, NO_ANSWER, UNREAD, WRONG_ANSW
 from privtab.pipeline import find_policy, load_program
 from privtab.state.load import from_tables
 
-STATE = Path(__file__).parents[2] / "policy_src" / "trino" / "state.yaml"
+STATE = ROOT / "policy_src" / "trino" / "state.yaml"
 TRINO: dict[str, Any] = {
     "decision_id": "t1",
     "path": "trino/allow",
@@ -201,7 +202,7 @@ def test_what_a_door_answered_is_replayed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_behind_the_mask_the_same_is_read(tmp_path: Path) -> None:
     """The mask writes the policy's requests in the place of the question, without the groups."""
-    mask = Path(__file__).parents[2] / "opa" / "system" / "log" / "mask.rego"
+    mask = ROOT / "opa" / "system" / "log" / "mask.rego"
     found = []
     for number, paths in enumerate([(), (mask,)]):
         folder = tmp_path / str(number)

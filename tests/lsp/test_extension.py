@@ -9,13 +9,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 from command_lines import problems
 
 from privtab import __version__
 from privtab.fmt import is_policy
 from privtab.source import LARGEST
 
-ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "editors" / "vscode"
 MANIFEST = json.loads((FOLDER / "package.json").read_text(encoding="utf-8"))
 NPM = shutil.which("npm")

@@ -14,7 +14,6 @@ from lsp_client import LspClient, RefusedRequest, edited, lsp_client
 from privtab.cli._app import run
 from privtab.pipeline import check_policy
 
-POLICIES = Path(__file__).resolve().parents[2] / "policy_src"
 POLICY = """\
 privtab: 1
 system: shop

@@ -4,12 +4,12 @@ import random
 from pathlib import Path
 
 import pytest
+from checkout import POLICIES
 
 from privtab import model, source, syntax
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.source import SourceFile
 
-POLICIES = Path(__file__).parents[2] / "policy_src"
 SHIPPED = [p for p in sorted(POLICIES.rglob("*.yaml")) if "\nprivtab: 1" in "\n" + p.read_text("utf-8")]
 
 MISTAKES = """\

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from checkout import PYTHONPATH
 
 from privtab import _resources
 from privtab.errors import OpaError
@@ -217,7 +218,7 @@ def test_two_at_once_build_one(empty: Path, monkeypatch: pytest.MonkeyPatch) -> 
     tool = go(empty / "go", build=f"sleep 0.5; {built(binary.PINNED)}")
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
     program = "from privtab.opa import binary; print(binary.install())"
-    env = {**os.environ, "PYTHONPATH": str(Path(binary.__file__).parents[2])}
+    env = {**os.environ, "PYTHONPATH": PYTHONPATH}
     runs = [
         subprocess.Popen([sys.executable, "-c", program], env=env, stdout=subprocess.PIPE, text=True) for _ in range(3)
     ]

@@ -17,11 +17,11 @@ import pytest
 import requests
 import signing_keys
 import yaml
+from checkout import ROOT
 from failing_servers import Authority, free_port, opa_process
 
 from privtab.cli._app import run
 
-ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "opa" / "kubernetes"
 OLDEST = "1.29"
 """Of Kubernetes: the first with sidecars that are started before the others."""

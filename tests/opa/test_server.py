@@ -16,8 +16,8 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from checkout import PYTHONPATH
 
-import privtab
 from privtab.errors import OpaError
 from privtab.opa.server import OpaServer
 
@@ -233,7 +233,7 @@ def test_opa_ends_when_its_parent_is_killed(opa_binary: Path, how: signal.Signal
         time.sleep(60)
         """
     )
-    env = {**os.environ, "PYTHONPATH": str(Path(privtab.__file__).parents[1])}
+    env = {**os.environ, "PYTHONPATH": PYTHONPATH}
     with subprocess.Popen([sys.executable, "-c", program], env=env, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         opa, guard = map(int, parent.stdout.readline().split())

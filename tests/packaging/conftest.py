@@ -12,9 +12,8 @@ from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 from packaging.requirements import Requirement
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)

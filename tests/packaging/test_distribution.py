@@ -7,10 +7,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packaging")]
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def below(folder: str, *, at: str = "") -> set[str]:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packaging")]
 
-ROOT = Path(__file__).resolve().parents[2]
 HEAVY = (
     "pyspark",
     "yaml",

@@ -6,12 +6,11 @@ import importlib.util
 import re
 import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
+from checkout import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 LOCKS = [("requirements.lock", ["all"]), ("requirements-dev.lock", ["all", "dev"])]
 
 

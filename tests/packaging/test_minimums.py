@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 
+from checkout import ROOT
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "docs" / "decisions" / "0160-minimum-versions-have-no-known-advisories.md"
 
 

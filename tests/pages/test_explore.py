@@ -15,6 +15,7 @@ import generated_programs
 import pytest
 import required_flag_policy
 import worlds
+from checkout import ROOT
 from explored import HOSTILE, LONG, PLAIN, Html, encoded, problems, shop, url, world_in
 from starlette.testclient import TestClient
 
@@ -326,7 +327,7 @@ def test_the_heat_map_counts_what_a_user_may_do(world: World) -> None:
 @pytest.mark.parametrize("name", ["gravitino/1.1.0", "cdap/final", "polaris/1.7"])
 def test_the_heat_map_of_shipped_policies(name: str) -> None:
     program = load_program(name)
-    path = Path(__file__).parents[2] / "policy_src" / name.partition("/")[0] / "state.yaml"
+    path = ROOT / "policy_src" / name.partition("/")[0] / "state.yaml"
     assert agrees(world_in(program, validate(program, load(path))[0])) > 0
 
 

@@ -11,12 +11,11 @@ from typing import Any, TypeAlias
 
 import pytest
 import yaml
+from checkout import POLICIES
 
 from privtab.ir.canonical import canonical, minimal_sets
 from privtab.ir.names import atom_text
 from privtab.ir.nodes import Program, Rule
-
-POLICIES = Path(__file__).parents[2] / "policy_src"
 
 Sets: TypeAlias = frozenset[frozenset[str]]
 Key: TypeAlias = tuple[str, str]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import requests as http
+from checkout import ROOT
 from engine_agreement import ask, put_state, serving
 from row_cases import Case, Rows, cases
 from wasm_engine import WasmEngine
@@ -22,7 +23,7 @@ from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index
 
-POLICIES = pipeline.find_policies([Path(__file__).parents[2] / "policy_src"])
+POLICIES = pipeline.find_policies([ROOT / "policy_src"])
 BY_NAME = {f"{path.parent.name}/{path.stem}": path for path in POLICIES}
 LONG = {"gravitino/1.1.0", "gravitino/1.2.0"}
 """Large tables of which a later version is asked about in less time."""

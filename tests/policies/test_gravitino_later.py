@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 from gravitino_table import LOADABLE, TABLE_1_2_0, TABLE_1_3_0, Line, Sets, sets, texts
 
 from privtab.ir.canonical import canonical, minimal_sets
@@ -14,7 +15,7 @@ from privtab.ir.formula import item_condition
 from privtab.ir.nodes import Program, Rule
 from privtab.pipeline import check_policy, load_program
 
-FOLDER = Path(__file__).parents[2] / "policy_src" / "gravitino"
+FOLDER = ROOT / "policy_src" / "gravitino"
 IN = frozenset({frozenset({"member (metalake)"})})
 METALAKES = "gravitino/metalake/create"
 """The only row without the gate."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from checkout import ROOT
 
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.request import Entity
 from privtab.state.load import load, validate
 
-FOLDER = Path(__file__).parents[2] / "policy_src" / "gravitino"
+FOLDER = ROOT / "policy_src" / "gravitino"
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ table, with the smallest sufficient sets written by hand.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import cast
 
 import pytest
+from checkout import ROOT
 from gravitino_table import LOADABLE, TABLE_1_1_0, Sets, sets, texts
 
 from privtab.ir.canonical import canonical, minimal_sets
@@ -17,7 +17,7 @@ from privtab.ir.formula import item_condition
 from privtab.ir.nodes import ALWAYS, Program, Rule
 from privtab.pipeline import check_policy, load_program
 
-POLICY = Path(__file__).parents[2] / "policy_src" / "gravitino" / "1.1.0.yaml"
+POLICY = ROOT / "policy_src" / "gravitino" / "1.1.0.yaml"
 LINES = range(695, 789)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
@@ -18,7 +18,7 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Effect, Grant, State
 
-FOLDER = Path(__file__).parents[2] / "policy_src" / "gravitino"
+FOLDER = ROOT / "policy_src" / "gravitino"
 USERS = ("ann", "ben", "cem")
 GROUPS = ("red", "blue")
 ROLES = ("r1", "r2", "r3")

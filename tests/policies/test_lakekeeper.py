@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 from privtab.attributes import GivenAttributes
 from privtab.ir.nodes import Program
@@ -21,7 +22,7 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 
-POLICY = Path(__file__).parents[2] / "policy_src" / "lakekeeper" / "4.9.yaml"
+POLICY = ROOT / "policy_src" / "lakekeeper" / "4.9.yaml"
 FACTS = json.loads((Path(__file__).parent / "lakekeeper_facts.json").read_text(encoding="utf-8"))
 MODEL: dict[str, dict[str, str]] = FACTS["types"]
 NAMES = {"tag": "catalog_tag", "table": "table", "view": "view", "generic_table": "generic_table"}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT
 
 from privtab.analysis.changes import change_text
 from privtab.analysis.turns import ways
@@ -26,7 +27,7 @@ from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Assignment, Grant, State
 
-POLICY = Path(__file__).parents[2] / "policy_src" / "polaris" / "1.7.yaml"
+POLICY = ROOT / "policy_src" / "polaris" / "1.7.yaml"
 FACTS: dict[str, Any] = json.loads((Path(__file__).parent / "polaris_facts.json").read_text(encoding="utf-8"))
 OPERATIONS: dict[str, dict[str, Any]] = FACTS["operations"]
 PRIVILEGES: dict[str, dict[str, Any]] = FACTS["privileges"]

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import pytest
 import yaml
+from checkout import ROOT
 
 from privtab.attributes import GivenAttributes
 from privtab.ir.nodes import Program, Rule
@@ -24,7 +25,7 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 
-POLICY = Path(__file__).parents[2] / "policy_src" / "unitycatalog" / "0.6.yaml"
+POLICY = ROOT / "policy_src" / "unitycatalog" / "0.6.yaml"
 FACTS: dict[str, Any] = json.loads((Path(__file__).parent / "unitycatalog_facts.json").read_text(encoding="utf-8"))
 ENDPOINTS: dict[str, dict[str, Any]] = FACTS["endpoints"]
 TABLES: dict[str, dict[str, Any]] = yaml.safe_load(POLICY.read_text(encoding="utf-8"))["tables"]

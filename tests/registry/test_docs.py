@@ -10,6 +10,7 @@ import pytest
 import sidecars
 import yaml
 from authzen_server import start
+from checkout import ROOT
 from documentation_pages import read
 
 from privtab.bundle.pack import state_bundle
@@ -87,5 +88,5 @@ def test_the_configuration_makes_a_sidecar(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_roles_and_paths_are_those_of_the_page() -> None:
-    text = Path(__file__).parents[2].joinpath(PAGE).read_text(encoding="utf-8")
+    text = ROOT.joinpath(PAGE).read_text(encoding="utf-8")
     assert set(re.findall(r"\| `(\w+)` \|", text)) >= set(Role)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 from privtab.diagnostics import Diagnostic
 from privtab.scenarios import CODES, cases, needs
@@ -15,7 +15,6 @@ from privtab.scenarios.tree import ScenarioReader
 from privtab.source import SourceFile
 from privtab.syntax.yaml_tree import compose
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "testing.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 ENTRIES = {"cases": cases.KEYS, "needs": needs.KEYS, "suites": cases.SUITE_KEYS, "walkthroughs": cases.WALKTHROUGH_KEYS}

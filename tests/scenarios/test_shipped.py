@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from checkout import ROOT
 from shop_policy import failed
 
 from privtab.scenarios import CasePlan
 from privtab.scenarios.collect import plans
 from privtab.scenarios.prove import coverage, observe, score
 
-SYSTEMS = sorted(path for path in (Path(__file__).parents[2] / "policy_src").iterdir() if path.is_dir())
+SYSTEMS = sorted(path for path in (ROOT / "policy_src").iterdir() if path.is_dir())
 
 
 @pytest.fixture(scope="module", params=SYSTEMS, ids=lambda path: path.name)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyspark
 import pytest
 import spark_sessions
+from checkout import ROOT
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
@@ -25,7 +26,6 @@ from privtab.spark.jobs import _session
 POLICY, STATE = "gravitino/1.1.0", "policy_src/gravitino/state.yaml"
 LOADS = ["--subject", "who", "--action", "load", "--resource", "what"]
 LISTED = (("alice", "table:demo/hive/sales/orders"), ("bob", "table:demo/hive/sales/customers"), ("nick", None))
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")

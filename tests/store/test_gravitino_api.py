@@ -10,18 +10,18 @@ import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 from authzen_server import Server
+from checkout import ROOT
 from store_server import ask, serve_store, write_tokens
 
 from privtab.pipeline import load_program
 from privtab.store.store import Store
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "tests" / "support" / "gravitino_examples.txt"
+DOCUMENT = ROOT / "tests" / "support" / "gravitino_examples.txt"
 API = "//api/metalakes"
 USERS = ("admin", "Manager", "Staff", "eve")
 pytestmark = pytest.mark.slow

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from checkout import ROOT
+
 PAGES = (
     "README.md",
     "docs/tutorial/tour.md",

@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import Any, Self
 
 import requests
+from checkout import ROOT
 from failing_servers import free_port
 
 from privtab.opa import binary
 
-ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "opa" / "config-registry.yaml"
 POLICY = """\
 privtab: 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import yaml
+from checkout import ROOT
 
-SHIPPED = Path(__file__).parents[2] / "policy_src" / "trino"
+SHIPPED = ROOT / "policy_src" / "trino"
 ADDED = {
     'version: "476"\n': 'version: "476"\ndialect: trino\n',
     "types:\n": """\

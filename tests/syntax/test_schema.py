@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
+from checkout import POLICIES
 from jsonschema import Draft202012Validator
 
 from privtab.source import SourceFile
@@ -12,7 +13,6 @@ from privtab.syntax import read
 from privtab.syntax.keys import KEYS, policy_schema
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, compose
 
-POLICIES = Path(__file__).parents[2] / "policy_src"
 SHIPPED = [p for p in sorted(POLICIES.rglob("*.yaml")) if "\nprivtab: 1" in "\n" + p.read_text("utf-8")]
 MINIMAL = {"privtab": 1, "system": "shop", "version": "1", "entities": {"shop": None}}
 

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 from privtab import passes, pipeline
 from privtab.backends.rego import render
 from privtab.pipeline import policy_artifacts
 
 HERE = Path(__file__).parent
-POLICIES = pipeline.find_policies([HERE.parents[2] / "policy_src", HERE / "library.yaml"])
+POLICIES = pipeline.find_policies([ROOT / "policy_src", HERE / "library.yaml"])
 
 
 def named(param: tuple[Path, bool]) -> str:

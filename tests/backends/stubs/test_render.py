@@ -13,6 +13,7 @@ from typing import Any
 import filtered_policy
 import pytest
 import studio_policy
+from checkout import PYTHONPATH, ROOT
 from mypy import api
 from shop_policy import POLICY
 
@@ -26,7 +27,6 @@ from privtab.pipeline import load_program, policy_bundle
 from privtab.request import Request
 from privtab.state.nodes import Grant, State
 
-ROOT = Path(__file__).resolve().parents[3]
 RIGHT = """\
 from shop_names import AsyncShop, Item, ItemOperation, Shelf, Shop, Store
 from privtab import AsyncClient, Client, Decision
@@ -122,7 +122,7 @@ def test_the_same_policy_gives_the_same_text_in_any_process(generated: Path) -> 
             check=True,
             capture_output=True,
             text=True,
-            env={"PYTHONPATH": str(ROOT / "compiler"), "PYTHONHASHSEED": seed},
+            env={"PYTHONPATH": PYTHONPATH, "PYTHONHASHSEED": seed},
         )
         assert done.stdout == (generated / "shop_names.py").read_text(encoding="utf-8")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT
 
 from privtab.analysis.diff import diff
 from privtab.analysis.diff.nodes import Verdict
@@ -17,7 +18,6 @@ from privtab.ir.serialise import program_json
 from privtab.pipeline import find_policies, load_program, optimised, policy_bundle
 from privtab.registry.deploy.program import comparable, program_in
 
-ROOT = Path(__file__).resolve().parents[3]
 POLICIES = find_policies([ROOT / "policy_src"])
 
 

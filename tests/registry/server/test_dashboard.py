@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import requests
+from checkout import ROOT
 from example_bundles import program
 from in_process_registry import POLICY, within
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,7 +25,7 @@ from privtab.registry.server.app import ServerState
 from privtab.registry.server.kept_logs import KeptLogs
 from privtab.state.load import from_tables
 
-DASHBOARD = Path(__file__).parents[3] / "examples" / "grafana" / "decisions.json"
+DASHBOARD = ROOT / "examples" / "grafana" / "decisions.json"
 _SELECTED = re.compile(r"\b([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(\{[^}]*\})?(?=[\[)\s]|$)")
 _BY = re.compile(r"\bby \(([^)]*)\)")
 _FUNCTIONS = {"histogram_quantile"}
