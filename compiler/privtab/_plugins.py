@@ -8,6 +8,7 @@ from typing import Any
 
 from privtab.errors import UsageError
 
+COMMANDS = "privtab.commands"
 PUSH_TARGETS = "privtab.push_targets"
 STORE_APIS = "privtab.store_apis"
 
@@ -27,4 +28,10 @@ def module(group: str, name: str) -> Any:
 
 @cache
 def _found(group: str) -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=group)}
+    """The entry points of a group by name. Raises UsageError where two packages give one name."""
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=group):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            raise UsageError(f"two entry points `{group}` are `{point.name}`: {other.value} and {point.value}")
+    return found

@@ -28,9 +28,9 @@ from starlette.concurrency import run_in_threadpool
 import privtab
 from privtab import Decision
 from privtab.client import Asker
-from privtab.integrations import Guard, acting_as
-from privtab.integrations.fastapi import Requires, answer_errors
-from privtab.integrations.log import DecisionLog
+from privtab_web import Guard, acting_as
+from privtab_web.fastapi import Requires, answer_errors
+from privtab_web.log import DecisionLog
 
 guard = Guard()
 TABLES: dict[str, dict[str, Any]] = {

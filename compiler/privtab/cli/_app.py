@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -17,9 +17,10 @@ import typer
 import typer.main
 from typer.core import TyperCommand
 
-from privtab import __version__, _staged, errors
+from privtab import __version__, _plugins, _staged, errors
 from privtab.cli._output import Terminal, print_error, print_text, show_diagnostics, show_state_findings
 from privtab.cli._parameters import with_options
+from privtab.errors import UsageError
 from privtab.printable import printable_output
 
 EXAMPLE = "Example:\n"
@@ -113,10 +114,11 @@ class PolicyCommand(TyperCommand):
         return super().parse_args(ctx, moved_first(args, self.option) if is_argument else args)
 
 
-def application(commands: Mapping[str, str]) -> Commands:
-    """Build the application with commands by the names of their modules.
+def application(commands: Mapping[str, Callable[[], Any]]) -> Commands:
+    """Build the application with commands by what loads their modules.
 
-    A module has `PANEL` and either `run`, the function of the command, or `app`, a group of commands.
+    A module has `PANEL` and either `run`, the function of the command, or `app`, a group of commands. A name of two words,
+    such as `state.import`, adds a command to a group.
     """
     root = Commands(
         name="privtab",
@@ -125,16 +127,41 @@ def application(commands: Mapping[str, str]) -> Commands:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    ordered = dict.fromkeys((*filter(commands.__contains__, FIRST), *commands))
-    modules = {name: import_module(commands[name]) for name in ordered}
-    for name, module in sorted(modules.items(), key=lambda item: PANELS.index(item[1].PANEL)):
+    ordered = dict.fromkeys((*filter(commands.__contains__, FIRST), *sorted(commands)))
+    modules = {name: commands[name]() for name in ordered}
+    for name, module in sorted(modules.items(), key=lambda item: ("." in item[0], PANELS.index(item[1].PANEL))):
+        group, _, own = name.rpartition(".")
         if hasattr(module, "app"):
             root.add_typer(module.app, name=name, rich_help_panel=module.PANEL)
+        elif not group:
+            _register(root, own, module, rich_help_panel=module.PANEL)
         else:
-            settings = getattr(module, "SETTINGS", {"cls": PolicyCommand})
-            root.command(name, rich_help_panel=module.PANEL, **settings)(module.run)
+            _add(modules[group].app, own, module)
     root.callback()(_top)
     return root
+
+
+def _register(group: typer.Typer, name: str, module: Any, **settings: Any) -> None:
+    group.command(name, **settings, **getattr(module, "SETTINGS", {"cls": PolicyCommand}))(module.run)
+
+
+_added: set[tuple[int, str]] = set()
+"""The commands that packages added to groups, which stay as they are."""
+
+
+def _add(group: typer.Typer, name: str, module: Any) -> None:
+    """Add a command of a package to a group, once. Raises UsageError where the group has it itself."""
+    if (id(group), name) in _added:
+        return
+    if name in subcommands(group):
+        raise UsageError(f"an installed package has a command `{name}`, which its group has itself")
+    _added.add((id(group), name))
+    _register(group, name, module)
+
+
+def subcommands(group: typer.Typer) -> set[str | None]:
+    """The names of the commands and groups of a group, as far as it has them."""
+    return {found.name for found in (*group.registered_commands, *group.registered_groups)}
 
 
 def _version(value: bool) -> None:  # noqa: FBT001  Typer passes the flag by position
@@ -163,10 +190,36 @@ MOVED: Mapping[tuple[str, ...], tuple[str, ...]] = {
 """Where commands of earlier names are now. They work for one version more."""
 
 
+def plugged() -> dict[str, Callable[[], Any]]:
+    """The commands of packages beside the core, by name, and what loads them. Raises UsageError for a word of the core."""
+    names = _plugins.names(_plugins.COMMANDS)
+    if twice := sorted(MODULES.keys() & set(names)):
+        raise UsageError(f"an installed package has a command `{twice[0]}`, which privtab has itself")
+    return {name: partial(_plugins.module, _plugins.COMMANDS, name) for name in names}
+
+
 @cache
-def command(name: str | None = None) -> Any:
-    """The application, or only its command with this name: Typer reads the signature of every command that it has."""
-    return typer.main.get_command(application(MODULES if name is None else {name: MODULES[name]}))
+def command(name: str | None = None, *, own: bool = False) -> Any:
+    """The application, or only its command with this name: Typer reads the signature of every command that it has.
+
+    `own`: without the commands that packages add to a group, whose entry points take as long to read as a small command runs.
+    """
+    found = {word: partial(import_module, module) for word, module in MODULES.items() if name in (word, None)}
+    added = {} if own else plugged()
+    return typer.main.get_command(
+        application(
+            found | {word: load for word, load in added.items() if name in (word, word.partition(".")[0], None)}
+        )
+    )
+
+
+def _command(arguments: Sequence[str]) -> Any:
+    """The part of the application that a command line needs: for help, completion and words that nothing has, all of it."""
+    first, second, *_ = *(word for word in arguments[:2] if not word.startswith("-")), "", ""
+    if first not in MODULES:
+        return command(first if first in plugged() else None)
+    group = getattr(import_module(MODULES[first]), "app", None)
+    return command(first, own=group is None or second in subcommands(group))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -201,8 +254,7 @@ def _moved(arguments: Sequence[str]) -> Sequence[str]:
 def _run(arguments: Sequence[str]) -> int:
     arguments = _moved(arguments)
     try:
-        named = arguments[0] if arguments and arguments[0] in MODULES else None
-        command(named)(args=list(arguments), prog_name="privtab")
+        _command(arguments)(args=list(arguments), prog_name="privtab")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except errors.PolicyInvalid as error:

@@ -30,7 +30,7 @@ from privtab.printable import count, no_formula
 
 if TYPE_CHECKING:
     from privtab.diagnostics import Diagnostic
-    from privtab.integrations._coverage import Coverage, Judged
+    from privtab_web._coverage import Coverage, Judged
 
 PANEL = "Check"
 
@@ -93,12 +93,12 @@ def run(
       privtab routes app:app --probe all --header 'Authorization: Bearer test'
       privtab routes openapi.yaml -p shop.yaml --format sarif -o routes.sarif
     """
-    from privtab.integrations._coverage import covered, no_gateway
-    from privtab.integrations._declared import read_declared, read_openapi
-    from privtab.integrations._inspect import inspected, load_app
-    from privtab.integrations._probe import probed
-    from privtab.integrations._routes import place_of
     from privtab.ir.serialise import vocabulary
+    from privtab_web._coverage import covered, no_gateway
+    from privtab_web._declared import read_declared, read_openapi
+    from privtab_web._inspect import inspected, load_app
+    from privtab_web._probe import probed
+    from privtab_web._routes import place_of
 
     headers = key_values(header, "--header", "NAME:VALUE", allow_empty=True)
     program = None if policy is None else load_policy(policy, variant=variant, readings=readings(reading))
@@ -191,7 +191,7 @@ def _show(result: Coverage, rows: list[tuple[str, ...]], console: Terminal) -> N
 
 def _summary(result: Coverage) -> str:
     """`12 routes: 10 proved, 1 open, 1 ungated`."""
-    from privtab.integrations._coverage import Status
+    from privtab_web._coverage import Status
 
     numbers = {status: sum(one.status is status for one in result.routes) for status in Status}
     parts = [f"{number:,} {status}" for status, number in numbers.items() if number]

@@ -9,8 +9,8 @@ import pytest
 
 from privtab import AccessDenied, AsyncClient, Client, Entity, InvalidRequest, Request
 from privtab.client.embedded import Embedded
-from privtab.integrations import Guard, acting_as
 from privtab.opa.server import OpaServer
+from privtab_web import Guard, acting_as
 
 CLICKS: list[Any] = [
     "dataset:web/clicks",

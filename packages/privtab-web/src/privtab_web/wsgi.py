@@ -7,8 +7,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab.errors import DecisionError
-from privtab.integrations._answers import CallerLike, HttpResponse, acting_as, answer, as_caller, decided
-from privtab.integrations._routes import Middleware, Route, open_route, route, wsgi_router
+from privtab_web._answers import CallerLike, HttpResponse, acting_as, answer, as_caller, decided
+from privtab_web._routes import Middleware, Route, open_route, route, wsgi_router
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment

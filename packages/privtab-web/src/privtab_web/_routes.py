@@ -20,10 +20,10 @@ from uuid import UUID
 
 from privtab.diagnostics import Span
 from privtab.errors import InvalidRequest, UsageError
-from privtab.integrations._answers import LOG, HttpResponse, Tell, answer, unmapped
-from privtab.integrations._guard import GUARD, NEEDS, AnyAsker, Guard
-from privtab.integrations._needs import EntityTemplate, RequestTemplate, request_template
 from privtab.names import unusable
+from privtab_web._answers import LOG, HttpResponse, Tell, answer, unmapped
+from privtab_web._guard import GUARD, NEEDS, AnyAsker, Guard
+from privtab_web._needs import EntityTemplate, RequestTemplate, request_template
 
 A = TypeVar("A")
 U = TypeVar("U")

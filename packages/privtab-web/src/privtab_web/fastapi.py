@@ -6,17 +6,17 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from privtab.errors import DecisionError, UsageError
-from privtab.integrations._answers import HttpResponse, Tell, answer, as_caller
-from privtab.integrations._guard import GUARD, USER, AnyAsker, Guard, mark
-from privtab.integrations._needs import EntityTemplate, RequestTemplate, request_template
 from privtab.request import Decision
+from privtab_web._answers import HttpResponse, Tell, answer, as_caller
+from privtab_web._guard import GUARD, USER, AnyAsker, Guard, mark
+from privtab_web._needs import EntityTemplate, RequestTemplate, request_template
 
 try:
     from fastapi import Depends, FastAPI, HTTPException, Request, Response
     from fastapi.dependencies.utils import request_params_to_args
     from pydantic import BaseModel
 except ImportError:  # pragma: no cover  (tests run with it)
-    raise UsageError("privtab.integrations.fastapi needs FastAPI: pip install fastapi") from None
+    raise UsageError("privtab_web.fastapi needs FastAPI: pip install fastapi") from None
 
 __all__ = ["Requires", "answer_errors"]
 

@@ -16,8 +16,8 @@ from privtab.cli._app import run
 
 APP = """\
 from fastapi import Depends, FastAPI
-from privtab.integrations import Guard
-from privtab.integrations.fastapi import Requires
+from privtab_web import Guard
+from privtab_web.fastapi import Requires
 
 guard = Guard()
 app = FastAPI(openapi_url=None)

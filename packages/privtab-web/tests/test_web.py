@@ -25,12 +25,12 @@ from privtab import Client, Decision
 from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
 from privtab.errors import AccessDenied, UsageError
-from privtab.integrations import Caller, Guard, Tell, caller, decision
-from privtab.integrations.asgi import AsgiMiddleware, open_route, route
-from privtab.integrations.fastapi import Requires, answer_errors
-from privtab.integrations.wsgi import WsgiMiddleware
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import from_tables, validate
+from privtab_web import Caller, Guard, Tell, caller, decision
+from privtab_web.asgi import AsgiMiddleware, open_route, route
+from privtab_web.fastapi import Requires, answer_errors
+from privtab_web.wsgi import WsgiMiddleware
 
 ROUTES = (
     open_route("GET", "/health"),

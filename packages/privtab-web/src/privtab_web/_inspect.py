@@ -16,9 +16,9 @@ from typing import Any, get_args
 
 from privtab.diagnostics import Span
 from privtab.errors import InvalidRequest, UsageError
-from privtab.integrations._guard import NOBODY, USER
-from privtab.integrations._needs import RequestTemplate
-from privtab.integrations._routes import (
+from privtab_web._guard import NOBODY, USER
+from privtab_web._needs import RequestTemplate
+from privtab_web._routes import (
     ANY_METHOD,
     DEEPEST,
     EVERY,
@@ -35,7 +35,7 @@ from privtab.integrations._routes import (
     selected,
     span_of,
 )
-from privtab.integrations.asgi import WEBSOCKET, AsgiMiddleware
+from privtab_web.asgi import WEBSOCKET, AsgiMiddleware
 
 MADE_UP = ("privtab-probe", "7", "1b4e28ba-2fa1-11d2-883f-0016d3cca427", "90210", "1.5", "2030-01-01", "a", "true")
 """Values for parameters of paths, of every type that routers tell apart."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from privtab._resources import how_to_install
 from privtab.client._observe import Hook, Outcome, Question, fields, outcome_word
 from privtab.errors import UsageError
-from privtab.integrations.trace import followed
+from privtab_web.trace import followed
 
 try:
     from opentelemetry import context, metrics, trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError:  # pragma: no cover  (tests run with the extra)
-    raise UsageError(f"privtab.integrations.otel needs the extra `otel`: {how_to_install('otel')}") from None
+    raise UsageError(f"privtab_web.otel needs the extra `otel`: {how_to_install('otel')}") from None
 
 if TYPE_CHECKING:
     from contextvars import Token

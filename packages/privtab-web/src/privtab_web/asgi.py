@@ -7,8 +7,8 @@ from inspect import isawaitable
 from typing import Any, TypeAlias
 
 from privtab.errors import DecisionError
-from privtab.integrations._answers import CallerLike, HttpResponse, acting_as, answer, as_caller, decided
-from privtab.integrations._routes import Middleware, Route, asgi_router, open_route, route
+from privtab_web._answers import CallerLike, HttpResponse, acting_as, answer, as_caller, decided
+from privtab_web._routes import Middleware, Route, asgi_router, open_route, route
 
 __all__ = ["AsgiMiddleware", "Route", "open_route", "route"]
 

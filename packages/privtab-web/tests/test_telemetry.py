@@ -24,10 +24,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from privtab import AccessDenied, AsyncClient, Client, DecisionError, Entity, Request
 from privtab.client.embedded import Embedded
-from privtab.integrations.log import DecisionLog
-from privtab.integrations.otel import Telemetry
-from privtab.integrations.trace import TraceHeaders, following
 from privtab.opa.server import OpaServer
+from privtab_web.log import DecisionLog
+from privtab_web.otel import Telemetry
+from privtab_web.trace import TraceHeaders, following
 
 MARK = "m4rk3r"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

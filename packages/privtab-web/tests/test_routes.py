@@ -41,13 +41,13 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from privtab.client.embedded import Embedded
 from privtab.diagnostics import Span
 from privtab.errors import AccessDenied, UsageError
-from privtab.integrations import Guard, acting_as
-from privtab.integrations._coverage import Coverage, covered
-from privtab.integrations._inspect import inspected
-from privtab.integrations._probe import probed
-from privtab.integrations.asgi import AsgiMiddleware, open_route, route
-from privtab.integrations.fastapi import Requires, answer_errors
-from privtab.integrations.wsgi import WsgiMiddleware
+from privtab_web import Guard, acting_as
+from privtab_web._coverage import Coverage, covered
+from privtab_web._inspect import inspected
+from privtab_web._probe import probed
+from privtab_web.asgi import AsgiMiddleware, open_route, route
+from privtab_web.fastapi import Requires, answer_errors
+from privtab_web.wsgi import WsgiMiddleware
 
 WHERE = Span(path="app", line=1, column=1, end_line=1, end_column=1)
 
@@ -271,7 +271,7 @@ def test_a_claim_that_the_probe_refutes_is_no_guard(guard: Guard) -> None:
 
 
 def test_a_handler_without_end_counts_as_no_answer(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privtab.integrations._probe.TIMEOUT", 0.3)
+    monkeypatch.setattr("privtab_web._probe.TIMEOUT", 0.3)
     app = fastapi_app()
 
     @app.get("/first")
@@ -415,7 +415,7 @@ def test_the_application_is_started_before_it_is_asked_and_ended_afterwards(guar
 
 
 def test_a_handler_that_blocks_the_loop_does_not_end_the_probe(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privtab.integrations._probe.TIMEOUT", 0.2)
+    monkeypatch.setattr("privtab_web._probe.TIMEOUT", 0.2)
     app = fastapi_app()
     end = threading.Event()
 

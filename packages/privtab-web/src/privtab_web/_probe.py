@@ -18,10 +18,10 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from privtab.errors import AccessDenied, UsageError
-from privtab.integrations._answers import LOG
-from privtab.integrations._guard import DENIALS, Denials, Guard
-from privtab.integrations._inspect import AppRoute, Inspected, environ_of, scope_of
-from privtab.integrations.asgi import WEBSOCKET
+from privtab_web._answers import LOG
+from privtab_web._guard import DENIALS, Denials, Guard
+from privtab_web._inspect import AppRoute, Inspected, environ_of, scope_of
+from privtab_web.asgi import WEBSOCKET
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing, if handlers keep to HTTP."""

@@ -20,9 +20,9 @@ from starlette.routing import Mount, Route
 
 from privtab.client._observe import Hook, Outcome, Question
 from privtab.client.embedded import Embedded
-from privtab.integrations.asgi import AsgiMiddleware, open_route, route
-from privtab.integrations.wsgi import WsgiMiddleware
 from privtab.names import encode_name
+from privtab_web.asgi import AsgiMiddleware, open_route, route
+from privtab_web.wsgi import WsgiMiddleware
 
 ROUTES = (
     open_route("GET", "/public/{rest:path}"),

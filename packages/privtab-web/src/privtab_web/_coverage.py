@@ -9,12 +9,12 @@ from enum import StrEnum
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span, in_order
 from privtab.errors import InvalidRequest
 from privtab.hints import did_you_mean, listed
-from privtab.integrations._declared import Declared, Entry, gateway_cover
-from privtab.integrations._inspect import AppRoute, Cover
-from privtab.integrations._needs import RequestTemplate
-from privtab.integrations._probe import Answer
 from privtab.names import LEFT_OUT
 from privtab.vocabulary import Vocabulary
+from privtab_web._declared import Declared, Entry, gateway_cover
+from privtab_web._inspect import AppRoute, Cover
+from privtab_web._needs import RequestTemplate
+from privtab_web._probe import Answer
 
 BAD_DOCUMENT = FindingKind("R001", "bad-route-document", Severity.ERROR)
 UNUSED_ENTRY = FindingKind("R002", "unused-route-entry", Severity.ERROR)

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 from privtab.diagnostics import Diagnostic, Span
 from privtab.errors import UsageError
 from privtab.hints import did_you_mean
-from privtab.integrations._inspect import AppRoute, Cover
-from privtab.integrations._needs import RequestTemplate, request_template
 from privtab.source import SourceFile
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
+from privtab_web._inspect import AppRoute, Cover
+from privtab_web._needs import RequestTemplate, request_template
 
 EXTENSION = "x-privtab"
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")

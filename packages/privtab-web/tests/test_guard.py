@@ -18,10 +18,10 @@ from privtab import AccessDenied, AsyncClient, Client, DecisionUnavailable, Enti
 from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
 from privtab.errors import Unauthenticated, UsageError
-from privtab.integrations import Caller, Guard, acting_as, allowed, bind, caller, decision, requires
 from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.nodes import Grant, State
+from privtab_web import Caller, Guard, acting_as, allowed, bind, caller, decision, requires
 
 
 @pytest.fixture
@@ -430,8 +430,8 @@ def test_the_decorator_takes_functions_alone(guard: Guard) -> None:
 
 def test_guards_need_the_base_install_alone() -> None:
     heavy = ("fastapi", "starlette", "opentelemetry", "httpx", "yaml", "rich")
-    modules = "privtab.integrations, privtab.integrations.asgi, privtab.integrations.wsgi, privtab.integrations.log"
-    program = f"import sys, {modules}, privtab.integrations.trace; print([m for m in {heavy!r} if m in sys.modules])"
+    modules = "privtab_web, privtab_web.asgi, privtab_web.wsgi, privtab_web.log"
+    program = f"import sys, {modules}, privtab_web.trace; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,

@@ -16,9 +16,9 @@ from privtab.client._arguments import entity
 from privtab.client._asking import Mode
 from privtab.client._base import Asker
 from privtab.errors import AccessDenied, DecisionUnavailable, InvalidRequest, Unauthenticated, UsageError
-from privtab.integrations._answers import DECISION, LOG, Caller, CallerLike, as_caller, caller, decided
-from privtab.integrations._needs import EntityTemplate, FilledRequest, RequestTemplate, request_template
 from privtab.request import Decision, Entity, Request
+from privtab_web._answers import DECISION, LOG, Caller, CallerLike, as_caller, caller, decided
+from privtab_web._needs import EntityTemplate, FilledRequest, RequestTemplate, request_template
 
 if TYPE_CHECKING:
     from contextvars import Token

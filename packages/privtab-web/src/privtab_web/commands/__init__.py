@@ -1,0 +1,1 @@
+"""The command that this package adds to `privtab`."""
