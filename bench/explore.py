@@ -16,11 +16,11 @@ from workload import world
 
 from privtab.cli._engines import opened
 from privtab.cli._options import load_for_queries
-from privtab.cli.explore import caller_of, request_of
 from privtab.moments import now
-from privtab.pages.explore.site import answer
-from privtab.pages.explore.world import World
 from privtab.pipeline import load_program
+from privtab_pages.commands.explore import caller_of, request_of
+from privtab_pages.explore.site import answer
+from privtab_pages.explore.world import World
 
 PAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "the table": ("table", {}),

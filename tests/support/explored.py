@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from privtab.cli._engines import opened
-from privtab.cli.explore import caller_of, request_of
 from privtab.ir.nodes import Program
 from privtab.moments import now
-from privtab.pages.explore.world import World, linked
 from privtab.pipeline import load_program
 from privtab.state.load import from_tables, validate_with_places
 from privtab.state.nodes import State
+from privtab_pages.commands.explore import caller_of, request_of
+from privtab_pages.explore.world import World, linked
 
 MARKUP = "<script>alert(1)</script>"
 QUOTES = "\"'><img src=x onerror=alert(2)>&amp;"

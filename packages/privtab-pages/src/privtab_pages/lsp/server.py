@@ -16,9 +16,9 @@ from pygls.uris import from_fs_path, to_fs_path
 from privtab import __version__
 from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.lint.settings import codes
-from privtab.lsp.documents import NOT_CHECKED, Document, Documents
-from privtab.lsp.occurrences import Occurrence
 from privtab.source import SourceFile
+from privtab_pages.lsp.documents import NOT_CHECKED, Document, Documents
+from privtab_pages.lsp.occurrences import Occurrence
 
 PAUSE = 0.2
 """Seconds without an edit after which a text is checked."""

@@ -48,9 +48,9 @@ def run(
       privtab docs polaris/1.7 -o polaris.html --state policy_src/polaris/state.yaml
       privtab docs cdap/final -o docs/cdap.md --check
     """
-    from privtab.pages.policy import PolicyPage
-    from privtab.pages.roles import default_roles, roles_of_state
     from privtab.pipeline import policy_revision
+    from privtab_pages.policy import PolicyPage
+    from privtab_pages.roles import default_roles, roles_of_state
 
     if check and output is None:
         raise UsageError("`--check` compares with a file: name it by `--output`")

@@ -12,13 +12,13 @@ import yaml
 from privtab import syntax
 from privtab._nodes import dataclass
 from privtab.hints import listed
-from privtab.lsp.occurrences import Kind, in_policy
 from privtab.model.names import DeclaredNames
 from privtab.names import quoted
 from privtab.source import SourceFile
 from privtab.syntax.expression import RESERVED, CellError, parse_condition
 from privtab.syntax.keys import policy_schema
 from privtab.syntax.yaml_tree import events_so_far
+from privtab_pages.lsp.occurrences import Kind, in_policy
 
 ItemKind: TypeAlias = Kind | Literal["key", "word", "keyword", "entity", "user", "group", "role", "principal"]
 _CURSOR = "cursorOfTheEditor"

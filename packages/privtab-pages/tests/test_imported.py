@@ -9,11 +9,11 @@ import pytest
 from privtab.analysis.diff import diff
 from privtab.diagnostics import Diagnostic
 from privtab.fmt import format_source
-from privtab.pages.imported import TableReader, edited, own_policy
-from privtab.pages.policy import PolicyPage
-from privtab.pages.tables import page_source, tables
 from privtab.pipeline import find_policy, policy_names, program_of
 from privtab.source import SourceFile, load
+from privtab_pages.imported import TableReader, edited, own_policy
+from privtab_pages.policy import PolicyPage
+from privtab_pages.tables import page_source, tables
 
 HEAD = "privtab: 1\nsystem: shop\nversion: draft\nentities: {shop: {shelf: {}}}\nprivileges: [READ, WRITE]\n"
 EXPECTED = f"""{HEAD}semantics: {{owner: {{creator: false}}}}

@@ -16,5 +16,5 @@ def run() -> None:
       privtab lsp
     """
     with needing("`privtab lsp`", "compiler", "lsp"):
-        from privtab.lsp.features import build
+        from privtab_pages.lsp.features import build
     build().start_io()

@@ -14,12 +14,12 @@ from privtab.entitlements.universe import Universe, named, universe, users
 from privtab.errors import UsageError
 from privtab.hints import hint
 from privtab.ir.nodes import Program
-from privtab.pages.policy import PolicyPage, Row
-from privtab.pages.roles import default_roles
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
+from privtab_pages.policy import PolicyPage, Row
+from privtab_pages.roles import default_roles
 
 if TYPE_CHECKING:
     from privtab.engines.python import OpenEngine

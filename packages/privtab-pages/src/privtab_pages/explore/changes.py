@@ -17,13 +17,13 @@ from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.ir.support import Tool, check_support
 from privtab.key_values import key_values
-from privtab.pages.explore.views import MOST_LINES, Values
-from privtab.pages.explore.world import Asked, World, linked, one_of
 from privtab.printable import count
 from privtab.state.findings import row_sentence
 from privtab.state.load import as_raw, from_tables, to_tables, validate
 from privtab.state.nodes import ALL_TABLES, ENTITIES, State
 from privtab.state.raw import COLUMNS
+from privtab_pages.explore.views import MOST_LINES, Values
+from privtab_pages.explore.world import Asked, World, linked, one_of
 
 MOST_QUESTIONS = 100_000
 """Limit on the questions that one page decides in two states."""

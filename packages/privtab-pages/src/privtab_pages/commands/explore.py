@@ -25,10 +25,10 @@ from privtab.moments import text as moment_text
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
-    from privtab.pages.explore.world import World
     from privtab.request import Request
     from privtab.state.names import Places
     from privtab.state.nodes import State
+    from privtab_pages.explore.world import World
 
 PANEL = "Ask"
 
@@ -82,9 +82,9 @@ def run(
 
 def _world(policy: PolicyArguments, looked: Looked) -> World:
     from privtab.cli._engines import opened
-    from privtab.pages.explore.world import World
     from privtab.pipeline import policy_revision
     from privtab.state.names import NOWHERE
+    from privtab_pages.explore.world import World
 
     program, moment, state = policy.program(), moment_of(looked.at), looked.state
     if looked.since_state and state is None:
@@ -164,7 +164,7 @@ def _versions(policy: str, since: Iterable[str], program: Program) -> list[str]:
 
 
 def _export(world: World, folder: Path, entities: list[str]) -> None:
-    from privtab.pages.explore.site import exported
+    from privtab_pages.explore.site import exported
 
     files = exported(world, entities)
     for name, content in files.items():
@@ -174,8 +174,8 @@ def _export(world: World, folder: Path, entities: list[str]) -> None:
 
 def _serve(world: World, settings: ServerSettings, *, opens: bool) -> None:
     with needing("`privtab explore`", "serve"):
-        from privtab.pages.explore.server import Explorer, Scope, application, names_of
         from privtab.serving.tokens import Tokens
+        from privtab_pages.explore.server import Explorer, Scope, application, names_of
     from privtab.serving.server import is_loopback
 
     if not (is_loopback(settings.host) or settings.token_file):

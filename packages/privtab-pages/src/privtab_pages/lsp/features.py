@@ -11,12 +11,12 @@ from lsprotocol import types as t
 
 from privtab.errors import PrivtabError
 from privtab.fmt import format_source
-from privtab.lsp.completion import complete, complete_case
-from privtab.lsp.documents import PolicyDocument
-from privtab.lsp.hover import hover
-from privtab.lsp.occurrences import Occurrence
-from privtab.lsp.rename import rename
-from privtab.lsp.server import PolicyServer, RequestRefused, file_of, is_reported
+from privtab_pages.lsp.completion import complete, complete_case
+from privtab_pages.lsp.documents import PolicyDocument
+from privtab_pages.lsp.hover import hover
+from privtab_pages.lsp.occurrences import Occurrence
+from privtab_pages.lsp.rename import rename
+from privtab_pages.lsp.server import PolicyServer, RequestRefused, file_of, is_reported
 
 _SYMBOLS = {
     "type": t.SymbolKind.Class,

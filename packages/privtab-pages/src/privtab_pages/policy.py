@@ -19,7 +19,7 @@ from privtab.backends.describe import describe, forest, set_texts
 from privtab.html import page
 from privtab.ir.formula import walk
 from privtab.ir.nodes import Can, Formula, Program, Rule
-from privtab.pages.roles import RoleMatrix
+from privtab_pages.roles import RoleMatrix
 
 _CAN = re.compile(r"\bcan (\w+) \(([^()]*)\)")
 INDENT, LINE, LETTER = 24, 26, 9

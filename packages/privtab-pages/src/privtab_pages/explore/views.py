@@ -19,13 +19,13 @@ from privtab.entitlements.universe import asked_entities, notes
 from privtab.errors import UsageError
 from privtab.filters.filter import filter_of
 from privtab.ir.nodes import Program
-from privtab.pages.explore.picture import decisive_parts, picture
-from privtab.pages.explore.world import MOST_NAMES, Asked, World, entity_of, linked, one_of
 from privtab.printable import count
 from privtab.request import Entity
 from privtab.state.load import cells_of
 from privtab.state.names import place_text
 from privtab.state.nodes import ALL_TABLES, State
+from privtab_pages.explore.picture import decisive_parts, picture
+from privtab_pages.explore.world import MOST_NAMES, Asked, World, entity_of, linked, one_of
 
 Values: TypeAlias = dict[str, Any]
 """What a template shows."""

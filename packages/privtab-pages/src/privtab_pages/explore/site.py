@@ -13,10 +13,10 @@ from typing import NamedTuple
 from privtab._resources import templates
 from privtab.errors import PrivtabError, UsageError
 from privtab.html import page
-from privtab.pages.explore import changes, views
-from privtab.pages.explore.views import View
-from privtab.pages.explore.world import Asked, World, entity_of
 from privtab.printable import count
+from privtab_pages.explore import changes, views
+from privtab_pages.explore.views import View
+from privtab_pages.explore.world import Asked, World, entity_of
 
 
 class Page(NamedTuple):

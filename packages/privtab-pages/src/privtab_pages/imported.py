@@ -16,7 +16,6 @@ from privtab.errors import UsageError
 from privtab.fmt import format_source
 from privtab.hints import did_you_mean, listed
 from privtab.names import small_letters
-from privtab.pages.tables import Cell, Row, Table
 from privtab.source import SourceFile
 from privtab.syntax.expression import (
     CellError,
@@ -30,6 +29,7 @@ from privtab.syntax.expression import (
     parse_effects,
     walk,
 )
+from privtab_pages.tables import Cell, Row, Table
 
 UNREADABLE = FindingKind("T101", "unreadable-cell", Severity.ERROR)
 TWICE = FindingKind("T102", "row-twice", Severity.ERROR)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from privtab.backends.describe import describe_rule, set_texts
 from privtab.hints import listed
 from privtab.ir.nodes import Program, Rule
-from privtab.lsp.occurrences import Occurrence, meet
 from privtab.model.names import DeclaredNames
+from privtab_pages.lsp.occurrences import Occurrence, meet
 
 MOST_ROWS = 5
 """Limit on the rows that are shown for one operation."""

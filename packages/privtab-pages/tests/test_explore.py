@@ -24,17 +24,17 @@ from privtab.analysis.rights_map import rights_map
 from privtab.analysis.state_diff import state_diff
 from privtab.analysis.state_diff.subjects import ANY_OTHER
 from privtab.analysis.what_can import questions
-from privtab.pages.explore.changes import what_if
-from privtab.pages.explore.picture import picture
-from privtab.pages.explore.server import Explorer, Scope, application, names_of
-from privtab.pages.explore.site import answer, exported
-from privtab.pages.explore.views import decision, heat
-from privtab.pages.explore.world import LONGEST, Asked, World, linked
 from privtab.pipeline import load_program
 from privtab.request import Entity, Request
 from privtab.serving.tokens import Tokens
 from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, State
+from privtab_pages.explore.changes import what_if
+from privtab_pages.explore.picture import picture
+from privtab_pages.explore.server import Explorer, Scope, application, names_of
+from privtab_pages.explore.site import answer, exported
+from privtab_pages.explore.views import decision, heat
+from privtab_pages.explore.world import LONGEST, Asked, World, linked
 
 CONTROLS = "a\x1b[31m\x00\x7f\r\nX: y\ud800"
 """What no state may name."""

@@ -60,11 +60,11 @@ def table(
       privtab import table matrix.csv --column requires=Needed --name Programs=program --set ALL=READ,WRITE
     """
     from privtab.ir.nodes import Program
-    from privtab.pages.imported import HEADINGS, TableReader, edited, no_table, own_policy
-    from privtab.pages.policy import PolicyPage
-    from privtab.pages.tables import page_source, tables
     from privtab.pipeline import program_of
     from privtab.source import SourceFile
+    from privtab_pages.imported import HEADINGS, TableReader, edited, no_table, own_policy
+    from privtab_pages.policy import PolicyPage
+    from privtab_pages.tables import page_source, tables
 
     source = page_source(page)
     found_tables = tables(source)

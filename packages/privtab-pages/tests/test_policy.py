@@ -12,12 +12,12 @@ import worlds
 
 from privtab.entitlements.universe import universe
 from privtab.ir.nodes import Program
-from privtab.pages.policy import PolicyPage
-from privtab.pages.roles import HOLDER, RoleMatrix, default_roles, roles_of_state
 from privtab.pipeline import load_program, policy_names
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, State
+from privtab_pages.policy import PolicyPage
+from privtab_pages.roles import HOLDER, RoleMatrix, default_roles, roles_of_state
 
 HOSTILE = '<script>alert("1")</script> | `x` [y](z) *w*'
 
