@@ -15,10 +15,10 @@ from prepared import Prepared, serve
 
 from privtab import Client, Entity, Request
 from privtab.client._transport import RequestsTransport
-from privtab.conform import Question, QuestionPlan, SystemAnswer, World
-from privtab.conform.drivers import AuthZenDriver
-from privtab.conform.run import Settings, run
 from privtab.state.nodes import State
+from privtab_testing.conform import Question, QuestionPlan, SystemAnswer, World
+from privtab_testing.conform.drivers import AuthZenDriver
+from privtab_testing.conform.run import Settings, run
 
 QUESTIONS = 5_000
 CONFORM, CHECK_MANY = "conform, driver authzen, privtab serve --brief --opa", "Client.check_many, OPA"

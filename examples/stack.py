@@ -35,7 +35,7 @@ from privtab.cli._output import Terminal
 from privtab.errors import PrivtabError
 from privtab.opa import binary
 from privtab.pipeline import load_program
-from privtab.scenarios.collect import plans
+from privtab_testing.scenarios.collect import plans
 
 ROOT = Path(__file__).resolve().parent.parent
 CHANNEL = "dev"

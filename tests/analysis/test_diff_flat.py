@@ -14,8 +14,8 @@ from privtab.analysis.diff.summary import holding_texts
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import Reference
-from privtab.scenarios.mutants import Mutants
 from privtab.source import SourceFile
+from privtab_testing.scenarios.mutants import Mutants
 
 POLICY = """
 privtab: 1

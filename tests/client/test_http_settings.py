@@ -24,8 +24,6 @@ from privtab.cli._store_session import RequestedChange, Settings, carry_out, lis
 from privtab.client import AsyncClient
 from privtab.client._sender import Sender, SendError
 from privtab.client._transport import RequestsTransport
-from privtab.conform import World
-from privtab.conform.drivers import open_driver
 from privtab.errors import UsageError
 from privtab.importing import answers
 from privtab.pipeline import policy_artifacts
@@ -36,6 +34,8 @@ from privtab.registry.deploy.fleet import FleetUnreadable, OpaReader, ServerRead
 from privtab.registry.deploy.push import push
 from privtab.state.nodes import State
 from privtab_systems.push.gravitino import opened as target
+from privtab_testing.conform import World
+from privtab_testing.conform.drivers import open_driver
 
 TOKEN = "a-token-of-the-test"  # noqa: S105
 TROUBLE = (PrivtabError, FleetUnreadable)

@@ -12,11 +12,11 @@ from documentation_pages import ROOT, read
 from postgresql_server import postgresql
 
 from privtab.cli._app import command, run
-from privtab.conform import SystemAnswer, Verdict
-from privtab.conform.driver import PlainDriver
-from privtab.conform.neighbours import mistakes
-from privtab.conform.plan import plan
 from privtab.pipeline import load_program
+from privtab_testing.conform import SystemAnswer, Verdict
+from privtab_testing.conform.driver import PlainDriver
+from privtab_testing.conform.neighbours import mistakes
+from privtab_testing.conform.plan import plan
 
 PAGE = "docs/conformance.md"
 SERVER = "http://127.0.0.1:8181"

@@ -29,10 +29,10 @@ from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Decision, Entity, Request
-from privtab.scenarios.suggest import suggestions
 from privtab.state.index import index
 from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, Grant, State
+from privtab_testing.scenarios.suggest import suggestions
 
 
 @pytest.fixture(scope="module")

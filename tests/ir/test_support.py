@@ -16,7 +16,6 @@ from privtab.analysis.turns import ways
 from privtab.analysis.what_can import what_can
 from privtab.analysis.who_can import who_can
 from privtab.backends.stubs import render
-from privtab.conform.candidates import Candidates
 from privtab.engines.batches import Batches
 from privtab.engines.packed import unpacked
 from privtab.errors import PrivtabError
@@ -26,10 +25,6 @@ from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.reference.rights import target_of
 from privtab.request import Entity, Request
-from privtab.scenarios import CasePlan, Subject
-from privtab.scenarios.callers import HeldSet
-from privtab.scenarios.needs import Callers
-from privtab.scenarios.prove import coverage, score
 from privtab.spark.matrix.opening import open_matrix, open_state
 from privtab.spark.matrix.question import Question
 from privtab.spark.policies import open_policy
@@ -37,6 +32,11 @@ from privtab.spark.states import prepared
 from privtab.state.located import locations
 from privtab.state.nodes import Grant, Placement, State
 from privtab.state.shards import shards
+from privtab_testing.conform.candidates import Candidates
+from privtab_testing.scenarios import CasePlan, Subject
+from privtab_testing.scenarios.callers import HeldSet
+from privtab_testing.scenarios.needs import Callers
+from privtab_testing.scenarios.prove import coverage, score
 
 POLICY = """
 privtab: 1

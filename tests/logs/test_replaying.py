@@ -22,10 +22,10 @@ from privtab.logs.moments import KnownState, Moments, Policy, registered
 from privtab.logs.schema import NO_ANSWER, Reading
 from privtab.registry import Registry, Revision, names
 from privtab.request import Request
-from privtab.scenarios.mutants import Mutants
 from privtab.state.load import from_tables, to_tables
 from privtab.state.nodes import State
 from privtab.state.shards import PEOPLE
+from privtab_testing.scenarios.mutants import Mutants
 
 PER_RULE = 6
 

@@ -17,9 +17,9 @@ from privtab.errors import FileError, RegistryError, UsageError
 from privtab.registry import Registry
 from privtab.registry.maintenance import check
 from privtab.registry.nodes import Canary, channel_of, revision_of
-from privtab.scenarios.collect import cases_of, read_script
 from privtab.state.findings import render_text
 from privtab.state.load import validate
+from privtab_testing.scenarios.collect import cases_of, read_script
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,6 @@ from privtab.authzen.app import AppSettings, application
 from privtab.authzen.points import DecisionPoint
 from privtab.authzen.service import Service
 from privtab.client._transport import Timeout
-from privtab.conform import World
-from privtab.conform.drivers import AuthZenDriver
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.ir.nodes import Program
@@ -25,6 +23,8 @@ from privtab.request import Decision, Request
 from privtab.state.index import index
 from privtab.state.nodes import State
 from privtab.vocabulary import Vocabulary
+from privtab_testing.conform import World
+from privtab_testing.conform.drivers import AuthZenDriver
 
 
 class _Point(DecisionPoint):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from privtab.diagnostics import Diagnostic
-from privtab.scenarios import CasePlan
-from privtab.scenarios.run import ReferenceEngine, failures
+from privtab_testing.scenarios import CasePlan
+from privtab_testing.scenarios.run import ReferenceEngine, failures
 
 POLICY = """\
 privtab: 1

@@ -23,9 +23,9 @@ from privtab.lint.settings import FailOn
 from privtab.pipeline import PolicyCheck, lint_policy
 from privtab.printable import count
 from privtab.registry.deploy.program import comparable
-from privtab.scenarios.collect import plans
-from privtab.scenarios.run import Engine, Failure, ReferenceEngine, failures, opa
 from privtab.state.nodes import State
+from privtab_testing.scenarios.collect import plans
+from privtab_testing.scenarios.run import Engine, Failure, ReferenceEngine, failures, opa
 
 Name = Literal["lint", "tests", "diff", "state", "replay"]
 

@@ -13,8 +13,8 @@ from privtab.ir.formula import atoms
 from privtab.ir.nodes import Member, Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity
-from privtab.scenarios.callers import at_or_below
 from privtab.state.nodes import Assignment, Placement, State
+from privtab_testing.scenarios.callers import at_or_below
 
 HOLDER = "holder"
 """How the users who hold one role each are named, with a number."""

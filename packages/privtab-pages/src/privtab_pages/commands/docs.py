@@ -90,8 +90,8 @@ def _source(policy: PolicyArguments) -> str:
 def _coverage(policy: PolicyArguments) -> dict[str, tuple[int, int]]:
     """Of each row, the cells and how many of them the scenarios beside the policy prove; empty if there are none."""
     from privtab.pipeline import find_policy
-    from privtab.scenarios.collect import plans
-    from privtab.scenarios.prove import proved
+    from privtab_testing.scenarios.collect import plans
+    from privtab_testing.scenarios.prove import proved
 
     if is_stored(policy.policy):
         return {}

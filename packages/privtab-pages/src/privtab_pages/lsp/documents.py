@@ -13,11 +13,11 @@ from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.errors import FileError, PolicyInvalid, PrivtabError, SettingsInvalid
 from privtab.ir.nodes import Program
 from privtab.model.names import DeclaredNames, resolve_names
-from privtab.scenarios.collect import MARK, check_script, default_policy, is_scenarios, read_script
 from privtab.source import SourceFile
 from privtab.syntax import Tables
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 from privtab_pages.lsp.occurrences import Occurrence, in_policy, in_scenarios
+from privtab_testing.scenarios.collect import MARK, check_script, default_policy, is_scenarios, read_script
 
 NOT_CHECKED = FindingKind("L001", "not-checked", Severity.ERROR)
 """What prevents checks at all, such as invalid settings; it must not look like a file without findings."""

@@ -14,11 +14,11 @@ from privtab import pipeline
 from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.errors import PolicyInvalid, UsageError
 from privtab.names import quoted
-from privtab.scenarios import Case
-from privtab.scenarios.collect import plans
 from privtab.source import SourceFile
 from privtab_pages.lsp.documents import Document, Documents, PolicyDocument
 from privtab_pages.lsp.occurrences import Occurrence, joined, meet, same
+from privtab_testing.scenarios import Case
+from privtab_testing.scenarios.collect import plans
 
 Edits: TypeAlias = Mapping[Span, str]
 """The texts that replace spans of one file."""

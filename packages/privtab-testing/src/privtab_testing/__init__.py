@@ -1,0 +1,1 @@
+"""Scenarios of policies, their runner, and the conformance of running systems."""

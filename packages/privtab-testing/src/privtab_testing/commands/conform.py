@@ -1,0 +1,295 @@
+"""`privtab conform`: whether a running system obeys its table."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from privtab._staged import write
+from privtab.cli._options import OutputOption, PolicyArguments, waivers_of
+from privtab.cli._output import Report as Output
+from privtab.cli._output import (
+    Terminal,
+    as_json,
+    delayed_spinner,
+    deliver,
+    err,
+    fail_if,
+    out,
+    print_error,
+    progress,
+    stop,
+)
+from privtab.cli._parameters import option
+from privtab.cli._registry_options import token_in
+from privtab.errors import ExitCode, SettingsInvalid, UsageError
+from privtab.key_values import key_values
+from privtab.printable import count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from privtab.ir.nodes import Rule
+    from privtab.state.nodes import State
+    from privtab_testing.conform import Question, QuestionPlan, SystemAnswer
+    from privtab_testing.conform.driver import Driver
+    from privtab_testing.conform.report import Report
+    from privtab_testing.conform.run import AnswerFile
+    from privtab_testing.conform.variant import VariantFile
+    from privtab_testing.scenarios.masks import Key
+
+PANEL = "Check"
+
+STYLES = {"wider": "bold red", "broken": "red", "narrower": "bold blue", "agrees": "green", "untested": "dim"}
+
+
+Format = Literal["pretty", "json", "junit", "markdown", "html"]
+"""Output format of the report."""
+
+
+FailOn = Literal["wider", "any", "none"]
+"""The differences for which the command fails."""
+
+
+def run(
+    policy: PolicyArguments,
+    driver: Annotated[str, option("--driver DRIVER", "Driver: `authzen`, a YAML file, or a class `module:Class`.")],
+    url: Annotated[str | None, option("--url URL", "Address of the system.")] = None,
+    set_: Annotated[list[str] | None, option("--set NAME=VALUE", "Value for the driver; repeatable.")] = None,
+    filter_: Annotated[
+        list[str] | None, option("--filter -k ROW", "Only these rows, as in table/load or table/*; repeatable.")
+    ] = None,
+    sample: Annotated[int | None, option("--sample N", "Ask only N of the questions.", min=1)] = None,
+    dry_run: Annotated[bool, option("--dry-run", "Show the objects and requests of the test, and stop.")] = False,
+    write_state: Annotated[
+        Path | None, option("--write-state FILE", "Write the state to load into the system, and stop.")
+    ] = None,
+    write_variant: Annotated[
+        str | None, option("--write-variant NAME", "Add a variant that says what the system does.")
+    ] = None,
+    clean: Annotated[bool, option("--clean", "Only remove what an earlier test left.")] = False,
+    resume: Annotated[
+        Path | None, option("--resume FILE", "Keep the answers in this file, and continue from it.")
+    ] = None,
+    jobs: Annotated[int, option("--jobs -j", "Questions asked at once.", min=1, max=256)] = 1,
+    rate: Annotated[float | None, option("--rate N", "Questions per second at most.", min=0.01)] = None,
+    timeout: Annotated[float, option("--timeout SECONDS", "Longest wait for an answer.", min=0.1)] = 60.0,
+    prefix: Annotated[str, option("--prefix TEXT", "Beginning of every name that is made.")] = "privtab_conform_",
+    token_file: Annotated[Path | None, option("--token-file FILE", "Bearer token for the system's server.")] = None,
+    fail_on: Annotated[FailOn, option("--fail-on", "Differences that count as failures.")] = "any",
+    waivers: Annotated[
+        Path | None, option("--waivers FILE", "Known differences. Default: privtab-waivers.yaml.")
+    ] = None,
+    format_: Annotated[Format, option("--format", "Output format of the report.")] = "pretty",
+    output: OutputOption = None,
+    verbose: Annotated[bool, option("--verbose -v", "Show the rows that agree, too.")] = False,
+) -> None:
+    """Ask a running system whether it obeys its table.
+
+    Makes users, entities and grants in the system, asks questions made from the minimal sets of each row, and removes
+    what it made. Exits with 1 if an answer differs, with 3 if the system or its driver fails.
+
+    Example:
+      privtab conform cdap/final --driver authzen --url http://127.0.0.1:8181 --write-state state.json
+      privtab conform cdap/final --driver authzen --url http://127.0.0.1:8181
+      privtab conform warehouse.yaml --driver postgresql.yaml --url postgresql+psycopg://admin@db/postgres --dry-run
+      privtab conform lake.yaml --driver my_lake:Driver --filter 'table/*' --fail-on wider --format junit -o lake.xml
+    """
+    from privtab_testing.conform.drivers import open_driver
+    from privtab_testing.conform.formats import summary
+    from privtab_testing.conform.plan import plan
+    from privtab_testing.conform.report import readings_of, report
+    from privtab_testing.conform.run import AnswerFile, Settings, run, sampled
+
+    if not prefix.strip():
+        raise UsageError("`--prefix` is empty: the objects of the test must be distinguishable from others")
+    chosen = policy.chosen()
+    program = policy.program()
+    found_waivers, wrong = waivers_of(waivers)
+    if wrong:
+        raise SettingsInvalid(wrong)
+    file = None
+    if write_variant is not None:
+        from privtab_testing.conform.variant import VariantFile
+
+        if any(chosen.values()):
+            raise UsageError(
+                "`--write-variant` starts from the rows as they stand: leave out `--variant` and `--reading`"
+            )
+        file = VariantFile(policy.policy, write_variant)
+    system = open_driver(
+        driver,
+        program,
+        url,
+        key_values(set_, "--set", example="metalake=prod"),
+        token=token_in(token_file),
+        timeout=timeout,
+    )
+
+    with delayed_spinner("planning"):
+        others = {} if chosen["readings"] else readings_of(policy.policy, program, policy.variant)
+        planned = plan(
+            program,
+            readings=others,
+            rows=partial(_selected, None if system.keeps_state else filter_),
+            asks=system.asks,
+            changes=system.changes,
+            attributes=system.gives_attributes,
+            through_roles=system.through_roles,
+            prefix=prefix,
+            marked=system.keeps_state,
+            separate=file is not None,
+            abilities=system.abilities,
+        )
+    questions = sampled([question for question in planned.questions if _selected(filter_, question.rule)], sample)
+    if not questions and not planned.undecided:
+        raise UsageError(f"no row is named {' or '.join(f'`{name}`' for name in filter_ or ())}")
+    answers = None if resume is None or dry_run or clean or write_state else AnswerFile(resume, planned)
+    _announce(planned, questions, system, answers)
+    if write_state is not None:
+        _write_state(system.state(planned.world), write_state)
+        return
+    if dry_run:
+        return
+    if clean:
+        _clean(system, planned)
+        return
+    _set_probe(system, questions)
+    settings = Settings(jobs=jobs, rate=rate, timeout=timeout)
+    with progress(len(questions), program.system) as tell:
+        outcome = run(planned, questions, system, settings, answers=answers, on_answer=tell)
+    if answers is not None:
+        answers.close()
+    result = report(planned, outcome, system, found_waivers, datetime.now(UTC).date())
+    deliver(_report(result, format_, verbose=verbose), output)
+    _print_further(result, None if file is None else partial(_propose, file, planned, outcome.answers, others))
+    if output is not None:
+        err().print(summary(result))
+    fail_if(result.failing(str(fail_on)))  # type: ignore[arg-type]
+
+
+def _clean(system: Driver, planned: QuestionPlan) -> None:
+    left = system.clean_world(planned.world)
+    for line in left:
+        print_error(f"left behind: {line}")
+    fail_if(left)
+
+
+def _print_further(result: Report, propose: Callable[[], None] | None) -> None:
+    """Print what is beside the report; exit with 3 if the test ended early."""
+    for line in result.unused:
+        err().print(f"warning: {line}")
+    for line in result.outcome.left:
+        print_error(f"left behind: {line}")
+    if result.outcome.failure is None and propose is not None:
+        propose()
+    if result.outcome.failure is not None:
+        stop(f"ended after {count(result.requests, 'question')}: {result.outcome.failure}", ExitCode.EXTERNAL)
+
+
+def _propose(
+    file: VariantFile,
+    planned: QuestionPlan,
+    answers: Mapping[str, SystemAnswer],
+    others: Mapping[Key, Mapping[str, Rule]],
+) -> None:
+    """Write the variant that says what the system does, and tell what it changes and what it leaves open."""
+    from privtab_testing.conform.variant import propose
+
+    with delayed_spinner("looking for changes of rows"):
+        found = propose(file, planned, answers, others)
+    for change in found.changes:
+        row = f"{change.rule.entity}/{change.rule.operation}"
+        err().print(f"variant `{file.name}`: {row}: {change.text}")
+    for rule in found.unexplained:
+        row = f"{rule.entity}/{rule.operation}"
+        print_error(f"no small change of `{row}` gives every answer of the system: the variant leaves it as it is")
+    if found.changes:
+        write(file.path, found.text.encode())
+        err().print(f"{file.path}: variant `{file.name}` with {count(len(found.changes), 'row')}")
+    elif not found.unexplained:
+        err().print("no variant is needed: every answer is that of the table")
+
+
+def _selected(patterns: Sequence[str] | None, rule: Rule) -> bool:
+    """Whether a row is one of those of `--filter`, by `type/operation`, type or operation."""
+    names = (f"{rule.entity}/{rule.operation}", rule.entity, rule.operation)
+    return patterns is None or any(fnmatch(name, pattern) for pattern in patterns for name in names)
+
+
+def _announce(planned: QuestionPlan, questions: Sequence[Question], system: Driver, answers: AnswerFile | None) -> None:
+    """Print what is going to be made and asked, before anything is."""
+    from privtab_testing.conform.formats import mistake_lines
+    from privtab_testing.conform.plan import NOT_ASKED
+    from privtab_testing.conform.worlds import needed
+
+    known = {} if answers is None else answers.known
+    waiting = [question for question in questions if question.id not in known]
+    world = planned.world if system.keeps_state else needed(planned, waiting)
+    cells = {cell for question in questions for cell in question.cells}
+    changing = sum(system.changes(question.rule) for question in waiting)
+    err().print(
+        f"{count(len(waiting), 'question')} about {count(len(cells), 'cell')}"
+        + (f", {len(questions) - len(waiting):,} more answered already" if len(waiting) < len(questions) else "")
+        + (f", {changing:,} of which may change something" if changing else "")
+        + f"; {count(system.calls(world), 'call')} to make {count(len(world.users), 'user')}, "
+        f"{count(len(world.entities), 'entity', 'entities')} and {count(world.rows, 'row')} of state"
+    )
+    for line in mistake_lines(planned):
+        err().print(line)
+    unasked = sum(why == NOT_ASKED for why in planned.undecided.values())
+    if unasked:
+        err().print(f"no questions about {count(unasked, 'row')} that the driver cannot ask")
+    for row, why in planned.undecided.items():
+        if why == NOT_ASKED:
+            continue
+        err().print(f"no questions about {row}: {why}")
+
+
+def _write_state(state: State, path: Path) -> None:
+    from privtab_testing.conform.driver import state_bytes
+    from privtab_testing.scenarios import size
+
+    write(path, state_bytes(state))
+    out().print(f"{path}: {count(size(state), 'row')}")
+
+
+def _set_probe(system: Driver, questions: Sequence[Question]) -> None:
+    """A server that reads its state from a file has read it when a request that the table allows is allowed."""
+    from privtab_testing.conform import SystemAnswer
+
+    witnesses = [question for question in questions if question.expected and question.state.grants]
+    witness = next((question for question in witnesses if not system.changes(question.rule)), None)
+    if witnesses and witness is None and system.file is not None:
+        raise UsageError(
+            "nothing tells when the system has the state, since all of these questions change something: "
+            "ask about a row, too, that changes nothing"
+        )
+    if witness is not None:
+        system.probe = lambda: system.ask(witness.request) is SystemAnswer.ALLOWED
+
+
+def _report(result: Report, format_: Format, *, verbose: bool) -> Output:
+    from privtab_testing.conform import formats
+
+    match format_:
+        case "json":
+            return as_json(formats.as_json(result))
+        case "junit":
+            return formats.as_junit(result)
+        case "markdown":
+            return formats.as_markdown(result)
+        case "html":
+            return formats.as_html(result)
+        case "pretty":
+            return lambda console: _show(result, console, verbose=verbose)
+
+
+def _show(result: Report, console: Terminal, *, verbose: bool) -> None:
+    from privtab_testing.conform.formats import pretty
+
+    for verdict, line in pretty(result, verbose=verbose):
+        console.print(line, style=STYLES.get(verdict))

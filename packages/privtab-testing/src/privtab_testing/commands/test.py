@@ -1,0 +1,223 @@
+"""`privtab test`: run scenarios, and measure their coverage and the mutations they notice."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from privtab.cli._options import OutputOption, ReadingOption, readings
+from privtab.cli._output import Report, as_json, deliver, err, fail_if, print_error, progress
+from privtab.cli._parameters import option, paths_argument
+from privtab.errors import UsageError
+from privtab.printable import count
+
+if TYPE_CHECKING:
+    from privtab_testing.scenarios import CasePlan, Subject
+    from privtab_testing.scenarios.results import Result
+    from privtab_testing.scenarios.run import Engine
+
+PANEL = "Start here"
+
+_PLAIN = re.compile(r"[\w./-]+")
+
+
+Format = Literal["pretty", "json", "junit"]
+"""Output format of the outcome."""
+
+
+Engines = Literal["reference", "opa", "both"]
+"""Engines that answer the cases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """Which cases run, and what is measured."""
+
+    engine: Annotated[Engines, option("--engine", "Engine; with `both`, they must agree.")] = "reference"
+    filter_: Annotated[
+        str | None,
+        option(
+            "--filter -k TEXT",
+            "Only cases with TEXT in name, user, operation, entity or tag; `*` and `?` are wildcards.",
+        ),
+    ] = None
+    fail_fast: Annotated[bool, option("--fail-fast -x", "Stop at the first failure.")] = False
+    coverage: Annotated[
+        bool | None,
+        option("--coverage/--no-coverage", "Show which cells of each row are proved. (default: on, without a filter)"),
+    ] = None
+    mutation: Annotated[bool, option("--mutation", "Show which faults no case would notice.")] = False
+    min_coverage: Annotated[
+        float | None, option("--min-coverage PCT", "Fail below this percentage of cells.", min=0, max=100)
+    ] = None
+    min_mutation: Annotated[
+        float | None, option("--min-mutation PCT", "Fail below this percentage of faults noticed.", min=0, max=100)
+    ] = None
+    suggest: Annotated[bool, option("--suggest", "Print a scenario file for what is untested, to review and keep.")] = (
+        False
+    )
+
+    @property
+    def covers(self) -> bool:
+        """Whether coverage is measured."""
+        if self.coverage is not None:
+            return self.coverage
+        return self.filter_ is None or self.min_coverage is not None or self.suggest
+
+    @property
+    def mutates(self) -> bool:
+        """Whether it is measured which faults are noticed."""
+        return self.mutation or self.min_mutation is not None
+
+
+def run(
+    paths: Annotated[
+        list[str] | None,
+        paths_argument("Policies, by name, system, path or folder, or scenario files; all policies by default."),
+    ] = None,
+    *,
+    options: RunOptions,
+    verbose: Annotated[bool, option("--verbose -v", "Show all failures, cells and faults.")] = False,
+    reading: ReadingOption = None,
+    format_: Annotated[Format, option("--format", "Output format: for people, programs or CI servers.")] = "pretty",
+    output: OutputOption = None,
+) -> None:
+    """Run the scenarios of policies, and report each wrong answer.
+
+    Exits with 1 if a case fails, or a percentage is below its minimum.
+
+    Example:
+      privtab test
+      privtab test cdap
+      privtab test cdap/final --engine both --mutation
+      privtab test policy_src/gravitino --filter 'drop table*' -x
+      privtab test --min-coverage 100 --min-mutation 100 --format junit -o build/scenarios.xml
+      privtab test cdap/final --suggest -o policy_src/cdap/final.more.scenarios.yaml
+    """
+    from privtab.pipeline import given_or_default_paths
+    from privtab_testing.scenarios.collect import plans
+
+    if options.suggest and output is not None and output.exists():
+        raise UsageError(f"{output} is there already: name a new file, and move from it what you keep")
+    results: list[Result] = []
+    for plan in plans(given_or_default_paths(paths), readings(reading)):
+        results.append(_run(plan, options))
+        if options.fail_fast and results[-1].failures:
+            break
+    report = _suggestions(results, output) if options.suggest else _report(results, format_, verbose=verbose)
+    if report:
+        deliver(report, output)
+    else:
+        not_written = f", and {output} was not written" if output else ""
+        err().print(f"nothing is untested: there is nothing to suggest{not_written}")
+    shortfalls = [
+        *_shortfalls(results, options.min_coverage, "cells are tested"),
+        *_shortfalls(results, options.min_mutation, "faults are noticed"),
+    ]
+    for message in shortfalls:
+        print_error(message)
+    if options.filter_ is not None and not any(result.cases for result in results):
+        raise UsageError(f"no case has `{options.filter_}` in it")
+    if not options.suggest and not any(result.plan.cases for result in results):
+        raise UsageError("no scenarios, so nothing was tested; `--suggest` prints some to begin with")
+    fail_if(shortfalls or any(result.failures for result in results))
+
+
+def _run(plan: CasePlan, options: RunOptions) -> Result:
+    """Run the cases of a plan, then measure what the passed ones cover."""
+    from privtab_testing.scenarios import prove
+    from privtab_testing.scenarios.results import Result
+    from privtab_testing.scenarios.run import Failure, ReferenceEngine, failures, matching, opa
+
+    cases = tuple(matching(plan.cases, options.filter_)) if options.filter_ else plan.cases
+    found_failures: list[Failure] = []
+    started = time.monotonic()
+    with ExitStack() as stack:
+        reference = ReferenceEngine(plan.program)
+        engines: list[Engine] = [] if options.engine == "opa" else [reference]
+        engines += [stack.enter_context(opa(plan.program))] if options.engine != "reference" and cases else []
+        steps = len(cases) + (len(plan.rules) if options.mutates else 0)
+        tell = stack.enter_context(progress(steps, plan.program.system))
+        for failure in failures(plan, cases, engines, tell) if cases else ():
+            found_failures.append(failure)
+            if options.fail_fast:
+                break
+        result = Result(plan=plan, cases=cases, failures=tuple(found_failures))
+        if not (options.fail_fast and found_failures) and (options.covers or options.mutates):
+            failed = {id(failure.case) for failure in found_failures}
+            observed = prove.observe(plan, (case for case in cases if id(case) not in failed), reference)
+            if options.covers:
+                result = replace(result, coverage=prove.coverage(plan, observed))
+            if options.mutates:
+                result = replace(result, score=prove.score(plan, observed, tell))
+    return replace(result, seconds=time.monotonic() - started)
+
+
+def _shortfalls(results: Sequence[Result], minimum: float | None, measure: str) -> list[str]:
+    """A message for each policy below its required minimum."""
+    if minimum is None:
+        return []
+    shares = (
+        (result.short_name, result.coverage if measure.startswith("cells") else result.score) for result in results
+    )
+    return [
+        f"{name}: {share.percent:.4g} % of {measure}, {minimum:.4g} % must be"
+        + (
+            f", and {count(len(share.undecided), 'row')} {'was' if len(share.undecided) == 1 else 'were'} not decided"
+            if share.undecided
+            else ""
+        )
+        for name, share in shares
+        if share is not None and (share.percent < minimum or share.undecided)
+    ]
+
+
+def _suggestions(results: Sequence[Result], output: Path | None) -> str:
+    """A complete scenario file for each policy with untested parts; only one if written to a file."""
+    from privtab_testing.scenarios.prove import suggested
+
+    suggestions = [(result.plan.subject, suggested(result.plan, result.coverage, result.score)) for result in results]
+    files = [(subject, text) for subject, text in suggestions if text]
+    if output is not None and len(files) > 1:
+        names = ", ".join(subject.title for subject, _ in files)
+        raise UsageError(f"`--output` takes the suggestions for one policy, not for {names}: name one of them")
+    return "\n".join(_suggested_file(subject, text, output) for subject, text in files)
+
+
+def _suggested_file(subject: Subject, text: str, output: Path | None) -> str:
+    folder = subject.policy.parent if output is None else output.parent
+    policy = os.path.relpath(subject.policy.resolve(), folder.resolve())
+    header = [
+        f"# {subject.title}, suggested: check each entry against the document before you keep it",
+        "scenarios: 1",
+        f"policy: {json.dumps(policy) if not _PLAIN.fullmatch(policy) else policy}",
+        *([f"variant: {subject.variant}"] if subject.variant else []),
+    ]
+    if subject.readings:
+        header += ["readings:", *(f"  {row}: {name}" for row, name in subject.readings)]
+    return "\n".join(header) + "\n\n" + text
+
+
+def _report(results: Sequence[Result], format_: Format, *, verbose: bool) -> Report:
+    match format_:
+        case "json":
+            from privtab_testing.scenarios.results import result_json
+
+            ok = not any(result.failures for result in results)
+            return as_json({"ok": ok, "policies": [result_json(result) for result in results]})
+        case "junit":
+            from privtab.report import junit
+            from privtab_testing.scenarios.results import junit_suites
+
+            return junit(junit_suites(results))
+        case "pretty":
+            from privtab_testing.scenarios.pretty import show
+
+            return lambda console: show(console, results, verbose=verbose)

@@ -1,0 +1,218 @@
+"""Drivers: what stands between a plan and a running system; and the file that a system reads its state from, replaced during a test."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from privtab._staged import write
+from privtab.bundle.pack import state_bundle
+from privtab.errors import DriverError, UsageError
+from privtab.ir.nodes import Program, Rule
+from privtab.request import Request
+from privtab.state.load import to_tables
+from privtab.state.nodes import State
+from privtab_testing.conform import SystemAnswer, World
+from privtab_testing.conform.steps import Abilities
+
+BUNDLE = ".tar.gz"
+WAIT_SECONDS = 30.0
+"""The longest wait until a system shows a new state."""
+
+
+class StateFile:
+    """A bundle of a state if the name of the file ends like one, and JSON otherwise."""
+
+    def __init__(self, path: Path, program: Program) -> None:
+        self._path = path
+        self._program = program
+        self._before: bytes | None = None
+        self._wrote = False
+
+    def replace(self, state: State, shown: Callable[[], bool] | None) -> None:
+        """Write a state, and wait until `shown`: whether the system has it. Raises DriverError."""
+        try:
+            self._before = self._path.read_bytes() if self._path.exists() else None
+        except OSError as error:
+            raise DriverError(f"{self._path}: {error.strerror}") from error
+        is_bundle = self._path.name.endswith(BUNDLE)
+        write(self._path, state_bundle(self._program, state) if is_bundle else state_bytes(state))
+        self._wrote = True
+        deadline = time.monotonic() + WAIT_SECONDS
+        while shown is not None and not shown():
+            if time.monotonic() > deadline:
+                raise DriverError(f"the system does not show the state of {self._path} after {WAIT_SECONDS:g} s")
+            time.sleep(0.2)
+
+    def restore(self) -> tuple[str, ...]:
+        """Put the former content back, if it was replaced; returns what could not be done."""
+        if not self._wrote:
+            return ()
+        try:
+            if self._before is None:
+                self._path.unlink(missing_ok=True)
+            else:
+                write(self._path, self._before)
+        except OSError as error:
+            return (f"{self._path}: {error.strerror}",)
+        self._wrote = False
+        return ()
+
+
+def state_bytes(state: State) -> bytes:
+    """A state as a JSON file."""
+    return (json.dumps(to_tables(state), indent=1, ensure_ascii=False) + "\n").encode()
+
+
+@runtime_checkable
+class PlainDriver(Protocol):
+    """The least that a class of a user must have. An exception ends the test; what cannot be asked is UNSUPPORTED."""
+
+    def prepare(self, world: World) -> None:
+        """Make users, entities and rows."""
+
+    def ask(self, request: Request) -> SystemAnswer | str:
+        """What the system does with a request."""
+
+    def clean(self) -> Sequence[str] | None:
+        """Remove what `prepare` created, also after a failure; returns what could not be removed."""
+
+
+class Driver:
+    """A driver with the defaults of all optional methods; subclasses override them."""
+
+    batch = 1
+    """How many requests `ask_many` takes at once."""
+    keeps_state = False
+    """Whether the system has its state from `--write-state`: then all rows are planned, and callers are named for the plan."""
+
+    file: StateFile | None = None
+    """Where the system reads its state from, if the driver writes it there."""
+    probe: Callable[[], bool] | None = None
+    """Whether the system shows the state of the file already."""
+
+    gives_attributes = True
+    """Whether the system takes attributes from the prepared state, and from requests."""
+    through_roles = True
+    """Whether callers may hold their privileges through roles."""
+    through_groups = True
+    """Whether callers may hold them through groups."""
+    odd_names = True
+    """Whether names may differ in case alone, and whether what is of several kinds or types may have one name."""
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can make."""
+        return Abilities(
+            groups=self.through_groups,
+            roles=self.through_roles,
+            odd_names=self.odd_names,
+            makes=self.makes,
+            there=self.there,
+        )
+
+    @property
+    def there(self) -> frozenset[str]:
+        """The types whose entities are there before, and not made."""
+        return frozenset()
+
+    def makes(self, world: World) -> bool:
+        """Whether it can make a world."""
+        del world
+        return True
+
+    def asks(self, rule: Rule) -> bool:
+        """Whether an operation can be asked; nothing is created for one that cannot."""
+        del rule
+        return True
+
+    def changes(self, rule: Rule) -> bool:
+        """Whether asking an operation may change the system: such questions come last, about entities of their own."""
+        del rule
+        return False
+
+    def calls(self, world: World) -> int:
+        """How many calls `prepare` makes."""
+        return len(world.users) + len(world.groups) + len(world.roles) + len(world.entities) + world.rows
+
+    def state(self, world: World) -> State:
+        """The rows that the system must have for a world."""
+        return world.state
+
+    def prepare(self, world: World) -> None:
+        """Make the users, entities and rows of a world. Raises DriverError."""
+        raise NotImplementedError
+
+    def ask(self, request: Request) -> SystemAnswer:
+        """What the system does with a request. Raises DriverError if it does not answer."""
+        raise NotImplementedError
+
+    def ask_many(self, requests: Sequence[Request]) -> list[SystemAnswer]:
+        """As `ask`, by position."""
+        return [self.ask(request) for request in requests]
+
+    def clean(self) -> tuple[str, ...]:
+        """Remove what `prepare` created, also after a failure; returns what could not be removed."""
+        raise NotImplementedError
+
+    def clean_world(self, world: World) -> tuple[str, ...]:
+        """Remove what an earlier test of the same plan may have left; returns what could not be removed."""
+        del world
+        return self.clean()
+
+    def reproduce(self, request: Request) -> str:
+        """A command that asks the same, to be pasted; empty if there is none."""
+        del request
+        return ""
+
+    def message(self, request: Request) -> str:
+        """What the system said when the answer was BROKEN; empty if that is not known."""
+        del request
+        return ""
+
+
+class _Wrapped(Driver):
+    """A class of a user that has only the three methods of PlainDriver."""
+
+    def __init__(self, plain: PlainDriver) -> None:
+        self._plain = plain
+
+    def prepare(self, world: World) -> None:
+        self._plain.prepare(world)
+
+    def ask(self, request: Request) -> SystemAnswer:
+        answer = self._plain.ask(request)
+        try:
+            return SystemAnswer(answer)
+        except ValueError:
+            raise DriverError(
+                f"the driver answered {answer!r:.80}, which is none of {', '.join(SystemAnswer)}"
+            ) from None
+
+    def clean(self) -> tuple[str, ...]:
+        return tuple(self._plain.clean() or ())
+
+
+def load_class(name: str, url: str | None, options: Mapping[str, str]) -> Driver:
+    """The driver `module:Class`, constructed with `url` and options by name. Raises UsageError."""
+    module_name, _, class_name = name.partition(":")
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        driver_class: Any = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"no driver `{name}`: {error}") from error
+    try:
+        driver = driver_class(**({} if url is None else {"url": url}), **options)
+    except TypeError as error:
+        raise UsageError(f"`{name}` cannot be made: {error}") from error
+    if isinstance(driver, Driver):
+        return driver
+    if not isinstance(driver, PlainDriver):
+        raise UsageError(f"`{name}` is no driver: it needs the methods `prepare`, `ask` and `clean`")
+    return _Wrapped(driver)
