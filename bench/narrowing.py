@@ -16,12 +16,12 @@ from measure import Report, Spread, Table, Target, WrongAnswerError
 from prepared import Prepared, policy_text, tables
 from replaying import written
 
-from privtab.logs import reading
-from privtab.logs.distinct import distinct
-from privtab.logs.excerpts import Row, StateRows
-from privtab.logs.proposal import propose, removal_order
-from privtab.logs.schema import Reading
-from privtab.logs.usage import usage
+from privtab_logs import reading
+from privtab_logs.distinct import distinct
+from privtab_logs.excerpts import Row, StateRows
+from privtab_logs.proposal import propose, removal_order
+from privtab_logs.schema import Reading
+from privtab_logs.usage import usage
 
 DECISIONS = 100_000
 

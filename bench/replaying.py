@@ -20,12 +20,12 @@ from prepared import Prepared, program, serve
 
 from privtab.client import Client
 from privtab.ir.nodes import Program
-from privtab.logs import reading, replaying
-from privtab.logs.moments import KnownState, Moments, Policy
-from privtab.logs.schema import Reading
 from privtab.pipeline import policy_bundle, policy_revision
 from privtab.request import Entity, Request
 from privtab.state.index import index
+from privtab_logs import reading, replaying
+from privtab_logs.moments import KnownState, Moments, Policy
+from privtab_logs.schema import Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -145,7 +145,7 @@ def _on_spark(worlds: Sequence[Prepared], logs: Path, repetitions: int) -> tuple
     """Decisions a second on Spark: read and replayed; and those that Spark itself reads, parses and counts of the same files."""
     from pyspark.sql import SparkSession
 
-    from privtab.logs.on_spark import replay_files
+    from privtab_logs.on_spark import replay_files
 
     moments = _moments(worlds, worlds[0].program)
     builder: Any = SparkSession.builder

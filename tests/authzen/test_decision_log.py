@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from authzen_server import Server
 
-from privtab import logs
+import privtab_logs as logs
 from privtab.cli._app import run
 
 

@@ -8,7 +8,7 @@ import pytest
 from checkout import ROOT
 
 from privtab.cli._app import run
-from privtab.logs.schema import COLUMNS, log_schema
+from privtab_logs.schema import COLUMNS, log_schema
 
 PAGE = ROOT / "docs" / "reference" / "logs.md"
 

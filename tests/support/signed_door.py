@@ -16,14 +16,14 @@ from privtab import Embedded
 from privtab.bundle.sign import opa_configuration, public_keys
 from privtab.cli._app import run
 from privtab.doors.document import load as load_door
-from privtab.logs.door import DoorLog
-from privtab.logs.moments import KnownState, Moments, Policy
-from privtab.logs.reading import batches
-from privtab.logs.replaying import Replay, replay
-from privtab.logs.schema import Reading
 from privtab.opa.server import OpaServer
 from privtab.pipeline import find_policy, load_program
 from privtab.state.load import load
+from privtab_logs.door import DoorLog
+from privtab_logs.moments import KnownState, Moments, Policy
+from privtab_logs.reading import batches
+from privtab_logs.replaying import Replay, replay
+from privtab_logs.schema import Reading
 
 SCOPE = "doors"
 

@@ -319,7 +319,7 @@ class _Deployment:
 
     def _replay(self, logs: list[Path], program: Program) -> None:
         """Run the gate that decides logged requests again."""
-        from privtab.cli._replay import replay_gate
+        from privtab_logs.commands._replay import replay_gate
 
         accepted, allowed = self.options.accept_replay, self.options.allow_incomplete_logs
         with self.report.step("replay"):

@@ -29,7 +29,7 @@ def run(
     if of == "policy":
         from privtab.syntax.keys import policy_schema as schema
     else:
-        from privtab.logs.schema import log_schema as schema
+        from privtab_logs.schema import log_schema as schema
     if output is None:
         print_json(schema())
     else:

@@ -14,16 +14,16 @@ from example_bundles import program
 from in_process_registry import POLICY, within
 from prometheus_client.parser import text_string_to_metric_families
 
-from privtab.logs import reading
-from privtab.logs.moments import KnownState, Moments, Policy
-from privtab.logs.replaying import replay
-from privtab.logs.report import prometheus, report
-from privtab.logs.schema import Reading
 from privtab.opa.server import OpaServer
 from privtab.registry import Registry
 from privtab.registry.server.app import ServerState
 from privtab.registry.server.kept_logs import KeptLogs
 from privtab.state.load import from_tables
+from privtab_logs import reading
+from privtab_logs.moments import KnownState, Moments, Policy
+from privtab_logs.replaying import replay
+from privtab_logs.report import prometheus, report
+from privtab_logs.schema import Reading
 
 DASHBOARD = ROOT / "examples" / "grafana" / "decisions.json"
 _SELECTED = re.compile(r"\b([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(\{[^}]*\})?(?=[\[)\s]|$)")

@@ -24,14 +24,14 @@ import sidecars
 from authzen_server import Server
 from example_bundles import ExampleBundles
 
-from privtab.logs import reading
-from privtab.logs.moments import Moments, Policy, registered
-from privtab.logs.replaying import replay
-from privtab.logs.schema import Reading
 from privtab.registry import Registry
 from privtab.registry.server import kept_logs
 from privtab.registry.server.kept_logs import KeptLogs
 from privtab.serving.endpoint import HttpError
+from privtab_logs import reading
+from privtab_logs.moments import Moments, Policy, registered
+from privtab_logs.replaying import replay
+from privtab_logs.schema import Reading
 
 PACKED = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
 

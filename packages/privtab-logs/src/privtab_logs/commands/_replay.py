@@ -1,0 +1,159 @@
+"""The work of `privtab replay`: open the moments that options name, and replay."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+from privtab.cli._options import LogOptions, PolicyOption
+from privtab.cli._output import print_error
+from privtab.cli._parameters import needing, option, policies
+from privtab.cli._registry_options import open_registry
+from privtab.cli._stored import load_policy, load_rows, opened_store, running_store
+from privtab.errors import UsageError
+from privtab.formats import STATE_HELP
+from privtab.source import read_text
+
+if TYPE_CHECKING:
+    from privtab.analysis.diff.nodes import Diff
+    from privtab.ir.nodes import Program
+    from privtab.registry import Registry
+    from privtab.registry.deploy.gates import Gate
+    from privtab_logs.moments import Moments
+    from privtab_logs.reading import Entries
+    from privtab_logs.report import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """By what is replayed."""
+
+    policy: PolicyOption
+    state: Annotated[Path | None, option("--state -s STATE", f"Another state, for all decisions. {STATE_HELP}")] = None
+    registry: Annotated[
+        str | None,
+        option("--registry URL", "Take policy and state of each moment from here.", envvar="PRIVTAB_REGISTRY"),
+    ] = None
+    old_policy: Annotated[
+        str | None, option("--old-policy POLICY", "The policy that decided, instead.", autocompletion=policies)
+    ] = None
+    old_state: Annotated[
+        Path | None, option("--old-state STATE", "The state that decided, instead; store:URL is that of each moment.")
+    ] = None
+
+
+def replayed(asked: Asked, log: LogOptions) -> Report:
+    """Replay logs, and group what differs. Raises UsageError, FileError and what loading policies and states raises."""
+    metrics = [read_text(path) for path in log.metrics or ()]
+    entries = entries_of(log.mapping, log.door, asked.old_policy or asked.policy)
+    return _report(log.logs, _moments(asked), log.system, metrics, entries)
+
+
+def replay_gate(
+    logs: Sequence[Path],
+    program: Program,
+    state: Path | None,
+    registry: Registry,
+    accepted: str | None,
+    *,
+    allow_incomplete: bool,
+) -> Gate:
+    """Fails for each logged decision that a deployment changes, or that is unexplained, unless that is accepted; and for what is not replayed, unless it is allowed."""
+    from privtab.registry.deploy.gates import Gate, GateStatus
+    from privtab_logs.moments import KnownState, Moments, Policy, registered
+    from privtab_logs.report import summary
+
+    started = time.perf_counter()
+    moments = Moments(new=Policy.of(program))
+    moments.policy, moments.state = registered(registry, program.system)
+    if state is not None:
+        moments.new_state = KnownState(rows=load_rows(program, state))
+    found = _report(logs, moments, None, (), entries_of())
+    says = "; ".join(summary(found))
+    failing, outcome = found.failing(GATE, allow_incomplete=True), GateStatus.PASSED
+    if (failing and accepted is None) or (found.incomplete and not allow_incomplete):
+        outcome = GateStatus.FAILED
+        says += "; `privtab replay` shows what differs" if failing and accepted is None else ""
+        says += "" if allow_incomplete or not found.incomplete else "; incomplete logs need `--allow-incomplete-logs`"
+    elif failing or found.incomplete:
+        outcome = GateStatus.SKIPPED
+        says = f"accepted: {accepted or 'incomplete logs'} ({says})"
+    return Gate(name="replay", outcome=outcome, says=says, seconds=time.perf_counter() - started)
+
+
+GATE = ("lost-in-use", "gained-in-use", "unexplained")
+"""What stops a deployment."""
+
+
+def _report(
+    logs: Sequence[Path], moments: Moments, system: str | None, metrics: Sequence[str], entries: Entries
+) -> Report:
+    from privtab_logs.reading import batches
+    from privtab_logs.replaying import replay
+    from privtab_logs.report import report
+    from privtab_logs.schema import Reading
+
+    reading = Reading.beside(metrics)
+    found = replay(batches(logs, reading, entries), moments, system=system, reading=reading)
+    return report(found, moments, _compared(moments))
+
+
+def entries_of(mapping: str | None = None, door: str | None = None, policy: str = "") -> Entries:
+    """What reads an entry of a log: of OPA, as a document says, or of an OPA that answers a door for a policy."""
+    if mapping is not None and door is not None:
+        raise UsageError("give `--mapping` or `--door`")
+    if door is not None:
+        with needing("logs of doors", "compiler"):
+            from privtab.doors import document
+            from privtab_logs.door import DoorLog
+
+        program = load_policy(policy)
+        return DoorLog(document.load(door, program), program).rows
+    if mapping is None:
+        from privtab_logs import opa
+
+        return cast("Entries", opa.rows)
+    with needing("logs of other systems", "import"):
+        from privtab_logs import mapped
+    return mapped.load(mapping).rows
+
+
+def _moments(asked: Asked) -> Moments:
+    with needing("replaying", "compiler", "registry", "store"):
+        from privtab_logs.moments import KnownState, Moments, Policy, registered, stored
+
+    program = load_policy(asked.policy)
+    new_state = None if asked.state is None else KnownState(rows=load_rows(program, asked.state))
+    moments = Moments(new=Policy.of(program), new_state=new_state)
+    if asked.registry is not None:
+        moments.policy, moments.state = registered(open_registry(asked.registry), program.system)
+    old = moments.new if asked.old_policy is None else Policy.of(load_policy(asked.old_policy))
+    if asked.old_policy is not None:
+        moments.policy = lambda _: old
+    if asked.old_state is not None:
+        store = running_store(asked.old_state)
+        if store is not None:
+            moments.state, moments.label = stored(opened_store(store.removeprefix("store:")))
+        else:
+            known = KnownState(rows=load_rows(old.program, asked.old_state))
+            moments.state = lambda _: known
+    if moments.state is None and new_state is None:
+        raise UsageError("no state: give `--registry`, or `--old-state`, or `--state`")
+    if moments.policy is None or moments.state is None:
+        missing = "--old-policy" if moments.policy is None else "--old-state"
+        print_error(f"no `{missing}` or `--registry`: what changed since a decision counts as a difference, too")
+    return moments
+
+
+def _compared(moments: Moments) -> Diff | None:
+    """The exact comparison with the policy of the last moment."""
+    from privtab.analysis.diff import diff
+    from privtab.registry.deploy.program import comparable
+
+    earlier = moments.last_policy
+    if earlier is None:
+        return None
+    return diff(comparable(earlier.program), comparable(moments.new.program))

@@ -1,0 +1,270 @@
+"""The work of `privtab unused`: read what it is asked about, find what is unused, write the narrower state."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from privtab import moments, source
+from privtab._staged import write_all
+from privtab.cli._options import LogOptions, Question, load_for_queries, moment_of
+from privtab.cli._output import progress, show_diagnostics, stop
+from privtab.cli._parameters import needing, option
+from privtab.cli._stored import is_stored, load_rows, running_store
+from privtab.errors import UsageError
+from privtab.printable import count
+from privtab_logs.commands._replay import entries_of
+
+if TYPE_CHECKING:
+    from privtab.analysis.state_diff import StateDiff
+    from privtab.diagnostics import Diagnostic
+    from privtab.ir.nodes import Program
+    from privtab.state.names import Places
+    from privtab.state.nodes import State
+    from privtab.state.raw import RawRow
+    from privtab_logs.row_use import Observed, Unused
+    from privtab_logs.schema import Reading
+
+KEEP = Path("privtab-keep.yaml")
+"""The default file of rows that stay."""
+MOST_ROWS = 20_000
+"""Proposed rows up to which the users who would lose something are listed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources(LogOptions):
+    """What is asked about beside a policy and a state."""
+
+    earlier: Annotated[
+        Path | None,
+        option(
+            "--earlier STATE",
+            "The state when the log began: rows that it lacks are too young. Default for a store: its own.",
+        ),
+    ] = None
+    keep: Annotated[
+        Path | None, option("--keep FILE", "File of rows that stay, with reasons.", show_default=str(KEEP))
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What was found, and how complete it is."""
+
+    program: Program
+    state: Path
+    found: Unused
+    reading: Reading
+    observed: Observed
+    written: Path | None = None
+    difference: StateDiff | None = None
+    notes: tuple[Diagnostic, ...] = ()
+    partial: bool = False
+
+    @property
+    def incomplete(self) -> list[str]:
+        """Why the answer does not speak for all that was decided."""
+        return self.reading.gaps(self.found.log.skipped, self.found.log.samples)
+
+    def summary(self) -> Iterator[str]:
+        """What was read and found, one sentence a line."""
+        log, usage = self.found.log, self.found.usage
+        assert log.window is not None
+        begin, end = map(moments.text, log.window)
+        yield f"{count(self.reading.decisions, 'decision')} from {begin} to {end}: {count(len(usage.allows), 'distinct allow')}, {count(len(usage.denials), 'denial')}"
+        yield from (f"not covered: {why}" for why in self.incomplete)
+        yield from self.reading.notes(log.skipped)
+        if usage.lapsed:
+            yield f"{count(len(usage.lapsed), 'logged allow')} that this state does not give: nothing is kept for them"
+        if self.observed.earlier is None:
+            yield "how old rows are is not known, so all count as older than the log: `--earlier STATE` tells"
+        proposal = self.found.proposal
+        yield (
+            f"{count(len(proposal.removed), 'row')} can go: decided again, all {len(usage.allows):,} allows are kept and all "
+            f"{len(usage.denials):,} denials, and without any of {len(proposal.needed):,} other rows an allow is lost"
+        )
+        if self.written is not None:
+            yield f"written: {self.written}"
+
+    def failing(self, words: Collection[str], *, proposing: bool, allow_incomplete: bool) -> list[str]:
+        """What of `--fail-on` holds; incomplete logs fail a proposal, too, unless they are allowed."""
+        asked = {
+            "unused": bool(self.found.idle),
+            "operations": bool(self.found.idle_operations),
+            "incomplete": bool(self.incomplete) and not allow_incomplete,
+        }
+        also = ("incomplete",) if proposing else ()
+        return [word for word, holds in asked.items() if holds and {word, "any"} & {*words, *also}]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        from privtab.analysis.state_diff.summary import state_diff_json
+
+        difference = None if self.difference is None else state_diff_json(self.difference)
+        return {
+            "state": str(self.state),
+            "read": self.reading.to_json(),
+            "incomplete": self.incomplete,
+            **self.found.to_json(),
+            "written": None if self.written is None else str(self.written),
+            "difference": difference,
+        }
+
+
+def answered(asked: Question, sources: Sources, propose: Path | None, *, diff: bool, allow_incomplete: bool) -> Answer:
+    """Find what is unused; write the narrower state to `propose`. `diff`: whether to find who would lose what.
+
+    `allow_incomplete`: write it even if the answer does not speak for the whole log, of which allows then may be lost.
+    """
+    with needing("`privtab unused`", "compiler", "registry", "store"):
+        from privtab_logs.distinct import distinct
+        from privtab_logs.reading import batches
+        from privtab_logs.row_use import Observed, unused
+    from privtab_logs.schema import Reading
+
+    reading = Reading.beside(source.read_text(path) for path in sources.metrics or ())
+    program, moment = asked.program(), moment_of(asked.at)
+    whole, places, partial = load_for_queries(program, asked.state, allow_partial=asked.allow_partial)
+    kept, notes = _kept(sources.keep, whole, places, str(asked.state))
+    entries = entries_of(sources.mapping, sources.door, asked.policy)
+    log = distinct(batches(sources.logs, reading, entries), program, system=sources.system)
+    if log.window is None:
+        raise UsageError("the log has no decision of the policy with a time: nothing was observed")
+    earlier = _earlier(program, asked.state, sources.earlier, log.window[0])
+    observed = Observed(whole=whole, places=places, moment=moment, kept=kept, earlier=earlier)
+    with progress(1, "deciding") as tell:
+        found = unused(program, observed, log, tell=lambda _: tell)
+    gone = _gone(found, observed)
+    small = diff and len(found.proposal.removed) <= MOST_ROWS
+    answer = Answer(
+        program=program,
+        state=asked.state,
+        found=found,
+        reading=reading,
+        observed=observed,
+        difference=_difference(program, observed, gone) if small else None,
+        notes=notes,
+        partial=partial,
+    )
+    if propose is None or (answer.incomplete and not allow_incomplete):
+        return answer
+    _write(program, asked.state, propose, whole, gone)
+    return replace(answer, written=propose)
+
+
+def _kept(
+    path: Path | None, state: State, places: Places, shown: str
+) -> tuple[dict[tuple[str, int], str], tuple[Diagnostic, ...]]:
+    """The rows that stay, by a file; one with errors ends the command, since what it means to keep could be proposed."""
+    from privtab_logs.kept import read_kept
+
+    if path is None and not KEEP.is_file():
+        return {}, ()
+    found = read_kept(source.load(path or KEEP), state, places, shown)
+    if any(finding.severity == "error" for finding in found.found):
+        show_diagnostics(found.found)
+        stop(f"{path or KEEP} is wrong: nothing is proposed")
+    return found.rows, found.found
+
+
+def _earlier(program: Program, state: Path, path: Path | None, begin: int) -> State | None:
+    """The state of the moment at which the log begins."""
+    if path is None:
+        store = running_store(state)
+        if store is None:
+            return None
+        path = Path(f"{store}@{moments.text(begin)}")
+    return load_for_queries(program, path)[0].at(begin)
+
+
+def _gone(found: Unused, observed: Observed) -> dict[str, list[int]]:
+    """The numbers of the proposed rows in the whole state, by table."""
+    gone: dict[str, list[int]] = defaultdict(list)
+    for row in found.proposal.removed:
+        table, number = found.usage.rows.place(row)
+        gone[table].append(observed.numbers(table)[number])
+    return gone
+
+
+def _difference(program: Program, observed: Observed, gone: dict[str, list[int]]) -> StateDiff:
+    from privtab.analysis.state_diff import state_diff
+    from privtab.analysis.state_diff.chosen import without_rows
+    from privtab.state.names import NOWHERE
+
+    after = without_rows(observed.whole, [(table, number) for table, numbers in gone.items() for number in numbers])
+    return state_diff(program, observed.whole, after, places=(observed.places, NOWHERE), moment=observed.moment)
+
+
+def _write(program: Program, state: Path, target: Path, whole: State, gone: dict[str, list[int]]) -> None:
+    """Write the state without some rows, in its own form; one from a bundle, a store or another system as JSON or CSV."""
+    if is_stored(state) or not state.exists():
+        from privtab.analysis.state_diff.chosen import without_rows
+        from privtab.cli._state_import import write_tables
+        from privtab.state.load import to_tables
+
+        less = without_rows(whole, [(table, number) for table, numbers in gone.items() for number in numbers])
+        write_tables(target, to_tables(less))
+        return
+    files = _trimmed(program, state, gone)
+    write_all({target / name if name else target: content for name, content in files.items()})
+
+
+def _trimmed(program: Program, state: Path, gone: dict[str, list[int]]) -> dict[str, bytes]:
+    """The files of a state without some of its rows, which were read once more to be sure of it."""
+    from privtab.analysis.state_diff.chosen import without_rows
+    from privtab.analysis.state_diff.rows import changed_rows
+    from privtab.state.load import validate, validate_with_places
+    from privtab.state.trimmed import trimmed
+
+    raw = load_rows(program, state)
+    whole, places, _ = validate_with_places(program, raw)
+    numbers = {table: {places.rows[table][number].number for number in rows} for table, rows in gone.items()}
+    for table, rows in numbers.items():
+        # Rows that say the same are read once.
+        same = {_telling(row) for row in raw.rows[table] if row.number in rows}
+        rows |= {row.number for row in raw.rows[table] if _telling(row) in same}
+    files = trimmed(state, raw, numbers)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / (state.name if "" in files else "state")
+        write_all({copy / name if name else copy: content for name, content in files.items()})
+        less = without_rows(whole, [(table, number) for table, listed in gone.items() for number in listed])
+        if any(changed_rows(less, validate(program, load_rows(program, copy))[0])):
+            raise AssertionError(f"{state} without rows reads otherwise than it should")
+    return files
+
+
+def _telling(row: RawRow) -> tuple[tuple[str, str | None], ...]:
+    """What tells rows of a table apart, however their times are written."""
+    return tuple(
+        (name, moments.edge_text(text) if name in moments.WINDOW else text) for name, text in row.cells.items()
+    )
+
+
+def markdown(answer: Answer, most: int) -> str:
+    """The answer as a comment on a review. `most`: the most lines of each list; 0 for all."""
+    from privtab.analysis.diff.markdown import as_code, as_text
+    from privtab.analysis.state_diff.rows import markdown as of_difference
+    from privtab.state.names import place_text
+
+    found = answer.found
+    lines = ["## What logged decisions did not need", "", *(f"- {as_text(line)}" for line in answer.summary()), ""]
+    lines += ["| rows of | needed | substituted | unused | stay |", "|---|---:|---:|---:|---:|"]
+    for table, counts in found.counts().items():
+        numbers = " | ".join(f"{counts.get(use, 0):,}" for use in ("needed", "substituted", "unused", "stays"))
+        lines.append(f"| {table} | {numbers} |")
+    if found.idle:
+        lines += ["", f"### Unused rows of the state: {len(found.idle):,}", "", "| row | place |", "|---|---|"]
+        listed = found.idle[: most or None]
+        lines += [f"| {as_code(row.text)} | {as_code(place_text(row.place))} |" for row in listed]
+        lines += [f"| and {len(found.idle) - len(listed):,} more | |"] if len(found.idle) > len(listed) else []
+    if found.idle_operations:
+        lines += ["", f"### Rows of the table that allowed nothing: {len(found.idle_operations):,}", ""]
+        lines += [f"- {as_code(operation.rule)}" for operation in found.idle_operations[: most or None]]
+    if answer.difference is not None:
+        shown = str(answer.state), "the proposal" if answer.written is None else str(answer.written)
+        lines += ["", of_difference(answer.difference, shown, decisions=True, most=most)]
+    return "\n".join(lines).rstrip("\n") + "\n"

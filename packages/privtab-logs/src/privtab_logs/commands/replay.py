@@ -1,0 +1,120 @@
+"""`privtab replay`: decide what was logged again, by another policy or state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from privtab.cli._options import IncompleteLogsOption, LogOptions, OutputOption
+from privtab.cli._output import delayed_spinner, deliver, fail_if, print_error, styled, table
+from privtab.cli._parameters import failing_words, option
+from privtab_logs.commands._replay import Asked, replayed
+
+if TYPE_CHECKING:
+    from privtab.cli._output import Report as Shown
+    from privtab.cli._output import Terminal
+    from privtab_logs.report import Report
+
+PANEL = "Check"
+
+ReplayFormat = Literal["pretty", "text", "json", "markdown", "sarif", "prometheus"]
+"""Output format of a replay."""
+FAILING = ("lost-in-use", "gained-in-use", "unexplained", "incomplete")
+
+
+def run(
+    asked: Asked,
+    log: LogOptions,
+    fail_on: Annotated[
+        list[str] | None, option("--fail-on WHAT", f"Exit with 1 for {', '.join(FAILING)}; or `any`.")
+    ] = None,
+    allow_incomplete: IncompleteLogsOption = False,
+    format_: Annotated[ReplayFormat, option("--format", "Output format.")] = "pretty",
+    output: OutputOption = None,
+) -> None:
+    """Decide logged requests again by another policy or state, and show which answers change for whom.
+
+    Each decision is decided twice: by the policy and the state of its moment, and by the new ones. A difference is therefore
+    the change's. Logged answers that their own moment does not give are shown apart.
+
+    Example:
+      privtab replay logs/ --policy new.yaml --registry /srv/registry
+      privtab replay opa.log -p new.yaml --old-policy old.yaml --old-state state.yaml
+      privtab replay logs/ -p new.yaml --old-policy old.yaml --old-state store:grants.db
+      privtab replay logs/ -p lake.yaml --registry /srv/registry --state narrower.yaml
+      privtab replay logs/ -p new.yaml --door trino --old-policy trino/476 --old-state state.yaml
+      privtab replay logs/ -p new.yaml --fail-on lost-in-use --format markdown
+      privtab replay logs/ -p lake.yaml --registry /srv/registry --format prometheus -o /srv/metrics/replay.prom
+    """
+    words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
+    with delayed_spinner("replaying"):
+        found = replayed(asked, log)
+    failing = found.failing(FAILING if "any" in words else words, allow_incomplete=allow_incomplete)
+    deliver(_shown(found, format_, failing, asked.policy), output)
+    for word in failing:
+        print_error(f"failed: {word}")
+    fail_if(failing)
+
+
+def _shown(found: Report, format_: ReplayFormat, failing: list[str], policy: str) -> Shown:
+    match format_:
+        case "json":
+            from privtab.cli._output import as_json
+
+            return as_json(found.to_json())
+        case "markdown":
+            from privtab_logs.report import markdown
+
+            return markdown(found)
+        case "prometheus":
+            from privtab_logs.report import prometheus
+
+            return prometheus(found)
+        case "sarif":
+            from privtab.diagnostics import Severity
+            from privtab.report import Rule
+            from privtab.report.sarif import sarif
+            from privtab_logs.report import CODES, findings
+
+            rules = [
+                Rule(code=code, name=name, severity=Severity.ERROR, summary=text) for code, name, text in CODES.values()
+            ]
+            return sarif(findings(found, failing, policy), rules)
+        case "pretty" | "text":
+            return lambda console: _text(found, console)
+
+
+def _text(found: Report, console: Terminal) -> None:
+    from privtab_logs.report import headline, summary, why
+
+    for line in summary(found):
+        console.print(line)
+    for place in found.replay.reading.places[:PLACES]:
+        console.print(f"  {place}", style="dim")
+    for group in found.groups:
+        console.print()
+        console.print(styled((headline(group), STYLES[group.kind])))
+        if group.where:
+            console.print(f"  at {group.where}")
+        for title, counted in (("users", group.by_user), ("through", group.through), ("entities", group.by_entity)):
+            if counted:
+                console.print(f"  {title}: {', '.join(f'{name} ({number:,})' for name, number in counted)}")
+        rows = [
+            [
+                str(sample["requests"]),
+                sample["request"],
+                " → ".join("allow" if sample[name] else "deny" for name in ("recorded", "then", "now")),
+                why(sample),
+            ]
+            for sample in group.samples
+        ]
+        console.print(table("times", "request", "recorded → then → now", "why", rows=rows, right=("times",)))
+    if found.possible:
+        console.print()
+        console.print("possible, not seen", style="bold")
+        rows = [[p.row, p.verdict, p.witness] for p in found.possible]
+        console.print(table("row", "verdict", "witness", rows=rows))
+
+
+STYLES = {"lost": "bold blue", "gained": "bold red", "unexplained": "bold magenta"}
+PLACES = 10
+"""Damaged entries whose places are printed."""

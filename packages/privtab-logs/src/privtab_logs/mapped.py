@@ -1,0 +1,107 @@
+"""Logs of other systems as rows, as a mapping document says. `docs/reference/logs.md` describes these documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from jmespath.exceptions import JMESPathError
+
+from privtab import _resources, source
+from privtab.errors import FormatError
+from privtab.importing.document import ExpressionReader
+from privtab.importing.expression import Expression, holds
+from privtab.importing.template import Template
+from privtab.syntax.node_reader import DocumentProblem, whole
+from privtab.syntax.yaml_tree import Node
+from privtab_logs.opa import Row
+from privtab_logs.schema import COLUMNS, MALFORMED, NO_ANSWER, WRONG_ANSWER, Reading
+
+MARK = "log"
+TEMPLATES = ("time", "decision_id", "user", "action", "resource", "rule", "policy_revision", "state_revision")
+"""The columns whose texts a document gives."""
+NEEDED = ("user", "action", "resource")
+EXPRESSIONS = ("where", "each", "allowed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDocument:
+    """A mapping document."""
+
+    name: str
+    where: Expression
+    """Which entries are decisions."""
+    each: Expression
+    """The decisions of an entry."""
+    decision: Mapping[str, Template]
+    allowed: Expression
+    """Of a decision: its answer."""
+    groups: Expression | None
+
+    def rows(self, entry: Any, position: str, reading: Reading) -> Iterator[Row]:
+        """The decisions of one entry, as `opa.rows`."""
+        try:
+            items = self.each.of(entry) if holds(self.where.of(entry)) else None
+        except JMESPathError:
+            items = None
+        if not isinstance(items, list):
+            reading.other[f"not an entry of {self.name}"] += 1
+            return
+        for item in items:
+            yield self._row(item if isinstance(item, dict) else {}, position)
+
+    def _row(self, item: dict[str, Any], position: str) -> Row:
+        cells: dict[str, Any] = {"origin": self.name, "position": position}
+        try:
+            for name, template in self.decision.items():
+                if name in NEEDED:
+                    cells[name] = template.path(item) if name == "resource" else template.plain(item)
+                else:
+                    cells[name] = template.plain(item, "") or None
+            cells["groups"] = _groups(None if self.groups is None else self.groups.of(item))
+            answer = self.allowed.of(item)
+        except (FormatError, JMESPathError):
+            cells["problem"], answer = MALFORMED, None
+        cells["allowed"] = answer if isinstance(answer, bool) else None
+        if cells["allowed"] is None:
+            cells.setdefault("problem", NO_ANSWER if answer is None else WRONG_ANSWER)
+        return tuple(cells.get(name) for name, _, _ in COLUMNS)
+
+
+def _groups(found: Any) -> list[str] | None:
+    """The names of groups. Raises FormatError for anything else."""
+    if found is not None and not (isinstance(found, list) and all(isinstance(name, str) for name in found)):
+        raise FormatError("groups are a list of names")
+    return found or None
+
+
+def load(document: str) -> LogDocument:
+    """Read a mapping document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
+    path = _resources.document(document, MARK)
+    file = source.load(path)
+    begins = "a mapping document of logs begins with `log: 1`"
+    return whole(file, begins, lambda found, root: _Reader(file, found).document(root, path.stem))
+
+
+class _Reader(ExpressionReader):
+    """The reader of mapping documents."""
+
+    NAMES: ClassVar = {"U001": "bad-log-document"}
+    CODES: ClassVar = dict.fromkeys(DocumentProblem, "U001")
+
+    def document(self, root: Node, name: str) -> LogDocument | None:
+        """The whole document."""
+        needed = (MARK, "title", *EXPRESSIONS, "decision")
+        fields = self.fields(root, "a mapping document", (*needed, "groups"), needed)
+        if fields is None:
+            return None
+        self.word(fields[MARK], f"`{MARK}`", ("1",))
+        self.text(fields["title"], "`title`")
+        columns = self.fields(fields["decision"], "`decision`", TEMPLATES, NEEDED) or {}
+        decision = self.templates(columns)
+        expressions = (self.one_expression(fields.get(key), f"`{key}`") for key in (*EXPRESSIONS, "groups"))
+        where, each, allowed, groups = expressions
+        if where is None or each is None or allowed is None:
+            return None
+        return LogDocument(name=name, where=where, each=each, decision=decision, allowed=allowed, groups=groups)

@@ -1,0 +1,328 @@
+"""Entries of OPA's decision logs as rows: single decisions, batches and listings, as `templates/rego` defines the rules.
+
+Source: Open Policy Agent, Decision Logs: the event's `path`, `input`, `result`, `bundles`, `erased`, `masked` and `metrics`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+from privtab.errors import InvalidRequest
+from privtab.registry.server.decisions import RULES
+from privtab.request import context_flags, context_roles
+from privtab_logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, UNREAD, WRONG_ANSWER, Reading
+
+Row: TypeAlias = tuple[Any, ...]
+"""The cells of a row, in the order of the schema; the time as text."""
+
+ORIGIN = "opa"
+_TELL = frozenset({"inactive", "state_revision", "state_windowed"})
+"""The rules that only tell of a state. Whatever else a policy answers, somebody may see or do something by it."""
+MOST_SHARDS = 200
+"""Bundles of a state whose revisions a row names: each row has them all."""
+_HASH = re.compile(r"[0-9a-f]{64}")
+"""What a mask writes in the place of a name."""
+
+
+class Asked(NamedTuple):
+    """What a request asks: the columns of the schema, and what is wrong with it."""
+
+    subject_type: str | None = None
+    user: str | None = None
+    groups: list[str] | None = None
+    active_roles: list[str] | None = None
+    action: str | None = None
+    resource: str | None = None
+    with_: list[tuple[str, str]] | None = None
+    flags: list[str] | None = None
+    attributes: str | None = None
+    problem: str | None = None
+
+
+class Call(NamedTuple):
+    """What all decisions of one call share."""
+
+    time: str | None
+    decision_id: str | None
+    system: str | None
+    policy: str | None
+    state: str | None
+    latency: int | None
+    masked: list[str] | None
+    hidden: bool
+    """Whether a mask took something that decides."""
+    position: str
+
+    def row(self, asked: Asked, answer: Any, rule: str | None, policy: str | None, problem: str | None) -> Row:
+        """One decision."""
+        problem = asked.problem or problem
+        if self.masked is not None:
+            names = (asked.user, asked.resource, *(entity for _, entity in asked.with_ or ()))
+            hashed = any(name is not None and _HASH.fullmatch(name.partition(":")[2] or name) for name in names)
+            if self.hidden or hashed or problem in (MALFORMED, WRONG_ANSWER):
+                problem = MASKED
+        return (
+            self.time, self.decision_id, self.system, *asked[:-1], answer, rule, policy or self.policy, self.state, self.latency,
+            ORIGIN, self.masked, problem, self.position,
+        )  # fmt: skip
+
+
+def rows(event: Any, position: str, reading: Reading) -> Iterable[Row]:
+    """The decisions of one entry; an entry of another kind is counted as what it is."""
+    if not isinstance(event, dict) or "decision_id" not in event:
+        log_line = isinstance(event, dict) and "msg" in event
+        reading.other["log line" if log_line else "not an entry of a decision log"] += 1
+        return ()
+    path = event.get("path")
+    system, rule, more = _rule(path) if isinstance(path, str) else _NO_RULE
+    decides = rule in RULES and not more
+    undefined = not ({"result", "error", "erased"} & event.keys())
+    if not system or rule in _TELL or (undefined and not decides):
+        reading.other["call of no rule that decides"] += 1
+        return ()
+    call = call_of(event, system, position)
+    asked = event.get("input")
+    result = event.get("result")
+    problem = FAILED if event.get("error") is not None else NO_ANSWER if result is None else None
+    match rule:
+        case _ if not decides:
+            return _at_door(call, asked, result, problem, reading)
+        case "allow" | "check" | "decision":
+            return (_decided(call, asked_by(asked), result, problem),)
+        case "decisions" | "explained":
+            return _batch(call, asked, result, problem)
+        case _:
+            return _listing(call, asked, result, problem)
+
+
+@lru_cache(maxsize=1000)
+def _rule(path: str) -> tuple[str, str, bool]:
+    """The system and the rule in the path of a call, and whether the path goes on; all empty for another path."""
+    parts = path.strip("/").split("/")
+    return (parts[1], "".join(parts[2:3]), len(parts) > 3) if len(parts) > 1 and parts[0] == "privtab" else _NO_RULE
+
+
+_NO_RULE = ("", "", False)
+
+
+def call_of(event: Mapping[str, Any], system: str | None, position: str) -> Call:
+    """What all decisions of an entry share."""
+    metrics = event.get("metrics")
+    nanoseconds = metrics.get("timer_server_handler_ns") if isinstance(metrics, dict) else None
+    masked = "erased" in event or "masked" in event
+    pointers = [*_texts(event.get("erased")), *_texts(event.get("masked"))] if masked else []
+    policy, state = _revisions(event.get("bundles"))
+    return Call(
+        _text(event.get("timestamp")),
+        _text(event.get("decision_id")),
+        system,
+        policy,
+        state,
+        nanoseconds // 1000 if isinstance(nanoseconds, int) else None,
+        pointers or None,
+        masked and any(map(_decides, pointers)),
+        position,
+    )
+
+
+def _texts(value: Any) -> list[str]:
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+
+
+def _decides(pointer: str) -> bool:
+    """Whether what was masked decides. A mask that writes the whole `/input` anew keeps what it keeps: the request shows it."""
+    parts = pointer.strip("/").split("/")
+    if parts[0] == "input":
+        return len(parts) > 1 and parts[1] in {"subject", "action", "resource", "context", "requests", "items"}
+    return parts[0] in {"", "result"} and "context" not in parts
+
+
+def _revisions(bundles: Any) -> tuple[str | None, str | None]:
+    """The revisions of the policy and of the state, by the names of their bundles; without a `state`, those of all other bundles, its shards."""
+    found: dict[str, str | None] = {}
+    others: list[str] = []
+    for name, bundle in bundles.items() if isinstance(bundles, dict) else ():
+        revision = _text(bundle.get("revision")) if isinstance(bundle, dict) else None
+        part = _part(name)
+        if part in ("policy", "state"):
+            found[part] = None if part in found else revision
+        elif revision is not None:
+            others.append(revision)
+    if "state" not in found and len(others) <= MOST_SHARDS:
+        found["state"] = _joined(*sorted(others))
+    return found.get("policy"), found.get("state")
+
+
+@lru_cache(maxsize=1000)
+def _joined(*revisions: str) -> str | None:
+    """The revisions of a state in shards as one text, which rows share."""
+    return PARTS.join(revisions) or None
+
+
+@lru_cache(maxsize=1000)
+def _part(bundle: str) -> str:
+    """What a bundle is, by the last word of its name."""
+    return re.split(r"[^a-z]", bundle.removesuffix(".tar.gz"))[-1]
+
+
+def _decided(call: Call, asked: Asked, result: Any, problem: str | None) -> Row:
+    """One decision from its answer: a boolean, or an object with reasons."""
+    if isinstance(result, bool):
+        return call.row(asked, result, None, None, problem)
+    answer = result.get("decision") if isinstance(result, dict) else None
+    if not isinstance(answer, bool):
+        return call.row(asked, None, None, None, problem or WRONG_ANSWER)
+    context = result.get("context")
+    rule, revision = (context.get("rule"), context.get("revision")) if isinstance(context, dict) else (None, None)
+    return call.row(asked, answer, _text(rule), _text(revision), problem)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _batch(call: Call, asked: Any, result: Any, problem: str | None) -> Iterator[Row]:
+    """One decision for each request of a batch."""
+    asked = asked if isinstance(asked, dict) else {}
+    if isinstance(asked.get("items"), list):
+        requests = [_item(asked, item) for item in asked["items"]]
+    elif isinstance(asked.get("requests"), list):
+        requests = [asked_by(request) for request in asked["requests"]]
+    else:
+        requests = [Asked(problem=MALFORMED)]
+    if not isinstance(result, list) or len(result) != len(requests):
+        problem, result = problem or WRONG_ANSWER, [None] * len(requests)
+    for request, answer in zip(requests, result, strict=True):
+        yield _decided(call, request, answer, problem)
+
+
+def _at_door(call: Call, asked: Any, result: Any, problem: str | None, reading: Reading) -> Iterator[Row]:
+    """The decisions of a door, if the mask wrote its question as requests of the policy: those that it allows, or the one that it denies.
+
+    What lists allow, and whom filters show what, an entry does not tell: that is a row with a problem. A question that is none of the
+    policy's is denied whatever a state says.
+    """
+    asked = rewritten(call, asked)
+    requests = asked.get("requests")
+    answers = set(_booleans(result))
+    if problem is None and requests == [] and "refused" in asked and answers == {False}:
+        reading.other["refused at a door"] += 1
+    elif problem is None and isinstance(requests, list) and requests and len(answers) == 1:
+        [allowed] = answers
+        yield from together(call, requests, allowed=allowed)
+    else:
+        yield call.row(Asked(problem=FAILED if problem == FAILED else UNREAD), None, None, None, None)
+
+
+def rewritten(call: Call, asked: Any) -> Mapping[str, Any]:
+    """What the mask that privtab ships wrote in the place of a door's question; empty for any other entry."""
+    return asked if call.masked is not None and "/input" in call.masked and isinstance(asked, dict) else {}
+
+
+def together(call: Call, requests: Sequence[Any], *, allowed: bool, problem: str | None = None) -> Iterator[Row]:
+    """The decisions of requests with one answer: which of several was denied, it does not say."""
+    known = allowed or len(requests) == 1
+    answer, problem = (allowed, problem) if known else (None, problem or UNREAD)
+    for request in requests:
+        yield call.row(asked_by(request), answer, None, None, problem)
+
+
+def _booleans(answer: Any) -> Iterator[bool]:
+    """The answers in what is around them."""
+    if isinstance(answer, bool):
+        yield answer
+    for part in answer.values() if isinstance(answer, dict) else ():
+        yield from _booleans(part)
+
+
+def _listing(call: Call, asked: Any, result: Any, problem: str | None) -> Iterator[Row]:
+    """One decision for each item of a listing."""
+    items = asked.get("items") if isinstance(asked, dict) else None
+    if not isinstance(items, list):
+        yield call.row(Asked(problem=MALFORMED), None, None, None, problem)
+        return
+    good = isinstance(result, list) and all(type(position) is int for position in result)
+    shown = frozenset(result) if good else frozenset()
+    problem = problem if good else problem or WRONG_ANSWER
+    about = asked.get("resource")
+    request = asked_by({**asked, "resource": {**about, "id": ""}} if isinstance(about, dict) else asked)
+    type_ = (request.resource or "").partition(":")[0]
+    for position, keys in enumerate(items):
+        resource = _path(type_, keys)
+        wrong = request.problem or (None if resource is not None else MALFORMED)
+        one = request._replace(resource=resource, problem=wrong)
+        yield call.row(one, position in shown if problem is None else None, None, None, problem)
+
+
+def _item(asked: Mapping[str, Any], item: Any) -> Asked:
+    """What one item of a batch asks: `[user, keys]`, with what all of them share."""
+    type_ = asked["resource"].get("type") if isinstance(asked.get("resource"), dict) else None
+    if not (isinstance(type_, str) and isinstance(item, list) and len(item) == 2 and isinstance(item[0], str)):
+        return Asked(problem=MALFORMED)
+    resource = _path(type_, item[1])
+    if resource is None:
+        return Asked(problem=MALFORMED)
+    shared = {name: value for name, value in asked.items() if name in {"action", "context"}}
+    request = {"subject": {"type": "user", "id": item[0]}, "resource": {"type": type_, "id": ""}, **shared}
+    return asked_by(request)._replace(resource=resource)
+
+
+def _path(type_: str, keys: Any) -> str | None:
+    """The entity of a type whose keys, from the root down, are given; of a call, the last name is left off."""
+    if not isinstance(keys, list) or not all(isinstance(key, str) and ":" in key for key in keys):
+        return None
+    return f"{type_}:{keys[-1].partition(':')[2] if keys else ''}"
+
+
+def asked_by(request: Any) -> Asked:
+    """What a request asks, as the rules read it: its parts as they are written, not as a client would have checked them."""
+    try:
+        subject, resource = request["subject"], request["resource"]
+        user, type_, id_ = subject["id"], resource["type"], resource.get("id", "")
+        action, kind = request["action"]["name"], subject["type"]
+        if not (type(user) is type(type_) is type(id_) is type(action) is type(kind) is str):
+            return Asked(problem=MALFORMED)
+        asked = Asked(None if kind == "user" else kind, user, None, None, action, f"{type_}:{id_}")
+        more = "context" in request or "properties" in resource or len(subject) > 2 or len(request["action"]) > 1
+        return _with_more(request, asked) if more else asked
+    except (KeyError, TypeError, AttributeError, InvalidRequest):
+        return Asked(problem=MALFORMED)
+
+
+def _with_more(request: Mapping[str, Any], asked: Asked) -> Asked:
+    """The same with groups, further objects, what the context states, and other properties."""
+    context = request.get("context", {})
+    more: dict[str, Any] = {}
+    properties = {
+        part: dict(request[part]["properties"])
+        for part in ("subject", "action", "resource")
+        if "properties" in request[part]
+    }
+    groups = properties.get("subject", {}).pop("groups", [])
+    if not (isinstance(groups, list) and all(type(name) is str for name in groups)):
+        return Asked(problem=MALFORMED)
+    more |= {part: values for part, values in properties.items() if values}
+    objects: list[tuple[str, str]] = []
+    for slot, entity in sorted(context.get("with", {}).items()):
+        type_, id_ = entity["type"], entity.get("id", "")
+        if not type(type_) is type(id_) is str:
+            return Asked(problem=MALFORMED)
+        objects.append((slot, f"{type_}:{id_}"))
+        if entity.get("properties"):
+            more.setdefault("with", {})[slot] = dict(entity["properties"])
+    roles = context_roles(context)
+    named = {"with"} if roles is None else {"with", "active_roles"}
+    values = {name: value for name, value in context.items() if name not in named and not isinstance(value, bool)}
+    if values:
+        more["context"] = values
+    return asked._replace(
+        groups=groups or None,
+        active_roles=None if roles is None else list(roles),
+        with_=objects or None,
+        flags=sorted(context_flags(context)) or None,
+        attributes=json.dumps(more, ensure_ascii=False, sort_keys=True, separators=(",", ":")) if more else None,
+    )

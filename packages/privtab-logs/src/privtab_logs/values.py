@@ -1,0 +1,167 @@
+"""The JSON values in a file of any size: lines, arrays or both after each other, packed or not, with bounded memory.
+
+What cannot be read is noted with its place, and reading goes on with the next line that begins a value.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from privtab import strict_json
+from privtab.names import is_unicode
+from privtab_logs.schema import Reading
+
+PIECE = 1 << 18
+LARGEST = 64 << 20
+"""Characters of the largest value."""
+_GZIP = b"\x1f\x8b"
+_MARGIN = 10
+"""Characters before the end of what was read in which an error may be due to what is still missing."""
+_BETWEEN = re.compile(r"[\s,\[\]]*")
+_SPACED = tuple(f'"{space}' for space in " \t\r\n")
+_NEXT = re.compile(r"\n(?=[\[{])")
+
+
+def values(file: BinaryIO, path: str, reading: Reading) -> Iterator[tuple[int, Any]]:
+    """The values in a file, those of top-level arrays one by one, each with the line on which it begins."""
+    return _Scanner(_pieces(file, path, reading), path, reading).values()
+
+
+def _pieces(file: BinaryIO, path: str, reading: Reading) -> Iterator[bytes]:
+    """The content of a file, unpacked if it is gzip, of one member or several; of a file that is cut off, what is readable."""
+    piece = file.read(PIECE)
+    if not piece.startswith(_GZIP):
+        while piece:
+            yield piece
+            piece = file.read(PIECE)
+        return
+    member = zlib.decompressobj(wbits=31)
+    while piece:
+        try:
+            text = member.decompress(piece, PIECE)
+        except zlib.error as error:
+            reading.damage(path, 0, f"the packed file is damaged, and its rest unreadable: {error}")
+            return
+        if text:
+            yield text
+        piece = member.unused_data if member.eof else member.unconsumed_tail
+        if member.eof:
+            piece = piece.lstrip(b"\0") or file.read(PIECE)
+            if piece and not piece.startswith(_GZIP[: len(piece)]):
+                reading.damage(path, 0, "what follows the packed content is not gzip")
+                return
+            member = zlib.decompressobj(wbits=31) if piece else member
+        elif not piece:
+            piece = file.read(PIECE)
+    yield member.flush()
+    if not member.eof:
+        reading.damage(path, 0, "the packed file is cut off")
+
+
+class _Scanner:
+    """Reads values from a window over the text."""
+
+    def __init__(self, pieces: Iterator[bytes], path: str, reading: Reading) -> None:
+        self._pieces = pieces
+        self._path = path
+        self._reading = reading
+        # What is not UTF-8 becomes lone surrogates, by which the values that contain it are found.
+        self._decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+        self._decoder = strict_json.Decoder()
+        self._compact = True
+        self._text = ""
+        self._at = 0
+        self._line = 1
+        self._arrays = 0
+        """How many are open."""
+        self._ended = False
+        self._suspect = False
+        """Whether a value in the window may contain a lone surrogate."""
+
+    def values(self) -> Iterator[tuple[int, Any]]:
+        """All values."""
+        while self._skip_between():
+            if self._text[self._at] != "{":
+                self._damaged("neither an object nor an array of objects")
+                continue
+            try:
+                value, end = self._decoder.at(self._text, self._at, compact=self._compact)
+            except strict_json.Incomplete as error:
+                if len(self._text) - self._at - error.position > _MARGIN and not error.open_text:
+                    self._damaged(str(error))
+                elif len(self._text) - self._at > LARGEST:
+                    self._damaged("larger than any decision")
+                elif not self._fill():
+                    self._damaged("cut off")
+            except ValueError as error:
+                self._damaged(str(error))
+            else:
+                if not self._suspect or self._is_unicode(value):
+                    yield self._line, value
+                self._move(end)
+        if self._arrays:
+            self._reading.damage(self._path, self._line, "an array is cut off")
+
+    def _is_unicode(self, value: Any) -> bool:
+        """Whether all texts of a value can be encoded; otherwise it is noted as damaged."""
+        try:
+            strict_json.check_pairs(value)
+        except ValueError as error:
+            self._reading.damage(self._path, self._line, str(error))
+            return False
+        return True
+
+    def _skip_between(self) -> bool:
+        """Move to the next value; returns whether there is one."""
+        while True:
+            found = _BETWEEN.match(self._text, self._at)
+            assert found is not None
+            if between := found.group():
+                self._arrays = max(0, self._arrays + between.count("[") - between.count("]"))
+            self._move(found.end())
+            if self._at < len(self._text):
+                return True
+            if not self._fill():
+                return False
+
+    def _move(self, end: int) -> None:
+        self._line += self._text.count("\n", self._at, end)
+        self._at = end
+
+    def _fill(self) -> bool:
+        """Read more; returns whether there was more."""
+        if self._ended:
+            return False
+        rest = self._text[self._at :]
+        pieces: list[str] = []
+        size = 0
+        while size < max(PIECE, len(rest)):
+            piece = next(self._pieces, None)
+            self._ended = piece is None
+            pieces.append(self._decode(piece or b"", self._ended))
+            size += len(pieces[-1])
+            if self._ended:
+                break
+        more = "".join(pieces)
+        self._text, self._at = rest + more, 0
+        self._compact = not any(spaced in self._text for spaced in _SPACED)
+        self._suspect = "\\ud" in self._text or "\\uD" in self._text or not is_unicode(self._text)
+        return bool(more)
+
+    def _damaged(self, why: str) -> None:
+        """Note a damaged value, and move to the next line that begins with one, since what is inside of it is none."""
+        self._reading.damage(self._path, self._line, why)
+        self._arrays = 0
+        while True:
+            found = _NEXT.search(self._text, self._at)
+            if found is not None:
+                self._move(found.end())
+                return
+            self._move(max(self._at, len(self._text) - 1))
+            if not self._fill():
+                self._at = len(self._text)
+                return
