@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from privtab.analysis.explain import explain
-from privtab.analysis.who_can import who_can
 from privtab.authzen.messages import SearchKind
 from privtab.authzen.points import LocalDecisionPoint
 from privtab.authzen.service import Service
@@ -19,6 +17,8 @@ from privtab.pipeline import load_program, policy_bundle
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
+from privtab_analysis.explain import explain
+from privtab_analysis.who_can import who_can
 
 POLICY = """
 privtab: 1

@@ -16,18 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privtab import InvalidRequest
-from privtab.analysis.who_can import who_can
 from privtab.authzen.messages import SearchKind
 from privtab.authzen.points import LocalDecisionPoint
 from privtab.authzen.service import AT_ONCE, TRIED, PagePosition, SearchPlan, Service, read_page
 from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
-from privtab.entitlements.universe import universe
 from privtab.ir.names import filter_of
 from privtab.pipeline import load_program, policy_bundle
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
+from privtab_analysis.entitlements.universe import universe
+from privtab_analysis.who_can import who_can
 
 WORLDS = st.tuples(st.integers(0, 400), st.integers(0, 10_000))
 

@@ -11,8 +11,8 @@ import pytest
 from checkout import PYTHONPATH, ROOT
 
 import privtab
-from privtab import analysis
-from privtab.analysis import diff
+import privtab_analysis as analysis
+from privtab_analysis import diff
 
 PROGRAM = """
 import json, sys

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from generated_programs import read
 
-from privtab.analysis.diff import diff
 from privtab.diagnostics import Diagnostic
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
@@ -19,6 +18,7 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.load import from_tables, validate
+from privtab_analysis.diff import diff
 
 PRIVILEGES = {"USAGE": ("database", "schema"), "CREATE": ("schema",), "SELECT": ("table",), "INSERT": ("table",)}
 KEYS = {"database": "database:d", "schema": "schema:d/s", "table": "table:d/s/t"}

@@ -13,10 +13,6 @@ from creator_role_policy import CASES, EFFECT, NO_ROLE, POLICY, files
 from wasm_engine import wasm_client
 
 from privtab import Client, Embedded
-from privtab.analysis.diff import diff
-from privtab.analysis.paths import ReachableRights
-from privtab.analysis.what_can import what_can
-from privtab.analysis.who_can import who_can
 from privtab.bundle import state_bundle
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
@@ -32,6 +28,10 @@ from privtab.request import Decision, Entity, Request
 from privtab.state.index import index
 from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, Grant, State
+from privtab_analysis.diff import diff
+from privtab_analysis.paths import ReachableRights
+from privtab_analysis.what_can import what_can
+from privtab_analysis.who_can import who_can
 from privtab_testing.scenarios.suggest import suggestions
 
 

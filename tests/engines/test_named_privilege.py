@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from generated_programs import read
 
-from privtab.analysis.diff import diff
 from privtab.attributes import NONE_GIVEN, GivenAttributes
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
@@ -20,6 +19,7 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.load import from_tables, validate
+from privtab_analysis.diff import diff
 
 PRIVILEGES = ("USAGE", "SELECT", "INSERT")
 BEFORE = """\

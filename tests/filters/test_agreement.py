@@ -14,8 +14,6 @@ from worlds import attributes as worlds_attributes
 from privtab.attributes import Attribute
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
-from privtab.entitlements.universe import names as state_names
-from privtab.entitlements.universe import universe
 from privtab.errors import InvalidRequest, UnsupportedError
 from privtab.filters.filter import Filter, filter_of
 from privtab.ir.nodes import Program
@@ -27,6 +25,8 @@ from privtab.request import Entity, Request
 from privtab.source import SourceFile
 from privtab.state.index import index
 from privtab.state.nodes import State
+from privtab_analysis.entitlements.universe import names as state_names
+from privtab_analysis.entitlements.universe import universe
 
 ODD = (None, "", "*", "%", "%2A", "*?", "nowhere", "READER", "a\n", "\u2028", "e\u0301")
 REQUESTS, PATHS = 12, 40

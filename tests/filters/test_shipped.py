@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
-from privtab.entitlements.universe import Universe, universe, users
 from privtab.errors import InvalidRequest
 from privtab.filters.filter import Filter, filter_of
 from privtab.ir.nodes import Program, Rule
@@ -25,6 +24,7 @@ from privtab.request import NOT_SET, Entity, Request
 from privtab.state.index import index
 from privtab.state.load import load, validate
 from privtab.state.nodes import State
+from privtab_analysis.entitlements.universe import Universe, universe, users
 
 SHIPPED = {
     "gravitino/1.1.0": "gravitino",

@@ -9,12 +9,6 @@ from typing import Any
 
 import pytest
 
-from privtab.analysis.diff import diff
-from privtab.analysis.paths import ReachableRights
-from privtab.analysis.state_diff import state_diff
-from privtab.analysis.turns import ways
-from privtab.analysis.what_can import what_can
-from privtab.analysis.who_can import who_can
 from privtab.backends.stubs import render
 from privtab.engines.batches import Batches
 from privtab.engines.packed import unpacked
@@ -32,6 +26,12 @@ from privtab.spark.states import prepared
 from privtab.state.located import locations
 from privtab.state.nodes import Grant, Placement, State
 from privtab.state.shards import shards
+from privtab_analysis.diff import diff
+from privtab_analysis.paths import ReachableRights
+from privtab_analysis.state_diff import state_diff
+from privtab_analysis.turns import ways
+from privtab_analysis.what_can import what_can
+from privtab_analysis.who_can import who_can
 from privtab_testing.conform.candidates import Candidates
 from privtab_testing.scenarios import CasePlan, Subject
 from privtab_testing.scenarios.callers import HeldSet

@@ -17,8 +17,6 @@ from typing import Any
 import pytest
 from checkout import ROOT
 
-from privtab.analysis.changes import change_text
-from privtab.analysis.turns import ways
 from privtab.attributes import GivenAttributes
 from privtab.ir.nodes import Program
 from privtab.pipeline import check_policy, load_program
@@ -26,6 +24,8 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Assignment, Grant, State
+from privtab_analysis.changes import change_text
+from privtab_analysis.turns import ways
 
 POLICY = ROOT / "policy_src" / "polaris" / "1.7.yaml"
 FACTS: dict[str, Any] = json.loads((Path(__file__).parent / "polaris_facts.json").read_text(encoding="utf-8"))

@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from worlds.attributes import request_attributes
 
 from privtab.engines.packed import packed, unpacked
-from privtab.entitlements import evaluator
 from privtab.errors import FileError, InvalidRequest, StateInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -27,6 +26,7 @@ from privtab.spark.matrix.question import Question
 from privtab.spark.policies import open_policy
 from privtab.spark.state import state_tables
 from privtab.state.nodes import Assignment, Grant, State
+from privtab_analysis.entitlements import evaluator
 
 USERS = (*worlds.USERS, "nobody")
 BY_INDEX = (

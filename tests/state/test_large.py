@@ -19,7 +19,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from privtab.analysis.changes import AddToGroup, Assign, apply
 from privtab.attributes import Attribute, Attributes
 from privtab.ir.nodes import Program
 from privtab.moments import moment
@@ -30,6 +29,7 @@ from privtab.state.load import from_tables, load, validate_with_places
 from privtab.state.names import Places
 from privtab.state.nodes import TABLES, ColumnRows, State, StateFinding
 from privtab.state.raw import COLUMNS
+from privtab_analysis.changes import AddToGroup, Assign, apply
 
 MOMENT = moment("2026-03-15T00:00:00Z")
 Checked = tuple[State, Places, tuple[StateFinding, ...]]

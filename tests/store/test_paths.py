@@ -12,10 +12,6 @@ from typing import Any
 
 import pytest
 
-from privtab.analysis.caller import Caller
-from privtab.analysis.effects import GainedFact
-from privtab.analysis.goals import Goal, operation_goal
-from privtab.analysis.paths import ReachableRights
 from privtab.errors import PrivtabError
 from privtab.ir.nodes import RESOURCE, Program
 from privtab.pipeline import policy_artifacts, program_of
@@ -28,6 +24,10 @@ from privtab.store.authority import Authority
 from privtab.store.guarded import ChangeKind, DesiredChange, GuardedStore
 from privtab.store.store import Store
 from privtab.store.view import View
+from privtab_analysis.caller import Caller
+from privtab_analysis.effects import GainedFact
+from privtab_analysis.goals import Goal, operation_goal
+from privtab_analysis.paths import ReachableRights
 
 Rows = dict[str, tuple[tuple[tuple[str, str], ...], ...]]
 USER = "ann"

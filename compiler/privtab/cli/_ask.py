@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.cli._output import err, styled
@@ -13,25 +11,11 @@ from privtab.cli._parameters import option
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
 from privtab.key_values import attribute_values, key_values
-from privtab.moments import WINDOW, edge_texts
 from privtab.names import bare_name, check_user, is_wildcard
 from privtab.request import NOT_SET, Entity, Request, flag_name
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from privtab.analysis.provenance import Chain, ProvenanceStep
-    from privtab.diagnostics import Span
-    from privtab.ir.nodes import Program, Rule
-
-MOST_LINES = 8
-"""Maximum lines shown of a row's source."""
-NARROWEST = 60
-"""Minimum width before the column of positions."""
-
-
-WIDEST = 120
-"""Column at which lists are wrapped, even on wider terminals."""
+    from privtab.ir.nodes import Program
 
 
 WithOption = Annotated[list[str] | None, option("--with NAME=TYPE:PATH", "A second object of the request.")]
@@ -186,97 +170,3 @@ def besides(request: Request) -> str:
     flags = [f" +{flag}" for flag in sorted(request.flags)]
     active = [] if request.active_roles is None else [f" as {', '.join(request.active_roles) or 'no role'}"]
     return "".join([*words, *flags, *active])
-
-
-def show_rule(console: Console, program: Program, rule: Rule) -> None:
-    """Print a rule with its source text, its position, and the document it comes from."""
-    console.print()
-    console.print(styled(("rule  ", "dim"), rule.id, (f"  {rule.span.path}:{rule.span.line}", "dim")))
-    for line in _source(rule.span):
-        console.print(f"      {line}")
-    if rule.source is not None:
-        line = "" if rule.source.line is None else f" line {rule.source.line}"
-        source_name = next(
-            (name for name, document in program.sources.items() if document == rule.source.document), None
-        )
-        suffix = "" if source_name is None else f" ({source_name})"
-        console.print(styled(("from  ", "dim"), f"{rule.source.document}{line}{suffix}"))
-
-
-def show_words(
-    console: Console, head: str, words: Iterable[str], *, margin: int, gap: str = " ", style: str = ""
-) -> None:
-    """Print words after a head, wrapped in the column of the first one: `margin`, or further right after a long head."""
-    console.print(head, style=style, end="")
-    column = max(margin, len(head))
-    for number, word in enumerate(words):
-        if number and column + len(gap) + len(word) > min(console.width, WIDEST):
-            console.print()
-            console.print(" " * margin, end="")
-            column = margin
-        elif number:
-            console.print(gap, end="")
-            column += len(gap)
-        console.print(word, style="dim" if word.startswith("[") else "", end="")
-        column += len(word)
-    console.print()
-
-
-def show_rows(console: Console, rows: Iterable[tuple[str, str]], *, indent: int = 6) -> None:
-    """Print lines of text, each with a position: in one column if the width allows, else at the right edge."""
-    row_list = list(rows)
-    position_column = max([NARROWEST, *(indent + len(text) for text, place in row_list if place)]) + 2
-    fits_one_column = all(position_column + len(place) <= console.width for _, place in row_list)
-    for text, place in row_list:
-        console.print(" " * indent + text, end="")
-        if fits_one_column and place:
-            console.print(" " * (position_column - indent - len(text)) + place, style="dim")
-        else:
-            show_place(console, place, at=indent + len(text), column=console.width)
-
-
-def show_place(console: Console, place: str, *, at: int, column: int = 0) -> None:
-    """End a line, printed up to column `at`, with a position; on a line of its own if it does not fit.
-
-    `column`: where the position ends; 0 for right after the line.
-    """
-    if place and at + 2 + len(place) > console.width:
-        console.print()
-        at = 0
-        column = console.width
-    gap = max(2 if at else 0, column - len(place) - at)
-    console.print(" " * gap + place if place else "", style="dim")
-
-
-def chain_rows(chain: Chain) -> list[tuple[str, str]]:
-    """The rows of a chain with their positions."""
-    from privtab.state.names import place_text
-
-    return [(step.text, place_text(step.place)) for step in chain]
-
-
-def step_json(step: ProvenanceStep) -> dict[str, Any]:
-    """A link of a chain as JSON; `from` and `until` only if its row has them."""
-    place = step.place
-    where = None
-    if place is not None:
-        where = {"path": place.path, "table": place.table, "row": place.row, "line": place.line}
-    edges = zip(WINDOW, edge_texts(step.window), strict=True)
-    window = {name: edge for name, edge in edges if edge is not None}
-    return {"kind": step.kind, "text": step.text, "place": where, **window}
-
-
-def rule_json(rule: Rule) -> dict[str, Any]:
-    """The id and position of a rule as JSON."""
-    return {"id": rule.id, "path": rule.span.path, "line": rule.span.line}
-
-
-def _source(span: Span) -> list[str]:
-    """The source of a row: the line of its key and the lines indented below; empty if the file is missing."""
-    try:
-        lines = Path(span.path).read_text(encoding="utf-8").split("\n")[span.line - 1 :]
-    except OSError:
-        return []
-    indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
-    continuation = takewhile(lambda line: line.startswith(" " * (indent + 1)), lines[1:MOST_LINES])
-    return [line[indent:].rstrip() for line in [*lines[:1], *continuation]]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-from privtab import source
 from privtab.cli._output import print_error, show_diagnostics, show_state_findings, spinner, stop
 from privtab.cli._parameters import argument, option, policies
 from privtab.cli._stored import load_policy, load_rows
@@ -17,9 +16,7 @@ from privtab.key_values import key_values
 from privtab.state.findings import stops
 
 if TYPE_CHECKING:
-    from privtab.analysis.diff.nodes import Waiver
     from privtab.bundle.sign import SigningKey
-    from privtab.diagnostics import Diagnostic
     from privtab.doors.document import Door
     from privtab.ir.nodes import Program
     from privtab.signatures import Trust
@@ -56,11 +53,6 @@ AuthoriseOption = Annotated[
     option("--authorise TABLE[.add|.remove]=OPERATION", "Operation that authorises rows of a store; repeatable."),
 ]
 OutputOption = Annotated[Path | None, option("--output -o FILE", "Write to this file instead of standard output.")]
-WAIVERS = Path("privtab-waivers.yaml")
-"""The default file of waivers."""
-WaiversOption = Annotated[
-    Path | None, option("--waivers FILE", "File of waivers: changes that are intended.", show_default=str(WAIVERS))
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,16 +79,6 @@ class LogOptions:
         list[Path] | None,
         option("--metrics FILE", "What an OPA answers at /v1/status: entries it dropped; repeatable."),
     ] = None
-
-
-def waivers_of(path: Path | None) -> tuple[tuple[Waiver, ...], tuple[Diagnostic, ...]]:
-    """The waivers of the given file, else of `WAIVERS` if it exists; a file with errors waives nothing."""
-    from privtab.analysis.diff.waivers import read_waivers
-
-    if path is None and not WAIVERS.is_file():
-        return (), ()
-    waiver_file = read_waivers(source.load(path or WAIVERS))
-    return waiver_file.waivers, waiver_file.found
 
 
 def readings(options: list[str] | None) -> dict[str, str]:

@@ -286,7 +286,7 @@ def show_gate(gate: Gate) -> None:
 
 def _state(gate: Gate) -> None:
     """What users gain and lose by the new state."""
-    from privtab.cli._state_diff import show_groups
+    from privtab_analysis.commands.state_diff import show_groups
 
     assert gate.state is not None
     console = out()
@@ -300,7 +300,7 @@ def _state(gate: Gate) -> None:
 
 def _blocking(gate: Gate) -> Table:
     """A table of the changes that stop a deployment, each with the operations that changed only through it."""
-    from privtab.analysis.diff.summary import also_by, combine_pairs, folded
+    from privtab_analysis.diff.summary import also_by, combine_pairs, folded
 
     grid = table("  operation", "verdict", "before", "after")
     for group in folded(gate.blocking)[:MAX_SHOWN]:

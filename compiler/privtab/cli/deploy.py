@@ -19,10 +19,8 @@ from privtab.cli._options import (
     PolicyArguments,
     ScopeOption,
     SigningKeyOption,
-    WaiversOption,
     doors,
     load_state,
-    waivers_of,
 )
 from privtab.cli._output import err, print_error, print_json, progress, show_diagnostics
 from privtab.cli._parameters import option
@@ -37,6 +35,7 @@ from privtab.cli._rollout import (
 )
 from privtab.cli._stored import as_stored, rows_of_bundles, running_states
 from privtab.errors import ExitCode, UsageError
+from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab._staged import write
-from privtab.cli import _state_diff, _state_import
+from privtab.cli import _state_import
 from privtab.cli._app import Commands
 from privtab.cli._files import STATE, row_counts, show_shards, state_files, write_state
 from privtab.cli._options import AtOption, PartialOption, PolicyChoice, SigningOptions, load_state, moment_of
@@ -341,6 +341,5 @@ for _name, _command in {
     "build": build,
     "import": _state_import.import_,
     "push": _state_import.push,
-    "diff": _state_diff.run,
 }.items():
     app.command(_name)(_command)

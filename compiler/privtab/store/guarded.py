@@ -370,8 +370,8 @@ class GuardedStore:
 
 def proposal_json(planned: Proposal) -> dict[str, Any]:
     """What a change would do: its rows, and in JSON of `state diff` who gains and loses what, or why that is not known."""
-    from privtab.analysis.state_diff import state_diff
-    from privtab.analysis.state_diff.summary import state_diff_json
+    from privtab_analysis.state_diff import state_diff
+    from privtab_analysis.state_diff.summary import state_diff_json
 
     changes = [change.to_json() for change in planned.changes]
     answer: dict[str, Any] = {"number": planned.number, "dry_run": True, "changes": changes}

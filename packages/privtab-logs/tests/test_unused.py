@@ -12,8 +12,6 @@ import worlds
 from lake_policy import POLICY
 
 from privtab import model, syntax
-from privtab.analysis.state_diff import state_diff
-from privtab.analysis.state_diff.chosen import without_rows
 from privtab.errors import InvalidRequest, UsageError
 from privtab.ir.nodes import Program
 from privtab.model.lower import lower
@@ -24,6 +22,8 @@ from privtab.source import SourceFile
 from privtab.state.load import from_tables, validate_with_places
 from privtab.state.names import NOWHERE
 from privtab.state.nodes import State
+from privtab_analysis.state_diff import state_diff
+from privtab_analysis.state_diff.chosen import without_rows
 from privtab_logs.distinct import Log, LoggedRequest
 from privtab_logs.excerpts import Row, StateRows
 from privtab_logs.kept import read_kept

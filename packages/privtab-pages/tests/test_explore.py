@@ -19,16 +19,16 @@ from checkout import ROOT
 from explored import HOSTILE, LONG, PLAIN, Html, encoded, problems, shop, url, world_in
 from starlette.testclient import TestClient
 
-from privtab.analysis import explain, what_can
-from privtab.analysis.rights_map import rights_map
-from privtab.analysis.state_diff import state_diff
-from privtab.analysis.state_diff.subjects import ANY_OTHER
-from privtab.analysis.what_can import questions
 from privtab.pipeline import load_program
 from privtab.request import Entity, Request
 from privtab.serving.tokens import Tokens
 from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, State
+from privtab_analysis import explain, what_can
+from privtab_analysis.rights_map import rights_map
+from privtab_analysis.state_diff import state_diff
+from privtab_analysis.state_diff.subjects import ANY_OTHER
+from privtab_analysis.what_can import questions
 from privtab_pages.explore.changes import what_if
 from privtab_pages.explore.picture import picture
 from privtab_pages.explore.server import Explorer, Scope, application, names_of

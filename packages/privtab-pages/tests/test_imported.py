@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from privtab.analysis.diff import diff
 from privtab.diagnostics import Diagnostic
 from privtab.fmt import format_source
 from privtab.pipeline import find_policy, policy_names, program_of
 from privtab.source import SourceFile, load
+from privtab_analysis.diff import diff
 from privtab_pages.imported import TableReader, edited, own_policy
 from privtab_pages.policy import PolicyPage
 from privtab_pages.tables import page_source, tables

@@ -10,12 +10,12 @@ import generated_programs
 import pytest
 import worlds
 
-from privtab.entitlements.universe import universe
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_names
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, State
+from privtab_analysis.entitlements.universe import universe
 from privtab_pages.policy import PolicyPage
 from privtab_pages.roles import HOLDER, RoleMatrix, default_roles, roles_of_state
 

@@ -9,10 +9,10 @@ import requests
 from authzen_server import Server
 from example_bundles import ExampleBundles
 
-from privtab.analysis.diff import diff
-from privtab.analysis.diff.summary import summary
 from privtab.registry import Canary, Registry, names
 from privtab.registry.deploy.program import program_in
+from privtab_analysis.diff import diff
+from privtab_analysis.diff.summary import summary
 
 Serving = Callable[..., Server]
 EVIL = "<script>alert(1)</script>\"'&"

@@ -11,12 +11,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from privtab.analysis.diff import diff
-from privtab.analysis.diff.nodes import OPERATION_VERDICTS, DeclarationChange, Diff, RowChange, Verdict, Waiver
-from privtab.analysis.diff.summary import diff_json, folded
-from privtab.analysis.diff.waivers import apply_waivers, failing
-from privtab.analysis.state_diff import StateDiff, state_diff
-from privtab.analysis.state_diff.summary import headline, state_diff_json, totals
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.ir.nodes import Program
 from privtab.lint.settings import FailOn
@@ -24,6 +18,12 @@ from privtab.pipeline import PolicyCheck, lint_policy
 from privtab.printable import count
 from privtab.registry.deploy.program import comparable
 from privtab.state.nodes import State
+from privtab_analysis.diff import diff
+from privtab_analysis.diff.nodes import OPERATION_VERDICTS, DeclarationChange, Diff, RowChange, Verdict, Waiver
+from privtab_analysis.diff.summary import diff_json, folded
+from privtab_analysis.diff.waivers import apply_waivers, failing
+from privtab_analysis.state_diff import StateDiff, state_diff
+from privtab_analysis.state_diff.summary import headline, state_diff_json, totals
 from privtab_testing.scenarios.collect import plans
 from privtab_testing.scenarios.run import Engine, Failure, ReferenceEngine, failures, opa
 

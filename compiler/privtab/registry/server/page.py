@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from privtab.analysis.diff import diff
-from privtab.analysis.diff.summary import page_values
 from privtab.errors import PrivtabError, UsageError
 from privtab.html import page as html
 from privtab.ir.nodes import Program
@@ -16,6 +14,8 @@ from privtab.registry.nodes import Channel, Revision, pin
 from privtab.registry.registry import Registry
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.fleet import FleetTracker
+from privtab_analysis.diff import diff
+from privtab_analysis.diff.summary import page_values
 
 MOST = 50
 """Maximum revisions and sidecars shown."""

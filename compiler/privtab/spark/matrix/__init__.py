@@ -17,16 +17,16 @@ from privtab.arrow import Codes
 from privtab.engines.conditions import RESOURCE, Condition
 from privtab.engines.index import Index
 from privtab.engines.rows import Place, RowEngine
-from privtab.entitlements.evaluator import Evaluator
-from privtab.entitlements.forms import KINDS, Asked, Forms, Source
-from privtab.entitlements.rows import NOT_ON_ENTITIES, Way, ways
-from privtab.entitlements.subjects import Concerns, Subject, Subjects
 from privtab.errors import InvalidRequest
 from privtab.names import LEFT_OUT
 from privtab.paths import base_type
 from privtab.request import Entity, Request
 from privtab.spark.matrix.question import Question, check
 from privtab.vocabulary import Vocabulary
+from privtab_analysis.entitlements.evaluator import Evaluator
+from privtab_analysis.entitlements.forms import KINDS, Asked, Forms, Source
+from privtab_analysis.entitlements.rows import NOT_ON_ENTITIES, Way, ways
+from privtab_analysis.entitlements.subjects import Concerns, Subject, Subjects
 
 LOG = logging.getLogger("privtab.spark")
 BATCH = 16_384

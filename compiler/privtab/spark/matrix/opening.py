@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, cast
 
 from privtab import strict_json
 from privtab.engines.index import Index
-from privtab.entitlements.subjects import Holding, Subject
-from privtab.entitlements.universe import Universe, universe
-from privtab.entitlements.universe import users as users_of
 from privtab.errors import FileError, HasWindows, UsageError
 from privtab.hints import hint
 from privtab.ir.nodes import Program
@@ -33,6 +30,9 @@ from privtab.state.index import index
 from privtab.state.links import closed
 from privtab.state.nodes import State
 from privtab.state.written import as_written
+from privtab_analysis.entitlements.subjects import Holding, Subject
+from privtab_analysis.entitlements.universe import Universe, universe
+from privtab_analysis.entitlements.universe import users as users_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

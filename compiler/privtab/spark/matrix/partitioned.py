@@ -15,7 +15,6 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines.conditions import ALWAYS, atoms_of
-from privtab.entitlements.universe import PRINCIPALS, Universe
 from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.spark import portions
@@ -31,6 +30,7 @@ from privtab.spark.state.shards import by_root
 from privtab.spark.state.tables import from_arrow, whole
 from privtab.state.names import uses
 from privtab.state.written import as_written
+from privtab_analysis.entitlements.universe import PRINCIPALS, Universe
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -12,8 +12,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from privtab.analysis.explain import minimal_sets_of
-from privtab.analysis.provenance import Provenance
 from privtab.ir.canonical import Leaf
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import ByType, Program
@@ -25,6 +23,8 @@ from privtab.state.chains import GROUP, ROLE
 from privtab.state.located import locations, lying_in
 from privtab.state.names import Places
 from privtab.state.nodes import TABLES, Cells, ColumnRows, RowLocation, State
+from privtab_analysis.explain import minimal_sets_of
+from privtab_analysis.provenance import Provenance
 
 USER = "user:"
 OF_PRINCIPALS = {

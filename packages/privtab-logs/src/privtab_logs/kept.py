@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from privtab.analysis.state_diff.chosen import find_rows
 from privtab.diagnostics import Diagnostic, in_order
 from privtab.errors import UsageError
 from privtab.source import SourceFile
@@ -15,6 +14,7 @@ from privtab.state.names import Places
 from privtab.state.nodes import State
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.syntax.yaml_tree import Node, compose
+from privtab_analysis.state_diff.chosen import find_rows
 from privtab_logs.excerpts import OF_PRINCIPALS, principal_named
 
 _HEAD_HINT = "a file of rows to keep begins with `keep:`, and a list below"

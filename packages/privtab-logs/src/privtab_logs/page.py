@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from privtab import moments
-from privtab.analysis.state_diff import StateDiff
-from privtab.analysis.state_diff.summary import groups, totals
-from privtab.analysis.what_can import what_can
-from privtab.entitlements.universe import users
 from privtab.html import page as rendered
 from privtab.ir.nodes import Program
 from privtab.printable import count
@@ -19,6 +15,10 @@ from privtab.reference.evaluate import Reference
 from privtab.report.html import HeatMap, shaded
 from privtab.state.chains import ROLE
 from privtab.state.nodes import Assignment, State
+from privtab_analysis.entitlements.universe import users
+from privtab_analysis.state_diff import StateDiff
+from privtab_analysis.state_diff.summary import groups, totals
+from privtab_analysis.what_can import what_can
 from privtab_logs.row_use import Unused
 
 SIDE = 30

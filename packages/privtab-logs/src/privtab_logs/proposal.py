@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from privtab.analysis.state_diff.chosen import without_rows
 from privtab.ir.formula import item_condition, leaves, on_entity
 from privtab.ir.nodes import Has, Program
 from privtab.reference.rights import GIVEN_BY, by_ownership
@@ -19,6 +18,7 @@ from privtab.state.chains import ROLE, ScopeOverlap
 from privtab.state.located import locations
 from privtab.state.names import StateNames, filters_need
 from privtab.state.nodes import State
+from privtab_analysis.state_diff.chosen import without_rows
 from privtab_logs.excerpts import USER, Row, StateRows
 from privtab_logs.usage import Needs, Tell, Usage, decided
 

@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.analysis.diff.markdown import as_code, as_text
-from privtab.analysis.diff.nodes import Diff
-from privtab.analysis.diff.summary import answers_text, combine_pairs, holding_texts, request_text
 from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.printable import count
 from privtab.request import Decision
+from privtab_analysis.diff.markdown import as_code, as_text
+from privtab_analysis.diff.nodes import Diff
+from privtab_analysis.diff.summary import answers_text, combine_pairs, holding_texts, request_text
 from privtab_logs.deciding import Decider
 from privtab_logs.moments import Moments, Unknown
 from privtab_logs.replaying import KINDS, REVISIONS, Kind, Replay, request_row

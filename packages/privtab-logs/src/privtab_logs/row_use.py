@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 
 from privtab import moments
-from privtab.analysis.state_diff.rows import changed_rows
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, shown
@@ -19,6 +18,7 @@ from privtab.state.findings import row_sentence
 from privtab.state.load import cells_of
 from privtab.state.names import Places
 from privtab.state.nodes import Cells, RowLocation, State
+from privtab_analysis.state_diff.rows import changed_rows
 from privtab_logs.distinct import Log
 from privtab_logs.excerpts import USER, Row, StateRows
 from privtab_logs.proposal import DENIAL, Proposal, propose, removal_order

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from privtab._resources import environment
-from privtab.analysis.diff.markdown import as_code, as_text, markdown
-from privtab.analysis.diff.nodes import Diff
-from privtab.analysis.diff.summary import page_values
 from privtab.backends.describe import describe, forest, set_texts
 from privtab.html import page
 from privtab.ir.formula import walk
 from privtab.ir.nodes import Can, Formula, Program, Rule
+from privtab_analysis.diff.markdown import as_code, as_text, markdown
+from privtab_analysis.diff.nodes import Diff
+from privtab_analysis.diff.summary import page_values
 from privtab_pages.roles import RoleMatrix
 
 _CAN = re.compile(r"\bcan (\w+) \(([^()]*)\)")

@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from conforming_server import served
 
-from privtab.analysis.diff.nodes import Verdict as Change
-from privtab.analysis.diff.nodes import Waiver
 from privtab.diagnostics import Span
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
@@ -21,6 +19,8 @@ from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.state.nodes import State
+from privtab_analysis.diff.nodes import Verdict as Change
+from privtab_analysis.diff.nodes import Waiver
 from privtab_testing.conform import Question, QuestionPlan, SystemAnswer, Verdict, World, formats
 from privtab_testing.conform.driver import Driver
 from privtab_testing.conform.plan import plan

@@ -18,10 +18,10 @@ from privtab.formats import STATE_HELP
 from privtab.source import read_text
 
 if TYPE_CHECKING:
-    from privtab.analysis.diff.nodes import Diff
     from privtab.ir.nodes import Program
     from privtab.registry import Registry
     from privtab.registry.deploy.gates import Gate
+    from privtab_analysis.diff.nodes import Diff
     from privtab_logs.moments import Moments
     from privtab_logs.reading import Entries
     from privtab_logs.report import Report
@@ -150,8 +150,8 @@ def _moments(asked: Asked) -> Moments:
 
 def _compared(moments: Moments) -> Diff | None:
     """The exact comparison with the policy of the last moment."""
-    from privtab.analysis.diff import diff
     from privtab.registry.deploy.program import comparable
+    from privtab_analysis.diff import diff
 
     earlier = moments.last_policy
     if earlier is None:

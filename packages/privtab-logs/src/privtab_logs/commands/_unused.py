@@ -20,12 +20,12 @@ from privtab.printable import count
 from privtab_logs.commands._replay import entries_of
 
 if TYPE_CHECKING:
-    from privtab.analysis.state_diff import StateDiff
     from privtab.diagnostics import Diagnostic
     from privtab.ir.nodes import Program
     from privtab.state.names import Places
     from privtab.state.nodes import State
     from privtab.state.raw import RawRow
+    from privtab_analysis.state_diff import StateDiff
     from privtab_logs.row_use import Observed, Unused
     from privtab_logs.schema import Reading
 
@@ -102,7 +102,7 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
-        from privtab.analysis.state_diff.summary import state_diff_json
+        from privtab_analysis.state_diff.summary import state_diff_json
 
         difference = None if self.difference is None else state_diff_json(self.difference)
         return {
@@ -191,9 +191,9 @@ def _gone(found: Unused, observed: Observed) -> dict[str, list[int]]:
 
 
 def _difference(program: Program, observed: Observed, gone: dict[str, list[int]]) -> StateDiff:
-    from privtab.analysis.state_diff import state_diff
-    from privtab.analysis.state_diff.chosen import without_rows
     from privtab.state.names import NOWHERE
+    from privtab_analysis.state_diff import state_diff
+    from privtab_analysis.state_diff.chosen import without_rows
 
     after = without_rows(observed.whole, [(table, number) for table, numbers in gone.items() for number in numbers])
     return state_diff(program, observed.whole, after, places=(observed.places, NOWHERE), moment=observed.moment)
@@ -202,9 +202,9 @@ def _difference(program: Program, observed: Observed, gone: dict[str, list[int]]
 def _write(program: Program, state: Path, target: Path, whole: State, gone: dict[str, list[int]]) -> None:
     """Write the state without some rows, in its own form; one from a bundle, a store or another system as JSON or CSV."""
     if is_stored(state) or not state.exists():
-        from privtab.analysis.state_diff.chosen import without_rows
         from privtab.cli._state_import import write_tables
         from privtab.state.load import to_tables
+        from privtab_analysis.state_diff.chosen import without_rows
 
         less = without_rows(whole, [(table, number) for table, numbers in gone.items() for number in numbers])
         write_tables(target, to_tables(less))
@@ -215,10 +215,10 @@ def _write(program: Program, state: Path, target: Path, whole: State, gone: dict
 
 def _trimmed(program: Program, state: Path, gone: dict[str, list[int]]) -> dict[str, bytes]:
     """The files of a state without some of its rows, which were read once more to be sure of it."""
-    from privtab.analysis.state_diff.chosen import without_rows
-    from privtab.analysis.state_diff.rows import changed_rows
     from privtab.state.load import validate, validate_with_places
     from privtab.state.trimmed import trimmed
+    from privtab_analysis.state_diff.chosen import without_rows
+    from privtab_analysis.state_diff.rows import changed_rows
 
     raw = load_rows(program, state)
     whole, places, _ = validate_with_places(program, raw)
@@ -246,9 +246,9 @@ def _telling(row: RawRow) -> tuple[tuple[str, str | None], ...]:
 
 def markdown(answer: Answer, most: int) -> str:
     """The answer as a comment on a review. `most`: the most lines of each list; 0 for all."""
-    from privtab.analysis.diff.markdown import as_code, as_text
-    from privtab.analysis.state_diff.rows import markdown as of_difference
     from privtab.state.names import place_text
+    from privtab_analysis.diff.markdown import as_code, as_text
+    from privtab_analysis.state_diff.rows import markdown as of_difference
 
     found = answer.found
     lines = ["## What logged decisions did not need", "", *(f"- {as_text(line)}" for line in answer.summary()), ""]

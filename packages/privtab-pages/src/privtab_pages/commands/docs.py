@@ -14,8 +14,8 @@ from privtab.errors import UsageError
 from privtab.formats import STATE_HELP
 
 if TYPE_CHECKING:
-    from privtab.analysis.diff.nodes import Diff
     from privtab.ir.nodes import Program
+    from privtab_analysis.diff.nodes import Diff
 
 PANEL = "Write"
 
@@ -111,8 +111,8 @@ def _coverage(policy: PolicyArguments) -> dict[str, tuple[int, int]]:
 
 
 def _changes(policy: PolicyArguments, since: str, program: Program) -> Diff:
-    from privtab.analysis.diff import diff
-    from privtab.cli._diff import Choice, programs, sides
+    from privtab_analysis.commands._diff import Choice, programs, sides
+    from privtab_analysis.diff import diff
 
     found = list(sides(since, policy.policy, (Choice(), Choice(**policy.chosen()))))
     if len(found) != 1:

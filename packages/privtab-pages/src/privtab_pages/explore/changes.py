@@ -6,12 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from urllib.parse import parse_qsl
 
-from privtab.analysis.diff import diff
-from privtab.analysis.diff.summary import page_values
-from privtab.analysis.state_diff import Comparison, StateDiff, state_diff
-from privtab.analysis.state_diff.chosen import without_rows
-from privtab.analysis.state_diff.subjects import Side
-from privtab.analysis.state_diff.summary import groups, headline, totals
 from privtab.attributes import NO_ATTRIBUTES
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
@@ -22,6 +16,12 @@ from privtab.state.findings import row_sentence
 from privtab.state.load import as_raw, from_tables, to_tables, validate
 from privtab.state.nodes import ALL_TABLES, ENTITIES, State
 from privtab.state.raw import COLUMNS
+from privtab_analysis.diff import diff
+from privtab_analysis.diff.summary import page_values
+from privtab_analysis.state_diff import Comparison, StateDiff, state_diff
+from privtab_analysis.state_diff.chosen import without_rows
+from privtab_analysis.state_diff.subjects import Side
+from privtab_analysis.state_diff.summary import groups, headline, totals
 from privtab_pages.explore.views import MOST_LINES, Values
 from privtab_pages.explore.world import Asked, World, linked, one_of
 

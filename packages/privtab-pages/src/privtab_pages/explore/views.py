@@ -7,15 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from privtab.analysis.changes import RemoveDenial, apply, change_text
-from privtab.analysis.explain import Proposal, explain
-from privtab.analysis.provenance import Chain
-from privtab.analysis.rights_map import rights_map
-from privtab.analysis.state_diff.entities import written
-from privtab.analysis.state_diff.subjects import ANY_OTHER
-from privtab.analysis.what_can import lines, what_can
-from privtab.analysis.who_can import evidence_text, who_can
-from privtab.entitlements.universe import asked_entities, notes
 from privtab.errors import UsageError
 from privtab.filters.filter import filter_of
 from privtab.ir.nodes import Program
@@ -24,6 +15,15 @@ from privtab.request import Entity
 from privtab.state.load import cells_of
 from privtab.state.names import place_text
 from privtab.state.nodes import ALL_TABLES, State
+from privtab_analysis.changes import RemoveDenial, apply, change_text
+from privtab_analysis.entitlements.universe import asked_entities, notes
+from privtab_analysis.explain import Proposal, explain
+from privtab_analysis.provenance import Chain
+from privtab_analysis.rights_map import rights_map
+from privtab_analysis.state_diff.entities import written
+from privtab_analysis.state_diff.subjects import ANY_OTHER
+from privtab_analysis.what_can import lines, what_can
+from privtab_analysis.who_can import evidence_text, who_can
 from privtab_pages.explore.picture import decisive_parts, picture
 from privtab_pages.explore.world import MOST_NAMES, Asked, World, entity_of, linked, one_of
 

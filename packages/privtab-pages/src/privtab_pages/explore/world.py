@@ -8,9 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from privtab.analysis.state_diff import Comparison
-from privtab.analysis.state_diff.subjects import Side
-from privtab.entitlements.universe import Universe, named, universe, users
 from privtab.errors import UsageError
 from privtab.hints import hint
 from privtab.ir.nodes import Program
@@ -18,6 +15,9 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
+from privtab_analysis.entitlements.universe import Universe, named, universe, users
+from privtab_analysis.state_diff import Comparison
+from privtab_analysis.state_diff.subjects import Side
 from privtab_pages.policy import PolicyPage, Row
 from privtab_pages.roles import default_roles
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab._staged import write
-from privtab.cli._options import OutputOption, PolicyArguments, waivers_of
+from privtab.cli._options import OutputOption, PolicyArguments
 from privtab.cli._output import Report as Output
 from privtab.cli._output import (
     Terminal,
@@ -28,6 +28,7 @@ from privtab.cli._registry_options import token_in
 from privtab.errors import ExitCode, SettingsInvalid, UsageError
 from privtab.key_values import key_values
 from privtab.printable import count
+from privtab_analysis.commands._waivers import waivers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

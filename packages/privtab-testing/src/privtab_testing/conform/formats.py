@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from privtab.analysis.diff.markdown import as_text
 from privtab.html import page
 from privtab.ir.names import atom_text
 from privtab.printable import count
 from privtab.report import Case, Failure, Suite, junit
 from privtab.state.load import to_tables
 from privtab.state.nodes import State
+from privtab_analysis.diff.markdown import as_text
 from privtab_testing.conform import QuestionPlan, Verdict
 from privtab_testing.conform.neighbours import mistakes
 from privtab_testing.conform.report import ORDER, WRONG, Finding, Report, RowReport

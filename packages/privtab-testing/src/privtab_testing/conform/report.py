@@ -9,9 +9,9 @@ from datetime import date
 from itertools import zip_longest
 from pathlib import Path
 
-from privtab.analysis.diff.nodes import Waiver
 from privtab.ir.nodes import Program, Rule
 from privtab.pipeline import load_program
+from privtab_analysis.diff.nodes import Waiver
 from privtab_testing.conform import Failing, Question, QuestionPlan, SystemAnswer, Verdict
 from privtab_testing.conform.driver import Driver
 from privtab_testing.conform.plan import NOT_ASKED

@@ -163,7 +163,7 @@ def _report(result: Coverage, format_: RoutesFormat) -> Any:
         case "csv":
             return csv_text([COLUMNS, *([no_formula(cell) for cell in cells] for cells in rows)])
         case "markdown":
-            from privtab.analysis.diff.markdown import as_code, as_text
+            from privtab_analysis.diff.markdown import as_code, as_text
 
             lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
             for method, route, row, by, status, why in rows:

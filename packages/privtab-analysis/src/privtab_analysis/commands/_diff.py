@@ -1,0 +1,418 @@
+"""The work of `privtab diff`: find what is compared, in files and in git, and show the comparison as text."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from privtab import source
+from privtab._staged import SUFFIXES, has_mark
+from privtab._worker import Worker, spare_processes
+from privtab.cli._output import table
+from privtab.cli._stored import is_stored, load_policy
+from privtab.errors import FileError, UsageError
+from privtab.ir.nodes import Program
+from privtab.lint.config import OWN_FILE, SHARED_FILE, settings_in
+from privtab.lint.settings import Settings
+from privtab.pipeline import MARK, find_policies, find_policy, policy_paths, program_of
+from privtab.source import SourceFile
+from privtab_analysis.diff.nodes import DeclarationChange, Diff, Verdict, Witness
+from privtab_analysis.diff.summary import (
+    Group,
+    also_by,
+    answers_text,
+    cell_pairs,
+    groups,
+    holding_texts,
+    pairs_of,
+    request_text,
+    summary,
+    what_changed,
+)
+
+LARGE = 300_000
+"""Size in characters from which two files are read in two processes; below, starting one costs more than it saves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The options with which a side is compiled."""
+
+    variant: str | None = None
+    readings: Mapping[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return self.variant is not None or bool(self.readings)
+
+    @property
+    def display_name(self) -> str:
+        """The options as text after the name of the policy."""
+        words = [
+            *([f"--variant {self.variant}"] if self.variant else []),
+            *(f"{row}={name}" for row, name in self.readings.items()),
+        ]
+        return f" ({', '.join(words)})" if words else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """A policy file and its options, or a bundle; with neither, a policy that does not exist."""
+
+    file: SourceFile | None
+    name: str
+    choice: Choice = field(default_factory=Choice)
+    stored: bool = False
+    """Whether `name` is a bundle, or a release of a channel."""
+
+    @property
+    def display_name(self) -> str:
+        """The display name of the side."""
+        return f"{self.name}{self.choice.display_name}"
+
+
+def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice]) -> Iterator[tuple[Side, Side]]:
+    """The pairs to compare: two policies, a policy and its earlier version, or all policies and their earlier versions.
+
+    Raises UsageError and FileError if there is no such policy, revision or repository.
+    """
+    if after is not None and before is not None:
+        yield _side(before, choices[0]), _side(after, choices[1])
+    elif before is not None and any(choices):
+        side = _side(before, Choice())
+        if side.stored:
+            raise UsageError(f"{before} is compiled already: `--variant` and `--reading` are for tables")
+        yield replace(side, choice=choices[0]), replace(side, choice=choices[1])
+    elif before is not None and is_stored(before):
+        raise UsageError(f"{before} has no version in git: name the policy to compare it with, too")
+    elif before is None or _is_only_revision(before):
+        if any(choices):
+            raise UsageError("variants and readings belong to one policy: name it")
+        yield from _changed_policies(before or "HEAD")
+    elif _revision_of(before) is not None:
+        revision, path = before.split(":", 1)
+        yield _side(before, choices[0]), _side(str(_working_tree_file(revision, path)), choices[1])
+    else:
+        policy_path = find_policy(before)
+        content = file_at("HEAD", policy_path)
+        name = policy_path.as_posix()
+        committed = None if content is None else source.decode(content, f"HEAD:{name}")
+        yield Side(file=committed, name=f"HEAD:{name}"), Side(file=source.load(policy_path), name=name)
+
+
+def programs(before: Side, after: Side, known: Program | None = None) -> tuple[Program, Program]:
+    """The programs of two sides, of which that of `after` may be known. A policy that does not exist gets the other's declarations, and no rows."""
+    if before.stored or after.stored:
+        from privtab.registry.deploy.program import comparable
+
+        # Use the order of a bundle for types and operations on both sides.
+        return comparable(_program(before)), comparable(_program(after, known))
+    if before.file is None or after.file is None:
+        existing = _program(after, known) if before.file is None else _program(before)
+        empty = replace(existing, rules={})
+        return (empty, existing) if before.file is None else (existing, empty)
+    if before.file.text == after.file.text and before.choice == after.choice:
+        program = _program(after, known)
+        return program, program
+    if known is None and min(len(before.file.text), len(after.file.text)) >= LARGE and spare_processes():
+        return _load_in_parallel(before, after)
+    return _program(before), _program(after, known)
+
+
+def _program(side: Side, known: Program | None = None) -> Program:
+    if known is not None:
+        return known
+    if side.stored:
+        return load_policy(side.name, variant=side.choice.variant, readings=side.choice.readings)
+    assert side.file is not None
+    return program_of(side.file, variant=side.choice.variant, readings=side.choice.readings)
+
+
+def _load_in_parallel(before: Side, after: Side) -> tuple[Program, Program]:
+    """Read one side in a child process; if that fails, read it here, so that errors are the same."""
+    child = Worker.start(lambda: _program(before))
+    try:
+        after_program = _program(after)
+    except BaseException:
+        child.stop()
+        raise
+    return child.result(), after_program
+
+
+def _side(text: str, choice: Choice) -> Side:
+    """A policy by name or path, a bundle, or `REVISION:path` as in git; an existing file of that name takes precedence."""
+    if is_stored(text):
+        return Side(file=None, name=text, choice=choice, stored=True)
+    revision = _revision_of(text)
+    if revision is None:
+        path = find_policy(text)
+        return Side(file=source.load(path), name=text, choice=choice)
+    path_text = text.split(":", 1)[1]
+    return Side(file=source.decode(required_file_at(revision, path_text), text), name=text, choice=choice)
+
+
+def _revision_of(text: str) -> str | None:
+    """The revision in `REVISION:path`; None if the text has another form."""
+    revision, colon, path = text.partition(":")
+    return revision if colon and revision and path and not Path(text).exists() else None
+
+
+def _is_only_revision(text: str) -> bool:
+    """Whether an argument is a revision and not a policy."""
+    if _revision_of(text) is not None:
+        return False
+    try:
+        find_policy(text)
+    except (UsageError, FileError):
+        with suppress(FileError):  # without git
+            return _knows(text)
+    return False
+
+
+def _working_tree_file(revision: str, path: str) -> Path:
+    """The file in the working tree for `REVISION:path`."""
+    if path.startswith(("./", "../")):
+        return Path(path)
+    file = top_folder() / path
+    if not file.is_file():
+        raise FileError(f"no such file: {file}: `{revision}:{path}` alone is compared with the working tree")
+    return file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
+
+
+def _changed_policies(revision: str) -> Iterator[tuple[Side, Side]]:
+    """All policies that differ between the revision and now; raises UsageError if there are no policies at all."""
+    # Include the folders of the earlier settings: changed settings must not hide a policy.
+    paths = sorted({*policy_paths(), *policy_paths(_settings_at(revision))})
+    current_paths = {path.as_posix(): path for path in find_policies(path for path in paths if path.exists())}
+    earlier_files = _policies_at(revision, paths)
+    if not current_paths and not earlier_files:
+        searched = ", ".join(map(str, paths))
+        raise UsageError(
+            f"no policy in {searched}, now or in `{revision}`: name one, or list their folders as `policies` in {OWN_FILE}"
+        )
+    for name in sorted({*current_paths, *earlier_files}):
+        earlier, current = earlier_files.get(name), source.load(current_paths[name]) if name in current_paths else None
+        if earlier is None or current is None or earlier.text != current.text:
+            yield Side(file=earlier, name=f"{revision}:{name}"), Side(file=current, name=name)
+
+
+def _policies_at(revision: str, paths: Iterable[Path]) -> dict[str, SourceFile]:
+    """The policies of a revision at or below the paths, by path relative to the working directory."""
+    names = {name for path in paths for name in files_at(revision, path) if name.endswith(SUFFIXES)}
+    files = {name: source.decode(required_file_at(revision, f"./{name}"), f"{revision}:{name}") for name in names}
+    return {name: file for name, file in files.items() if has_mark(file.text, MARK)}
+
+
+def _settings_at(revision: str) -> Settings:
+    """The settings of the working directory at a revision."""
+    top, working_folder = top_folder().resolve(), Path.cwd().resolve()
+    for folder in (working_folder, *working_folder.parents):
+        for name in (OWN_FILE, SHARED_FILE):
+            file = folder / name
+            text = file_at(revision, file)
+            settings = settings_in(source.decode(text, f"{revision}:{name}"), file) if text is not None else None
+            if settings is not None:
+                return settings
+        if folder == top:
+            break
+    return Settings()
+
+
+def required_file_at(revision: str, path: str) -> bytes:
+    """The file at a revision. `path` is relative to the top of the repository, or to this folder if it begins with `./`.
+
+    Raises UsageError if there is no such revision, FileError without the file, a repository or git.
+    """
+    _require_revision(revision)
+    return _output(f"no `{path}` in `{revision}`", "show", f"{revision}:{path}")
+
+
+def file_at(revision: str, path: Path) -> bytes | None:
+    """A file of the working tree at a revision; None if it did not exist. Raises like `required_file_at`."""
+    _require_revision(revision, path.parent)
+    process = _git("show", f"{revision}:./{path.name}", folder=path.parent)
+    return None if process.returncode else process.stdout
+
+
+def files_at(revision: str, path: Path) -> list[str]:
+    """The files at or below a path at a revision, relative to the working directory."""
+    _require_revision(revision)
+    listing = ("ls-tree", "-r", "-z", "--name-only", revision, "--", path.as_posix())
+    output = _output(f"cannot list `{path}` in `{revision}`", *listing)
+    return [name for name in output.decode("utf-8", "surrogateescape").split("\0") if name]
+
+
+def top_folder() -> Path:
+    """The top of the repository that contains the working directory."""
+    output = _output("no git repository here", "rev-parse", "--show-toplevel")
+    return Path(output.decode("utf-8", "surrogateescape").rstrip("\n"))
+
+
+def _require_revision(revision: str, folder: Path | None = None) -> None:
+    _output(f"no git repository here to look up `{revision}` in", "rev-parse", "--git-dir", folder=folder)
+    if not _knows(revision, folder):
+        raise UsageError(f"git knows no revision `{revision}`")
+
+
+def _knows(revision: str, folder: Path | None = None) -> bool:
+    if not revision or revision.startswith("-"):
+        return False
+    return not _git("rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}", folder=folder).returncode
+
+
+def _output(problem: str, *arguments: str, folder: Path | None = None) -> bytes:
+    """What git prints. Raises FileError, which begins with the problem, if it fails."""
+    process = _git(*arguments, folder=folder)
+    if process.returncode:
+        lines = process.stderr.decode("utf-8", "replace").strip().splitlines()
+        why = lines[0].removeprefix("fatal: ") if lines else f"git ended with {process.returncode}"
+        raise FileError(f"{problem}: {why}")
+    return process.stdout
+
+
+def _git(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+    folder_options = [] if folder is None else ["-C", str(folder)]
+    try:
+        # The caller's git, from their PATH.
+        return subprocess.run(["git", *folder_options, *arguments], capture_output=True, check=False)  # noqa: S607
+    except FileNotFoundError as error:
+        raise FileError("git is not installed: give two files to compare") from error
+
+
+MAX_WIDTH = 110
+"""Maximum width of tables, so that rows stay readable."""
+MAX_GROUPS = 60
+"""Maximum groups of changes shown."""
+STYLES = {
+    Verdict.WIDER: "bold red",
+    Verdict.NARROWER: "bold blue",
+    Verdict.INCOMPARABLE: "bold magenta",
+    Verdict.UNKNOWN: "bold red",
+    Verdict.ADDED: "bold green",
+    Verdict.REMOVED: "bold yellow",
+    Verdict.RENAMED: "bold cyan",
+    Verdict.CHANGED: "bold",
+    Verdict.EQUAL: "dim",
+}
+
+
+def show(diff: Diff, console: Console, *, everything: bool = False) -> None:
+    """Print the comparison; of very many changes only the first ones, unless `everything` is set."""
+    console.print(f"{diff.before.shown} → {diff.after.shown}", style="bold")
+    console.print(summary(diff))
+    width = min(console.width, MAX_WIDTH)
+    if diff.declared:
+        console.print()
+        console.print(_declarations(diff.declared), width=width)
+    all_groups = groups(diff)
+    shown_groups = all_groups if everything else all_groups[:MAX_GROUPS]
+    if shown_groups:
+        console.print()
+        console.print(_overview(shown_groups), width=width)
+    for group in shown_groups:
+        if group.verdict is not Verdict.RENAMED:
+            console.print()
+            _detail(group, console, width)
+    if len(shown_groups) < len(all_groups):
+        omitted = sum(len(group.rows) for group in all_groups[MAX_GROUPS:])
+        console.print()
+        console.print(f"and {omitted:,} more: `--all` shows them, `--format json` has every one", style="bold")
+    if diff.rewritten:
+        names = ", ".join(row.name for row in diff.rewritten)
+        console.print()
+        console.print(f"the same decisions in other words: {names}", style="dim", width=width)
+
+
+def _declarations(declared: tuple[DeclarationChange, ...]) -> Table:
+    grid = table("declared", "", "before", "after")
+    for change in declared:
+        first = True
+        for detail in change.details:
+            name = f"{change.kind} {change.name}" if first else ""
+            verdict = Text(str(change.verdict) if first else "", style=STYLES[change.verdict])
+            prefix = f"{detail.what}: " if detail.what else ""
+            grid.add_row(name, verdict, _side_text(prefix, detail.before), _side_text(prefix, detail.after))
+            first = False
+        if change.recognised:
+            grid.add_row("", "", Text(f"recognised: {change.recognised}", style="dim"), "")
+    return grid
+
+
+def _side_text(prefix: str, text: str | None) -> str:
+    return "" if text is None else f"{prefix}{text}"
+
+
+def _overview(shown_groups: list[Group]) -> Table:
+    grid = table("verdict", "operation", "what changed")
+    for group in shown_groups:
+        row = group.first
+        change = what_changed(row) or _only_cell(group)
+        if row.recognised and group.verdict is Verdict.RENAMED:
+            change += f": {row.recognised}"
+        if row.waived is not None:
+            change += f"{'; ' if change else ''}waived by {row.waived.who} until {row.waived.until}"
+        grid.add_row(Text(str(group.verdict), style=STYLES[group.verdict]), group.short, change)
+    return grid
+
+
+def _only_cell(group: Group) -> str:
+    """The cell of operations that only one side has."""
+    side = 2 if group.verdict is Verdict.ADDED else 1
+    texts = [(pair[0], pair[side]) for pair in pairs_of(group)]
+    return "; ".join(text if key == "requires" else f"{key}: {text}" for key, text in texts if text is not None)
+
+
+def _detail(group: Group, console: Console, width: int) -> None:
+    row = group.first
+    console.print(Text(str(group.verdict), style=STYLES[group.verdict]), end="  ")
+    suffix = f"  and {len(group.rows) - 1} alike" if len(group.rows) > 1 else ""
+    console.print(Text(row.name, style="bold").append(suffix, style="not bold dim"))
+    if group.short != group.names:
+        console.print(Padding(Text(group.names, style="dim"), (0, 0, 0, 2), expand=False), width=width)
+    if row.waived is not None:
+        waived = f"waived by {row.waived.who} until {row.waived.until}: {row.waived.why}"
+        console.print(Padding(Text(waived, style="dim"), (0, 0, 0, 2), expand=False), width=width)
+    console.print(Padding(_cells(group), (0, 0, 0, 2), expand=False), width=width)
+    for witness in row.witnesses:
+        _witness(witness, console, width)
+
+
+def _cells(group: Group) -> Table:
+    """A table of both cells as written, line by line, with their positions."""
+    row = group.first
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    sides = (("before", row.before, 1), ("after", row.after, 2))
+    for name, cell, side in sides:
+        if cell is None:
+            continue
+        place = f"{cell.span.path}:{cell.span.line}"
+        lines = [(pair[0], text) for pair in cell_pairs(row) if (text := pair[side]) is not None]
+        for number, (key, text) in enumerate(lines):
+            label = name if number == 0 else ""
+            grid.add_row(Text(label, style="dim"), Text(key, style="dim"), text)
+        grid.add_row("", "", Text(place, style="dim"))
+    if causes := also_by(row):
+        grid.add_row(Text("by", style="dim"), "", ", ".join(causes))
+    return grid
+
+
+def _witness(witness: Witness, console: Console, width: int) -> None:
+    headline = Text("  ")
+    if witness.shows == "effects":
+        headline.append("with other effects", style="dim")
+    else:
+        headline.append(f"{witness.before} → {witness.after}", style=STYLES[Verdict(witness.shows)])
+    headline.append(f"  {request_text(witness.request)}")
+    console.print(headline)
+    lines = holding_texts(witness.state, witness.request) or ["nothing is held"]
+    if witness.shows == "effects":
+        lines.append(answers_text(witness))
+    for text in lines:
+        console.print(Padding(Text(text), (0, 0, 0, 6), expand=False), width=width)

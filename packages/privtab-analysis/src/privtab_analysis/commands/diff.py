@@ -1,0 +1,157 @@
+"""`privtab diff`: compare policies by meaning."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from privtab._collection import no_collection
+from privtab.cli._options import readings
+from privtab.cli._output import delayed_spinner, diagnostic_json, fail_if, out, print_json, print_text, show_diagnostics
+from privtab.cli._parameters import argument, failing_words, option, policies
+from privtab.diagnostics import Severity
+from privtab.key_values import key_values
+from privtab_analysis.commands._waivers import WaiversOption, waivers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from privtab.diagnostics import Diagnostic
+    from privtab_analysis.diff.nodes import Diff, Verdict
+
+PANEL = "Start here"
+
+FAILING = ("wider", "narrower", "incomparable", "added", "removed", "renamed")
+
+
+DiffFormat = Literal["pretty", "text", "json", "markdown", "sarif"]
+"""Output format of a comparison."""
+
+
+def run(
+    before: Annotated[
+        str | None,
+        argument(
+            "A",
+            "A policy by name or path, a bundle, registry:URL#CHANNEL, or REVISION:path as in git.",
+            autocompletion=policies,
+        ),
+    ] = None,
+    after: Annotated[
+        str | None, argument("B", "The policy to compare with, in the same forms.", autocompletion=policies)
+    ] = None,
+    reading: Annotated[
+        list[str] | None, option("--reading ROW=NAME", "Use another reading of an ambiguous row in B.")
+    ] = None,
+    from_reading: Annotated[
+        list[str] | None, option("--from-reading ROW=NAME", "Use another reading of an ambiguous row in A.")
+    ] = None,
+    variant: Annotated[str | None, option("--variant NAME", "Compile this variant of B.")] = None,
+    from_variant: Annotated[str | None, option("--from-variant NAME", "Compile this variant of A.")] = None,
+    fail_on: Annotated[
+        list[str] | None, option("--fail-on VERDICT", f"Exit with 1 if an operation is {', '.join(FAILING)}; or `any`.")
+    ] = None,
+    waivers: WaiversOption = None,
+    rename: Annotated[
+        list[str] | None,
+        option("--rename OLD=NEW", "A type, a privilege or TYPE/OPERATION has another name now; repeatable."),
+    ] = None,
+    everything: Annotated[bool, option("--all", "Show every change.")] = False,
+    format_: Annotated[DiffFormat, option("--format", "Output format.")] = "pretty",
+) -> None:
+    """Compare two policies: for each operation, whether more callers may do it now, fewer, or others.
+
+    The comparison is exact over every request and state; each difference comes with the smallest state that shows it. A
+    single policy is compared with its version at HEAD in git; a single revision compares every policy that `privtab lint`
+    checks; a single policy with `--reading` or `--variant` is compared with itself.
+
+    Example:
+      privtab diff cdap/revised cdap/final
+      privtab diff HEAD~1:policy_src/cdap/final.yaml cdap/final
+      privtab diff cdap/final
+      privtab diff HEAD~1 --fail-on wider,incomparable
+      privtab diff cdap/final --reading namespace/list=parent
+      privtab diff old.yaml new.yaml --rename item/read=item/peek
+      privtab diff old.yaml new.yaml --format markdown
+      privtab diff registry:/srv/registry#prod policy_src/cdap/final.yaml
+    """
+    from privtab_analysis.commands._diff import Choice, programs, sides
+    from privtab_analysis.diff import diff as compare
+    from privtab_analysis.diff.nodes import Verdict
+    from privtab_analysis.diff.renames import check_renames
+    from privtab_analysis.diff.waivers import apply_waivers, failing
+
+    words = failing_words(fail_on, FAILING)
+    verdicts = frozenset(map(Verdict, FAILING if "any" in words else words))
+    choices = (
+        Choice(variant=from_variant, readings=readings(from_reading)),
+        Choice(variant=variant, readings=readings(reading)),
+    )
+    active_waivers, waiver_file_findings = waivers_of(waivers)
+    diffs = []
+    renames = key_values(rename, "--rename", example="READ=SELECT")
+    with no_collection(keep=True), delayed_spinner("comparing"):
+        found = [(pair, programs(*pair)) for pair in sides(before, after, choices)]
+        check_renames(renames, [pair for _, pair in found])
+        for (old_side, new_side), program_pair in found:
+            diffs.append(compare(*program_pair, shown=(old_side.display_name, new_side.display_name), renames=renames))
+    marked, waiver_findings = apply_waivers(diffs, active_waivers, datetime.now(tz=UTC).date())
+    _print(marked, format_, verdicts, (*waiver_file_findings, *waiver_findings), everything=everything)
+    has_errors = any(finding.severity == "error" for finding in waiver_file_findings)
+    fail_if(has_errors or any(failing(diff, verdicts) for diff in marked))
+
+
+def _print(
+    diffs: Sequence[Diff],
+    format_: DiffFormat,
+    verdicts: frozenset[Verdict],
+    found: Sequence[Diagnostic],
+    *,
+    everything: bool,
+) -> None:
+    """Print the comparisons to standard output, and problems with waivers where they will be seen."""
+    match format_:
+        case "json":
+            from privtab_analysis.diff.summary import diff_json
+
+            waivers = [diagnostic_json(finding) for finding in found]
+            print_json({"comparisons": [diff_json(diff) for diff in diffs], "waivers": waivers})
+            return
+        case "sarif":
+            print_text(_sarif(diffs, verdicts, found))
+            return
+        case "markdown":
+            from privtab_analysis.diff.markdown import markdown
+
+            print_text("\n".join(map(markdown, diffs)) or "No policy changed.\n")
+        case "pretty" | "text":
+            from privtab_analysis.commands._diff import show
+
+            console = out()
+            for number, diff in enumerate(diffs):
+                if number:
+                    console.print()
+                show(diff, console, everything=everything)
+            if not diffs:
+                console.print("no policy changed")
+    show_diagnostics(found)
+
+
+def _sarif(diffs: Sequence[Diff], verdicts: frozenset[Verdict], found: Sequence[Diagnostic]) -> str:
+    from privtab.report import Rule, Suppressed
+    from privtab.report.sarif import sarif
+    from privtab_analysis.diff.summary import CODES, findings
+
+    rules = [
+        Rule(code=code, name=name, severity=Severity.ERROR, summary=summary) for code, name, summary in CODES.values()
+    ]
+    open_findings, suppressed = list(found), []
+    for diff in diffs:
+        for finding, row in findings(diff, verdicts):
+            if row.waived is None:
+                open_findings.append(finding)
+            else:
+                suppressed.append(
+                    Suppressed(finding=finding, reason=f"{row.waived.who}: {row.waived.why}", in_source=False)
+                )
+    return sarif(open_findings, rules, suppressed=suppressed)

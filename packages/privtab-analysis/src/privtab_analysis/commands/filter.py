@@ -1,0 +1,108 @@
+"""`privtab filter`: the condition under which a user may see the entities of a type, for a query."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from privtab._staged import write
+from privtab.cli._ask import RequestOptions, show_notes
+from privtab.cli._engines import opened
+from privtab.cli._options import Question, load_for_queries, moment_of
+from privtab.cli._output import FormatOption, Terminal, as_json, csv_text, fail_if, out, print_json, spinner, styled
+from privtab.cli._parameters import argument, needing, option
+from privtab.errors import UsageError
+from privtab.key_values import key_values
+from privtab.moments import LAST, text
+
+if TYPE_CHECKING:
+    from privtab.filters.filter import Filter
+    from privtab.filters.sql import Sql
+
+PANEL = "Ask"
+
+
+def run(
+    user: Annotated[str, argument("USER", "The user.")],
+    operation: Annotated[str, argument("OPERATION", "An operation on entities of the type, such as `load`.")],
+    type_: Annotated[str, argument("TYPE", "The type of the entities that a query lists.")],
+    *,
+    column: Annotated[
+        list[str] | None, option("--column LEVEL=COLUMN", "The column with the names of a level. (default: LEVEL)")
+    ] = None,
+    dialect: Annotated[
+        str, option("--dialect NAME", "The database: postgres, mysql, sqlite, duckdb, spark, trino, …")
+    ] = "postgres",
+    rows: Annotated[
+        str | None,
+        option("--rows FILE.csv", "Write the rows to look names up in; `store:…`: into its table `--table`."),
+    ] = None,
+    table: Annotated[
+        str | None, option("--table NAME", "The table with these rows, asked instead of listing many names.")
+    ] = None,
+    most: Annotated[int | None, option("--most N", "The most names that a condition lists.", min=0)] = None,
+    details: RequestOptions,
+    asked: Question,
+    format_: FormatOption = "text",
+) -> None:
+    """Write the condition of a WHERE: the entities of a type on which a user may do an operation, exactly as `check` allows it.
+
+    Values are parameters, in the style of the usual driver. `FALSE`: there is nothing that the user may see.
+
+    Example:
+      privtab filter alice load table -p gravitino/1.1.0 -s state.yaml
+      privtab filter alice load table -p lake.yaml -s state.yaml --dialect mysql
+      privtab filter alice load table -p lake.yaml -s store:grants.db --dialect sqlite --rows store:grants.db --table filters
+    """
+    from privtab.filters.filter import filter_of
+    from privtab.ir.serialise import vocabulary
+    from privtab_analysis.entitlements.universe import notes as unknown
+
+    program = asked.program()
+    request = details.request(program, user, operation, f"{type_}:")
+    known = vocabulary(program)
+    known.check_context(request, known.check_operation(type_, operation))
+    known.check_active_roles(request)
+    with needing("`privtab filter`", "filter"):
+        from privtab.filters.sql import MOST_INLINE, quoted
+    with spinner("reading the state"):
+        state, _, partial = load_for_queries(program, asked.state, allow_partial=asked.allow_partial)
+        engine = opened(program, state, moment_of(asked.at))
+        found = filter_of(engine.engine, request, engine.window)
+    columns = {level: quoted(level, dialect) for level in found.levels} | key_values(
+        column, "--column", "LEVEL=COLUMN", example="table=t.name"
+    )
+    listed = MOST_INLINE if most is None else most
+    where = found.sql(dialect, columns, most=listed, table=table, pretty=format_ == "text")
+    if rows is not None:
+        _keep(rows, table, found)
+    notes = unknown(program, state, [f"user:{request.user}"])
+    if format_ == "json":
+        print_json(
+            {**found.to_json(), "sql": where.text, "form": where.form, "parameters": where.parameters, "notes": notes}
+        )
+    else:
+        _show(out(), found, where)
+        show_notes(notes)
+    fail_if(partial)
+
+
+def _keep(rows: str, table: str | None, found: Filter) -> None:
+    """Write the rows of a filter to a file, or to a table of a store's database."""
+    if not rows.startswith("store:"):
+        write(Path(rows), csv_text((found.columns_of_rows, *found.rows())).encode())
+        return
+    if table is None:
+        raise UsageError("`--rows store:…` needs `--table`")
+    with needing("`--rows store:…`", "store"):
+        from privtab.store.database import keep_rows
+    keep_rows(rows, table, found.columns_of_rows, found.rows(), found.key, found.revision)
+
+
+def _show(console: Terminal, found: Filter, where: Sql) -> None:
+    """The condition, and its parameters as comments of SQL."""
+    console.print(where.text)
+    for number, value in enumerate(where.parameters, start=1):
+        console.print(styled((f"-- {number}: {as_json(value).rstrip()}", "dim")))
+    if found.window.end != LAST:
+        console.print(styled((f"-- until {text(found.window.end)}", "dim")))

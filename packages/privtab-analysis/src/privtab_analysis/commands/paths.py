@@ -1,0 +1,377 @@
+"""`privtab paths`: find how a user could gain privileges by operations that grant."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path as File
+from typing import TYPE_CHECKING, Annotated, Any
+
+from privtab.cli import _ask as ask
+from privtab.cli._options import AuthoriseOption, Question
+from privtab.cli._output import (
+    Format,
+    FormatOption,
+    Terminal,
+    delayed_spinner,
+    err,
+    fail_if,
+    out,
+    print_if_data,
+    progress,
+    styled,
+)
+from privtab.cli._parameters import argument, needing, option
+from privtab.errors import UsageError
+from privtab.printable import count
+from privtab_analysis.commands._shown import rule_json, show_place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from privtab.ir.nodes import Program
+    from privtab.reference.evaluate import Reference
+    from privtab.state.nodes import State
+    from privtab_analysis.authorised import Authority
+    from privtab_analysis.effects import GainedFact, Path, Step
+    from privtab_analysis.goals import Goal
+    from privtab_analysis.paths import ReachableRights
+
+PANEL = "Ask"
+
+MAX_PATHS = 20
+"""Default maximum of paths shown as text."""
+
+
+def run(
+    user: Annotated[str | None, argument("USER", "The user who would act.")] = None,
+    target: Annotated[
+        str | None, argument("PRIVILEGE", "A privilege, a set, `owner` or `member`; omit with --operation.")
+    ] = None,
+    resource: Annotated[str | None, argument("ENTITY", "The entity, as type:path.")] = None,
+    *,
+    operation: Annotated[str | None, option("--operation OP", "Find paths to an operation on ENTITY instead.")] = None,
+    with_: ask.WithOption = None,
+    caller: ask.CallerOptions,
+    all_users: Annotated[bool, option("--all", "Search for every user of the state, and for an unknown user.")] = False,
+    max_steps: ask.StepsOption = None,
+    authorise: AuthoriseOption = None,
+    limit: Annotated[int | None, ask.limit_option("paths", MAX_PATHS)] = None,
+    asked: Question,
+    format_: FormatOption = "text",
+) -> None:
+    """Show how a user could gain a privilege in several steps, by operations that grant or let them change a store.
+
+    Without a target: everything that the user could gain. Every answer says which changes are not considered.
+
+    With `--all`: what any user could gain on existing entities; exits with 1 if any could.
+
+    Example:
+      privtab paths bob WRITE dataset:web/clicks -p studio.yaml -s state.yaml
+      privtab paths bob dataset:web/clicks --operation drop \\
+              -p studio.yaml -s state.yaml
+      privtab paths bob -p studio.yaml -s state.yaml
+      privtab paths --all -p studio.yaml -s state.yaml
+    """
+    from privtab.reference.evaluate import Reference
+    from privtab_analysis.entitlements.universe import notes as unknown
+    from privtab_analysis.goals import goal, operation_goal
+
+    _check(user, target, resource, operation, all_users=all_users)
+    with needing("a path through a store", "store"):
+        from privtab.store.authority import Authority as OfStores
+    program = asked.program()
+    flags = caller.flags(program)
+    loaded, _, partial = asked.rows(program)
+    reference = Reference(program, loaded)
+    active = caller.active_roles(program)
+    groups = caller.groups()
+    query = _PathsQuery(
+        reference,
+        loaded,
+        OfStores(program, authorise or ()),
+        _administrators(program),
+        max_steps=max_steps,
+        format=format_,
+        most=ask.shown_number(limit, format_, MAX_PATHS),
+        flags=flags,
+        groups=groups,
+        active=active,
+    )
+    if all_users:
+        if active is not None:
+            raise UsageError(
+                "active roles are those of one user: leave `--active-role` and `--no-active-roles` out with `--all`"
+            )
+        fail_if(query.all_users() or partial)
+        return
+    assert user is not None
+    name = ask.user_name(user)
+    about = resource if operation is None and resource is not None else target
+    known_entities = [
+        e for e in map(ask.entity, [about] if target is not None and about else []) if e.type in program.entities
+    ]
+    principals = [f"user:{name}", *(f"group:{group}" for group in groups)]
+    query.notes = notes = unknown(program, loaded, principals, known_entities)
+    if target is None:
+        query.gains(name)
+    elif operation is not None:
+        query.target(name, operation_goal(reference, operation, ask.entity(target), ask.objects(with_), flags))
+    else:
+        assert resource is not None
+        query.target(name, goal(reference, target, ask.entity(resource)))
+    if format_ != "json":
+        ask.show_notes(notes)
+    fail_if(partial)
+
+
+def _check(
+    user: str | None, target: str | None, resource: str | None, operation: str | None, *, all_users: bool
+) -> None:
+    """Check which arguments and options may be combined."""
+    if all_users:
+        if user is not None or operation is not None:
+            raise UsageError("`--all` is about every user and every target: leave USER and --operation out")
+    elif user is None:
+        raise UsageError("name a USER, or ask for every user with `--all`")
+    elif operation is not None:
+        if target is None or resource is not None:
+            raise UsageError("with --operation write `paths USER ENTITY --operation OP`")
+    elif (target is None) != (resource is None):
+        raise UsageError("write `paths USER PRIVILEGE ENTITY`, or `paths USER ENTITY --operation OP`, or `paths USER`")
+
+
+@dataclass
+class _PathsQuery:
+    """A query with its options; answers are printed. `most`: how many paths are shown; 0 for all."""
+
+    reference: Reference
+    state: State
+    authority: Authority
+    administrators: Sequence[str]
+    _: KW_ONLY
+    max_steps: int | None
+    format: Format
+    most: int
+    flags: frozenset[str]
+    groups: tuple[str, ...]
+    active: tuple[str, ...] | None
+    notes: tuple[str, ...] | None = None
+
+    def _printed(self, answer: dict[str, Any]) -> bool:
+        """Print an answer as JSON, with what it does not consider, if that is the format."""
+        from privtab_analysis.authorised import NOT_CONSIDERED
+
+        notes = {} if self.notes is None else {"notes": self.notes}
+        return print_if_data(self.format, {**answer, "not_considered": NOT_CONSIDERED, **notes})
+
+    def reach(self, user: str, goal: Goal | None = None) -> ReachableRights:
+        """Everything that a user could gain."""
+        from privtab_analysis.paths import ReachableRights
+
+        extra_entities = [] if goal is None else [goal.resource, *goal.with_.values()]
+        return ReachableRights(
+            self.reference,
+            self.state,
+            user,
+            extra_entities=extra_entities,
+            groups=self.groups,
+            flags=self.flags,
+            active_roles=self.active,
+            max_steps=self.max_steps,
+            authority=self.authority,
+            administrators=self.administrators,
+            recreates=goal is not None,
+        )
+
+    def target(self, user: str, goal: Goal) -> None:
+        """Print the shortest path to one goal."""
+        with delayed_spinner("looking for paths"):
+            reach = self.reach(user, goal)
+            path = reach.path(goal)
+        answer = {
+            "user": user,
+            "goal": goal.text,
+            "reachable": path is not None,
+            "path": None if path is None else _path_json(path),
+        }
+        if self._printed(answer):
+            return
+        console = out()
+        if path is None:
+            within = "" if self.max_steps is None else f" within {count(self.max_steps, 'step')}"
+            verdict, style, text = "NO PATH", "bold green", f"user:{user} cannot gain {goal.text}{within}"
+        elif not path.certain:
+            why = "by these steps" if path.steps else f": {'; '.join(reach.undecided())}, and that is not followed"
+            verdict, style = "PERHAPS", "bold red"
+            text = f"it is not ruled out that user:{user} gains {goal.text} {why}"
+        elif not path.steps:
+            verdict, style, text = "HELD", "bold", f"user:{user} has {goal.text} already"
+        else:
+            remark = "" if path.shortest else ", perhaps not the fewest"
+            steps = count(len(path.steps), "step")
+            verdict, style, text = "PATH", "bold red", f"user:{user} to {goal.text} in {steps}{remark}"
+        console.print(styled((verdict, style), f"  {text}"))
+        if path is not None:
+            _show_steps(console, path.steps)
+            _legend(console, path.steps)
+        _show_not_considered(console)
+
+    def gains(self, user: str) -> None:
+        """Print what a user could gain on existing entities, and what they could create."""
+        with delayed_spinner("looking for paths"):
+            reach = self.reach(user)
+            facts = reach.gains()
+            shown = facts[: self.most or None]
+            paths = ((fact, reach.path_to(fact)) for fact in shown)
+            found = [(fact, path) for fact, path in paths if path is not None]
+        creations = reach.creating_actions()
+        facts_created = {a: [str(fact) for fact in reach.actions[a] if fact.kind != "exists"] for a in creations}
+        answer = {
+            "user": user,
+            "count": len(facts),
+            "gains": [{"fact": str(fact), "path": _path_json(path)} for fact, path in found],
+            "makes": [
+                {"operation": a.rule.operation, "resource": a.resource, "brings": created}
+                for a, created in facts_created.items()
+            ],
+            "undecided": reach.undecided(),
+        }
+        if self._printed(answer):
+            return
+        console = out()
+        console.print(f"what user:{user} could gain", style="bold")
+        console.print(f"{count(len(facts), 'right') if facts else 'nothing'} on existing entities", style="dim")
+        for _, path in found:
+            console.print()
+            console.print(styled((path.goal, "bold red"), (f"  in {count(len(path.steps), 'step')}", "dim")))
+            _show_steps(console, path.steps)
+        console.more(len(facts) - len(shown), apart=True)
+        if creations:
+            console.print("\nwhat they could make, and then hold", style="bold")
+            for action, created in console.first(list(facts_created.items()), self.most, apart=True):
+                brings = f": {_join_by_object(created)}" if created else ""
+                console.print(f"  {action.rule.operation} {action.resource}{brings}")
+        _legend(console, [step for _, path in found for step in path.steps], creates=bool(creations))
+        for text in reach.undecided():
+            console.print(f"\nnot followed: {text}")
+        _show_not_considered(console)
+
+    def all_users(self) -> bool:
+        """Print what each user could gain on existing entities; returns whether any could."""
+        from privtab_analysis.entitlements.universe import users
+        from privtab_analysis.paths import SearchSpace, escalations
+
+        search_space = SearchSpace(self.reference, self.state)
+        known = users(self.reference.program, self.state)
+        stranger = "stranger"
+        while stranger in known:
+            stranger += "_"
+        names = sorted(known.union(self.administrators))
+        found: list[tuple[str, GainedFact, Path]] = []
+        with progress(len(names)) as tell:
+            for name in [*names, ""]:
+                gained = escalations(
+                    self.reference,
+                    self.state,
+                    name or stranger,
+                    space=search_space,
+                    max_steps=self.max_steps,
+                    authority=self.authority,
+                    administrators=self.administrators,
+                )
+                found += [(name, fact, path) for fact, path in gained]
+                tell()
+        found.sort(key=lambda escalation: (len(escalation[2].steps), escalation[0], str(escalation[1])))
+        rows = [{"user": user or None, "fact": str(fact), "path": _path_json(path)} for user, fact, path in found]
+        answer = {"count": len(found), "escalations": rows[: self.most or None]}
+        if self._printed(answer):
+            return bool(found)
+        console = out()
+        for user, _, path in console.first(found, self.most, apart=True):
+            subject = f"user:{user}" if user else "a stranger"
+            gain = f"{subject} {'could' if path.certain else 'may perhaps'} gain "
+            steps = f"  in {count(len(path.steps), 'step')}"
+            console.print(styled(gain, (path.goal, "bold red"), (steps, "dim")))
+            _show_steps(console, path.steps)
+            console.print()
+        if found:
+            names = sorted({user for user, _, _ in found})
+            err().print(f"{count(len(found), 'escalation')} of {count(len(names), 'user')}")
+        else:
+            console.print("no user can gain anything on existing entities")
+        _show_not_considered(console)
+        return bool(found)
+
+
+def _administrators(program: Program) -> tuple[str, ...]:
+    """The service administrators that the settings name."""
+    from privtab.lint.config import settings_for
+    from privtab.state.names import uses
+
+    if not uses(program).service_admins:
+        return ()
+    return tuple(name.removeprefix("user:") for name in settings_for(File("privtab.toml")).administrators)
+
+
+def _show_steps(console: Terminal, steps: Sequence[Step]) -> None:
+    for number, step in enumerate(steps, start=1):
+        with_ = "".join(f" {name}={object_}" for name, object_ in step.with_.items())
+        text = f"{step.rule.operation} {step.resource}{with_}"
+        console.print(styled((f"  {number}  ", "dim"), text), end="")
+        show_place(console, f"{step.rule.span.path}:{step.rule.span.line}", at=5 + len(text))
+        needs = [
+            reason["atom"] + (f" by {reason['through']}" if not reason["through"].startswith("user:") else "")
+            for reason in step.because
+        ]
+        gained = [str(fact) for fact in step.gained if fact.kind not in ("exists", "vacant")]
+        in_store = ", ".join(step.changes)
+        for label, content in (
+            ("lets", in_store and f"them {in_store} in a store"),
+            ("needs", _join_by_object(needs) or "nothing"),
+            ("brings", _join_by_object(gained)),
+        ):
+            if content:
+                console.print(styled((f"     {label:<6} ", "dim"), content))
+
+
+def _join_by_object(words: Sequence[str]) -> str:
+    """Join words, grouping privileges on the same object: `READ, WRITE (x)`."""
+    by_object: dict[str, list[str]] = {}
+    for word in words:
+        privilege, _, object_ = word.partition(" (")
+        by_object.setdefault(object_, []).append(privilege)
+    return ", ".join(
+        f"{', '.join(privileges)} ({object_}" if object_ else ", ".join(privileges)
+        for object_, privileges in by_object.items()
+    )
+
+
+def _legend(console: Terminal, steps: Sequence[Step], *, creates: bool = False) -> None:
+    if creates or any(step.creates for step in steps):
+        console.print("\na name that begins with `new` stands for an entity that they create there", style="dim")
+
+
+def _show_not_considered(console: Terminal) -> None:
+    from privtab_analysis.authorised import NOT_CONSIDERED
+
+    console.print(f"\nnot considered: {'; '.join(NOT_CONSIDERED)}", style="dim")
+
+
+def _path_json(path: Path) -> dict[str, Any]:
+    return {
+        "shortest": path.shortest,
+        "certain": path.certain,
+        "steps": [
+            {
+                "operation": step.rule.operation,
+                "resource": step.resource,
+                "with": step.with_,
+                "rule": rule_json(step.rule),
+                "changes": step.changes,
+                "makes": step.creates,
+                "because": step.because,
+                "brings": [str(fact) for fact in step.gained if fact.kind not in ("exists", "vacant")],
+            }
+            for step in path.steps
+        ],
+    }

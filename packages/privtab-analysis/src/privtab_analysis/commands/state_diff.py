@@ -1,0 +1,287 @@
+"""`privtab state diff`: compare two states, and what users may do under them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from privtab.cli._ask import show_notes
+from privtab.cli._options import (
+    AtOption,
+    PartialOption,
+    VariantOption,
+    load_for_queries,
+    moment_of,
+    stop_for_wrong_rows,
+)
+from privtab.cli._output import (
+    Terminal,
+    fail_if,
+    out,
+    print_error,
+    print_json,
+    print_text,
+    progress,
+    show_state_findings,
+    spinner,
+    styled,
+)
+from privtab.cli._parameters import argument, failing_words, option, policies
+from privtab.cli._stored import as_stored, is_stored, load_policy, load_rows
+from privtab.errors import UsageError
+from privtab.state.names import NOWHERE, place_text
+from privtab_analysis.commands._shown import show_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from privtab.ir.nodes import Program
+    from privtab.state.names import Places
+    from privtab.state.nodes import State
+    from privtab.state.raw import RawState
+    from privtab_analysis.state_diff import ChangedRow, StateDiff
+    from privtab_analysis.state_diff.summary import Group
+
+
+PANEL = "Ask"
+
+FAILING = ("wider", "gained", "lost")
+MOST_LINES = 60
+"""Default maximum of lines shown as text."""
+
+
+StateDiffFormat = Literal["pretty", "text", "json", "markdown"]
+"""Output format of a comparison of states."""
+
+
+def run(
+    before: Annotated[
+        Path, argument("A", "A file, a folder, a bundle, registry:URL#CHANNEL@RELEASE, or store:URL@MOMENT.")
+    ],
+    after: Annotated[Path | None, argument("B", "The state to compare with, in the same forms.")] = None,
+    policy: Annotated[
+        str | None,
+        option(
+            "--policy -p POLICY",
+            "Policy under which users gain and lose operations. (default: compare only rows)",
+            autocompletion=policies,
+        ),
+    ] = None,
+    variant: VariantOption = None,
+    without: Annotated[
+        list[str] | None,
+        option("--without ROW", "Compare A with A without this row, as a sentence or FILE:LINE; repeatable."),
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        option(
+            "--fail-on WHAT", "Exit with 1 for wider (a sensitive operation gained), gained, lost, or any difference."
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        option(
+            "--limit N",
+            f"Maximum number of lines, or of names in a JSON list; 0 for all. (default: {MOST_LINES} lines, 1,000 names)",
+            min=0,
+        ),
+    ] = None,
+    at: AtOption = None,
+    allow_partial: PartialOption = False,
+    format_: Annotated[StateDiffFormat, option("--format", "Output format.")] = "pretty",
+) -> None:
+    """Compare two states: which rows differ, and who gains and loses which operations.
+
+    The comparison is exact, and names the rows behind each difference.
+
+    Example:
+      privtab state diff yesterday/ today/
+      privtab state diff yesterday/ today/ -p gravitino/1.1.0 --fail-on wider
+      privtab state diff registry:/srv/registry#prod state.yaml -p gravitino/1.1.0 --format markdown
+      privtab state diff state.yaml --without "alice holds role:analyst" -p gravitino/1.1.0
+    """
+    failing = failing_words(fail_on, FAILING)
+    if (after is None) != bool(without):
+        raise UsageError("give a second state, or `--without ROW`")
+    if policy is None:
+        needing = [f"--fail-on {word}" for word in sorted(failing) if word != "any"]
+        needing += [name for name, value in (("--variant", variant), ("--at", at)) if value is not None]
+        if needing:
+            raise UsageError(f"`{needing[0]}` needs `--policy POLICY`")
+    moment = moment_of(at)
+    program = None if policy is None else load_policy(policy, variant=variant)
+    sides = _Sides(program, before, after, without or [], allow_partial)
+    found = sides.compared(moment)
+    _print(found, (str(before), sides.after_shown), format_, limit, decisions=program is not None)
+    fail_if(sides.partial or found.undecided or _fails(found, failing))
+
+
+@dataclass
+class _Sides:
+    """The two states of a comparison."""
+
+    program: Program | None
+    before: Path
+    after: Path | None
+    without: list[str]
+    allow_partial: bool
+    partial: bool = False
+
+    @property
+    def after_shown(self) -> str:
+        """The name of the second state."""
+        return str(self.after) if self.after is not None else f"without {'; '.join(self.without)}"
+
+    def compared(self, moment: int) -> StateDiff:
+        """The difference; of decisions, at a moment."""
+        from privtab_analysis.state_diff import StateDiff, state_diff
+        from privtab_analysis.state_diff.chosen import find_rows, without_rows
+        from privtab_analysis.state_diff.rows import changed_raw_rows
+
+        if self.program is None:
+            with spinner("reading the states"):
+                rows_before = self._raw(self.before)
+                rows_after = self._without(rows_before) if self.after is None else self._raw(self.after)
+                return StateDiff(rows=tuple(changed_raw_rows(rows_before, rows_after)))
+        with spinner("reading the states"):
+            first = self._state(self.before)
+            second = first if self.after is None else self._state(self.after)
+            states, places = (first[0], second[0]), (first[1], second[1])
+            notes: tuple[str, ...] = ()
+            if any(is_stored(path) for path in (self.before, self.after) if path is not None):
+                states, places = (
+                    (as_stored(self.program, states[0]), as_stored(self.program, states[1])),
+                    (NOWHERE, NOWHERE),
+                )
+                notes = ("rows are compared as bundles hold them: sets resolved, roles of groups given to their users",)
+            if self.after is None:
+                gone = find_rows(self.without, states[0], places[0], str(self.before))
+                states = states[0], without_rows(states[0], gone)
+        with progress(1, "comparing users") as tell:
+            found = state_diff(self.program, *states, places=places, moment=moment, tell=tell)
+        return replace(found, notes=(*notes, *found.notes)) if found.rows else found
+
+    def _state(self, path: Path) -> tuple[State, Places]:
+        assert self.program is not None
+        state, places, partial = load_for_queries(self.program, path, allow_partial=self.allow_partial)
+        self.partial |= partial
+        return state, places
+
+    def _raw(self, path: Path) -> RawState:
+
+        if self.after is not None and is_stored(self.before) != is_stored(self.after):
+            raise UsageError("a bundle has sets and roles resolved: give `--policy` to compare it with a file")
+        rows = load_rows(None, path)
+        errors = [finding for finding in rows.findings if finding.severity == "error"]
+        show_state_findings(errors)
+        if errors and not self.allow_partial:
+            stop_for_wrong_rows(f"{len(errors)} wrong row(s) in {path}")
+        return rows
+
+    def _without(self, rows: RawState) -> RawState:
+        from privtab_analysis.state_diff.chosen import find_raw_rows
+
+        gone = find_raw_rows(self.without, rows, str(self.before))
+        remaining = {
+            table: tuple(row for row in table_rows if row not in gone) for table, table_rows in rows.rows.items()
+        }
+        return replace(rows, rows=remaining)
+
+
+def _fails(found: StateDiff, failing: Sequence[str]) -> bool:
+    from privtab_analysis.state_diff.summary import totals
+
+    gained = totals(found, gained=True)
+    return (
+        ("any" in failing and bool(found.rows))
+        or ("gained" in failing and gained.permissions > 0)
+        or ("wider" in failing and gained.sensitive > 0)
+        or ("lost" in failing and found.count(gained=False) > 0)
+    )
+
+
+def _print(
+    found: StateDiff,
+    shown: tuple[str, str],
+    format_: StateDiffFormat,
+    limit: int | None,
+    *,
+    decisions: bool,
+) -> None:
+    from privtab_analysis.state_diff.summary import MOST_NAMES, state_diff_json
+
+    match format_:
+        case "json":
+            document = state_diff_json(found, policy=decisions, most=MOST_NAMES if limit is None else limit)
+            print_json({"before": shown[0], "after": shown[1], **document})
+            return
+        case "markdown":
+            from privtab_analysis.state_diff.rows import markdown
+
+            print_text(markdown(found, shown, decisions=decisions, most=MOST_LINES if limit is None else limit))
+        case _:
+            show(found, shown, out(), decisions=decisions, most=MOST_LINES if limit is None else limit)
+    show_notes(found.notes)
+    for text in found.undecided:
+        print_error(f"not decided: {text}")
+
+
+ROWS = 20
+"""The most rows that made one difference and are listed with it."""
+
+
+def show(diff: StateDiff, shown: tuple[str, str], console: Terminal, *, decisions: bool, most: int) -> None:
+    """Print a difference. `most`: the most lines of rows, and of changed access; 0 for all."""
+    from privtab_analysis.state_diff.summary import headline
+
+    console.print(f"{shown[0]} → {shown[1]}", style="bold")
+    console.print(headline(diff), style="dim")
+    if diff.rows:
+        console.print()
+        _rows(console, diff.rows[: most or None], indent=0)
+        console.more(len(diff.rows) - len(diff.rows[: most or None]), "rows")
+    if decisions and diff.rows:
+        console.print()
+        show_access(diff, console, most=most)
+
+
+def show_access(diff: StateDiff, console: Terminal, *, most: int) -> None:
+    """Print how much users gain and lose, and what, by the rows that make it."""
+    from privtab_analysis.state_diff.summary import totals
+
+    for verb, gained in (("gained", True), ("lost", False)):
+        console.print(totals(diff, gained=gained).text(verb))
+    show_groups(diff, console, most=most)
+
+
+def show_groups(diff: StateDiff, console: Terminal, *, most: int) -> None:
+    """Print what users gain and lose, by the rows that make it."""
+    from privtab_analysis.state_diff.summary import groups
+
+    found = groups(diff)
+    lines_left = most or sum(len(group.lines) for group in found)
+    for group in found:
+        if lines_left <= 0:
+            break
+        _group(console, group, lines_left)
+        lines_left -= len(group.lines)
+    console.more(sum(len(group.lines) for group in found) - most if most else 0, "lines")
+
+
+def _group(console: Terminal, group: Group, most: int) -> None:
+    colour = "green" if group.gained else "red"
+    console.print(f"\n{'gained' if group.gained else 'lost'} by", style=f"bold {colour}")
+    _rows(console, group.rows[:ROWS], indent=2)
+    console.more(len(group.rows) - ROWS, "rows", "`--format json` lists them", indent=2)
+    subjects = ""
+    for line in group.lines[:most]:
+        if line.subjects != subjects:
+            subjects = line.subjects
+            console.print(f"    {subjects}", style="bold")
+        console.print(styled(f"      {line.operations}  ", (line.entities, "dim")))
+
+
+def _rows(console: Terminal, rows: Iterable[ChangedRow], *, indent: int) -> None:
+    show_rows(console, [(f"{'+' if r.added else '-'} {r.text}", place_text(r.place)) for r in rows], indent=indent)

@@ -1,0 +1,120 @@
+"""`privtab what-can`: list what a user, group or role may do."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated
+
+from privtab.cli._ask import CallerOptions, entity, limit_option, principal_name, show_notes
+from privtab.cli._options import Question
+from privtab.cli._output import TableFormatOption, Terminal, delayed_spinner, fail_if, out, print_error, print_if_data
+from privtab.cli._parameters import argument
+from privtab.errors import UsageError
+from privtab.printable import count
+from privtab_analysis.commands._shown import show_words
+
+if TYPE_CHECKING:
+    from privtab.ir.nodes import Program
+    from privtab_analysis.what_can import AllowedOperation, WhatCan
+
+PANEL = "Ask"
+
+MOST_LINES = 60
+"""Default maximum of lines shown as text."""
+
+
+def run(
+    user: Annotated[str, argument("USER", "A user, or group:NAME or role:NAME.")],
+    resource: Annotated[
+        str | None, argument("ENTITY", "Only on this entity. (default: all that the state names)")
+    ] = None,
+    *,
+    caller: CallerOptions,
+    limit: Annotated[int | None, limit_option("lines", MOST_LINES)] = None,
+    asked: Question,
+    format_: TableFormatOption = "text",
+) -> None:
+    """List what a user, group or role may do, on every entity that the state names or on one.
+
+    For a group or a role: what a user may do who holds nothing else.
+
+    Operations that create, and calls of listings, are shown at the entity that they are about.
+
+    An operation with further objects is listed if some entities of the state fit them.
+
+    Example:
+      privtab what-can alice -p gravitino/1.1.0 -s state.yaml
+      privtab what-can alice table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
+      privtab what-can role:analyst -p gravitino/1.1.0 -s state.yaml
+    """
+    from privtab.reference.evaluate import Reference
+    from privtab_analysis.entitlements.universe import notes as unknown
+    from privtab_analysis.what_can import what_can as find_operations
+
+    about = None if resource is None else entity(resource)
+    principal, groups = principal_name(user), caller.groups()
+    if groups and principal.startswith(("group:", "role:")):
+        raise UsageError("`--group` is for a user: leave it out")
+    program = asked.program()
+    flags = caller.flags(program)
+    active = caller.active_roles(program)
+    if active is not None and principal.startswith(("group:", "role:")):
+        raise UsageError("active roles are those of a user: leave `--active-role` and `--no-active-roles` out")
+    loaded, _, partial = asked.rows(program)
+    with delayed_spinner("looking for operations"):
+        found = find_operations(
+            Reference(program, loaded), loaded, principal, about, flags=flags, groups=groups, active_roles=active
+        )
+    principals = [found.principal, *(f"group:{group}" for group in groups)]
+    notes = unknown(program, loaded, principals, [about] if about is not None else [])
+    if format_ == "text":
+        _show(out(), program, found, MOST_LINES if limit is None else limit)
+    else:
+        allowed = found.allowed[: limit or len(found.allowed)]
+        kind, _, name = found.principal.partition(":")
+        document = {
+            "principal": found.principal,
+            "user": name if kind == "user" else None,
+            "asked": found.question_count,
+            "count": len(found.allowed),
+            "allowed": allowed,
+            "undecided": [rule.id for rule in found.undecided],
+            "notes": notes,
+        }
+        print_if_data(format_, document, ("type", "path", "operation", "call", "with", "choices"), map(_row, allowed))
+    if format_ != "json":
+        show_notes(notes)
+    for rule in found.undecided:
+        print_error(f"not decided: `{rule.id}` has too many choices of `with` objects")
+    fail_if(partial or found.undecided)
+
+
+def _row(may: AllowedOperation) -> tuple[object, ...]:
+    with_ = " ".join(f"{name}={object_}" for name, object_ in may.with_.items())
+    choices = "" if may.choices is None else may.choices
+    return may.resource.type, may.resource.id, may.operation, "yes" if may.unnamed else "", with_, choices
+
+
+def _show(console: Terminal, program: Program, found: WhatCan, most: int) -> None:
+    from privtab_analysis.what_can import lines
+
+    about = "" if len(found.entities) != 1 else f" on {found.entities[0]}"
+    console.print(f"what {found.principal} can do{about}", style="bold")
+    console.print(
+        f"{len(found.allowed):,} of {found.question_count:,} operations on {count(len(found.entities), 'entity', 'entities')}",
+        style="dim",
+    )
+    if not found.allowed:
+        return
+    found_lines = lines(program, found.allowed)
+    shown = found_lines[: most or len(found_lines)]
+    wide = min(max(len(path) for _, path, _ in shown), 40)
+    for type_, of_type in groupby(shown, key=lambda line: line[0]):
+        console.print(f"\n{type_}", style="bold")
+        for _, path, words in of_type:
+            show_words(console, f"  {path:<{wide}}  ", words, margin=4 + wide, gap="  ")
+    console.more(len(found_lines) - len(shown), "lines", apart=True)
+    legend = ["[…] calls that name no item"] if any(may.unnamed for may in found.allowed) else []
+    legend += ["* with some further object, which --format json names"] if any(m.with_ for m in found.allowed) else []
+    if legend:
+        console.print("\n" + "; ".join(legend), style="dim")

@@ -1,0 +1,313 @@
+"""Who has a principal, by the rows of a state: the users behind it, or the principals that have it without others."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from privtab.engines.index import Index
+from privtab.ir.nodes import Program
+from privtab.names import last_name, path_of
+from privtab.state.chains import GROUP, ROLE, ScopeOverlap
+from privtab.state.holdings import Holdings
+from privtab.state.links import closed
+from privtab.state.nodes import State
+from privtab.state.principal_rows import scoped_principal
+from privtab_analysis.entitlements.subjects import Numbers, Subject, Subjects
+from privtab_analysis.entitlements.universe import named_principals, users
+
+CHAIN = " → "
+"""Between the principals of a chain."""
+ANYONE = "anyone"
+"""Among principals, one that no row names; among users, the empty name is such a one."""
+USER = "user:"
+
+
+class Bearers:
+    """Who has a principal, as names of subjects."""
+
+    def __init__(self, program: Program, state: State, holdings: Holdings) -> None:
+        self.program = program
+        self.holdings = holdings
+        self.rows = state
+        self.state = closed(program, state)
+        """The rows, with those that follow from chains of groups and of roles."""
+        self._assigned: dict[str, list[tuple[str, str | None]]] = {}
+
+    def assigned(self, role: str) -> list[tuple[str, str | None]]:
+        """(principal, key of the scope) of each row that assigns a `role:…`."""
+        if role not in self._assigned:
+            rows = self.state.column("assignments", "role").where([role.removeprefix(ROLE)])
+            self._assigned[role] = list(self.state.texts("assignments", "principal", "scope", rows=rows))
+        return self._assigned[role]
+
+    def groups_in(self, group: str) -> set[str]:
+        """A `group:…` and the groups that it contains."""
+        rows = self.state.column("memberships", "group").where([group.removeprefix(GROUP)])
+        members = map(str, self.state.column("memberships", "user").take(rows))
+        return {group, *(member for member in members if member.startswith(GROUP))}
+
+    def everywhere(self, principal: str) -> set[str]:
+        """Those who have a principal without regard to scopes: of roles, only assignments without a scope count."""
+        raise NotImplementedError
+
+    def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
+        """For a `role:…`, pairs of a scope's key and those who hold the role within that scope."""
+        raise NotImplementedError
+
+    def is_known(self, principal: str) -> bool:  # noqa: ARG002  (overridden)
+        """Whether there is a group or a role that an entity is named after; nobody has one that no row names."""
+        return True
+
+    def subject(self, name: str) -> Subject:
+        """What one of them has."""
+        raise NotImplementedError
+
+
+class UserBearers(Bearers):
+    """Users, with all their groups and roles; their names are bare."""
+
+    def __init__(self, program: Program, state: State, holdings: Holdings) -> None:
+        super().__init__(program, state, holdings)
+        self._state_groups = "state" in program.semantics.groups
+        self._of_everyone = holdings.above(program.semantics.everyones)
+        self._everywhere: dict[str, set[str]] = {}
+
+    def everywhere(self, principal: str) -> set[str]:
+        """The users that a principal stands for, counting only assignments without a scope."""
+        if principal not in self._everywhere:
+            kind, _, name = principal.partition(":")
+            match kind:
+                case "user":
+                    found = {name}
+                case "group" if name in self._of_everyone:
+                    found = {"", *users(self.program, self.rows)}
+                case "group":
+                    rows = self.state.column("memberships", "group").where([name]) if self._state_groups else []
+                    members = set(map(str, self.state.column("memberships", "user").take(rows)))
+                    found = {member for member in members if not member.startswith(GROUP)}
+                case _:
+                    holders = [p for p, scope in self.assigned(principal) if scope is None and not p.startswith(ROLE)]
+                    found = {holder[5:] for holder in holders if holder.startswith(USER)}
+                    found = found.union(*(self.everywhere(p) for p in holders if not p.startswith(USER)))
+            self._everywhere[principal] = found
+        return self._everywhere[principal]
+
+    def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
+        """Pairs of a scope's key and the users who hold the role within that scope."""
+        return [
+            (scope, self.everywhere(p))
+            for p, scope in self.assigned(role)
+            if scope is not None and not p.startswith(ROLE)
+        ]
+
+    def subject(self, name: str) -> Subject:
+        """A user."""
+        held = self.holdings.of_user(name)
+        return Subject.holding(f"user:{name}", name, held.principals, held.scoped, self.program.roles)
+
+    def via(self, user: str, role: str) -> str | None:
+        """The groups and roles through which a user holds a `role:…`, from the user on; None if they are assigned it themselves."""
+        chains: dict[str, tuple[str, ...]] = {f"user:{user}": ()}
+        while role not in chains:
+            more: dict[str, tuple[str, ...]] = {}
+            for principal, chain in chains.items():
+                for container in self.containers(principal):
+                    if container not in chains:
+                        more[container] = min(more.get(container, (*chain, principal)), (*chain, principal))
+            if not more:
+                return None
+            chains |= more
+        return CHAIN.join(chains[role][1:]) or None
+
+    def containers(self, principal: str) -> Iterator[str]:
+        """What rows say that a principal is in or holds."""
+        kind, _, name = principal.partition(":")
+        columns = self.rows.column("memberships", "user"), self.rows.column("memberships", "group")
+        if kind == "user":
+            yield from (f"{GROUP}{group}" for group in self.program.semantics.everyones)
+        if kind == "group" or (kind == "user" and self._state_groups):
+            for group in columns[1].take(columns[0].where([name if kind == "user" else principal])):
+                yield f"{GROUP}{group}"
+        rows = self.rows.column("assignments", "principal").where([principal])
+        yield from (f"{ROLE}{role}" for role in self.rows.column("assignments", "role").take(rows))
+
+
+class PrincipalBearers(Bearers):
+    """Principals, each on its own: a user without groups and roles, a group with its roles, or a role; this with the key of a scope in a second line."""
+
+    def __init__(self, program: Program, state: State, holdings: Holdings, objects: Collection[str]) -> None:
+        """`objects`: the keys on the paths of a request's objects, within which roles could be held."""
+        super().__init__(program, state, holdings)
+        self._objects = objects
+        self._meet = ScopeOverlap(holdings.locations.keys)
+        named = named_principals(state)
+        self.groups = {f"{GROUP}{group}" for group in state.distinct(("memberships", "group"))}
+        self.groups |= {principal for principal in named if principal.startswith(GROUP)}
+        self._held = {f"{ROLE}{role}" for role in state.distinct(("assignments", "role"))}
+        self._roles = self._held.union(f"{ROLE}{role}" for role in program.roles)
+        self._roles |= {principal for principal in named if principal.startswith(ROLE)}
+
+    def names(self, keys: Collection[str]) -> set[str]:
+        """Every group and role; a role within those scopes where it counts for some entities, by their keys."""
+        like = {last_name(path_of(key)) for key in {*keys, *self._objects}}
+        found = {member for member in self.state.column("memberships", "user").names if member.startswith(GROUP)}
+        found |= self.groups
+        named = {f"{ROLE}{name}" for name in like}
+        found |= {role for role in self._roles | named if self._scope(role) is None}
+        rows = self.state.column("assignments", "scope").where(keys)
+        scoped = {f"{ROLE}{role}" for role in self.state.column("assignments", "role").take(rows)}
+        for role in scoped | named | {role for role in self._roles if self._scope(role) is not None}:
+            found.update(bearer for _, bearers in self.scoped(role) for bearer in bearers)
+        return found
+
+    def everywhere(self, principal: str) -> set[str]:
+        """The principal itself, and the groups in it or the groups and roles that hold it; empty for roles that need a scope."""
+        kind = principal.partition(":")[0]
+        if kind == "user":
+            return {principal}
+        if kind == "group":
+            return self.groups_in(principal)
+        if self._scope(principal) is not None:
+            return set()
+        return {principal}.union(*(self._holders(p) for p, scope in self.assigned(principal) if scope is None))
+
+    def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
+        """For each scope in which the role is or could be held: the role there, and the groups and roles that hold it there."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for key in self._scopes_of(role):
+            found[key].add(f"{role}\n{key}")
+        for principal, scope in self.assigned(role):
+            if scope is not None:
+                found[scope] |= self._holders(principal)
+            if principal.startswith(ROLE):
+                for key in self._scopes_of(principal):
+                    common, both = self._meet.both(key, scope)
+                    if common and both is not None:
+                        found[both].add(f"{principal}\n{key}")
+        return found.items()
+
+    def is_known(self, principal: str) -> bool:
+        """Whether a row names the group, or assigns the role."""
+        return principal in self.groups or principal in self._held
+
+    def subject(self, name: str) -> Subject:
+        """What a principal has by itself."""
+        principal, _, scope = name.partition("\n")
+        if name == ANYONE or name.startswith(USER):
+            return Subject(principal=name, user=name.removeprefix(USER), principals=(name,))
+        if principal.startswith(GROUP):
+            everywhere, scoped, _ = self.holdings.of_principal(principal)
+            return Subject.holding(name, None, everywhere, scoped, self.program.roles)
+        held = self.holdings.held_with(principal.removeprefix(ROLE), scope or None)
+        everywhere = frozenset(f"{ROLE}{role}" for role, within in held if within is None)
+        scoped = tuple((f"{ROLE}{role}", within) for role, within in held if within is not None)
+        return Subject.holding(name, None, everywhere, scoped, self.program.roles)
+
+    def _holders(self, principal: str) -> set[str]:
+        """The bearers other than users of a principal that holds a role."""
+        return set() if principal.startswith(USER) else self.everywhere(principal)
+
+    def _scopes_of(self, role: str) -> set[str]:
+        """The scopes within which the role is assigned or, if it is declared for a scope, could be for the request's objects."""
+        type_ = self._scope(role)
+        found = {scope for _, scope in self.assigned(role) if scope is not None}
+        if type_ is None:
+            return found
+        # Roles that hold this one may hold it within scopes of other types, for which it cannot be assigned itself.
+        return {key for key in found.union(self._objects) if key.partition(":")[0] == type_}
+
+    def _scope(self, role: str) -> str | None:
+        """The entity type that a `role:…` is scoped to; None if it is held everywhere."""
+        declared = self.program.roles.get(role.removeprefix(ROLE))
+        return None if declared is None else declared.scope
+
+
+class SubjectsOnDemand(Subjects):
+    """Subjects that are looked up among the rows of a state when a question comes to them."""
+
+    def __init__(self, bearers: Bearers, names: Sequence[str], users: Mapping[str, int], index: Index) -> None:
+        """`names`: as `bearers` call them. `users`: by name, the numbers of those that are users."""
+        self.through = {}
+        self._bearers = bearers
+        self._number(_Each(bearers, names), users, index)
+        self._having = _Having(bearers, {name: n for n, name in enumerate(names)}, index)
+        self.bearers = self._having
+        self.within = defaultdict(dict)
+        for principal, (role, scope) in index.within.items():
+            if role.removeprefix(ROLE) in bearers.program.roles:
+                self.within[scope][role] = self._having[principal]
+
+    def standing(self, kind: str, path: str) -> list[str]:
+        """As `Subjects.standing`."""
+        named = [f"{kind}:{name}" for name in dict.fromkeys((last_name(path), path))]
+        found = [p for p in named if self._bearers.is_known(p) or (kind == "role" and p is named[0])]
+        scoped = [
+            self._having.within(role, scope)
+            for role in (found if kind == "role" else ())
+            for scope, _ in self._bearers.scoped(role)
+        ]
+        return [*found, *scoped]
+
+
+class _Each(Sequence[Subject]):
+    """Subjects by number, each made when it is first asked for."""
+
+    def __init__(self, bearers: Bearers, names: Sequence[str]) -> None:
+        self._bearers = bearers
+        self._names = names
+        self._known: dict[int, Subject] = {}
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, number: Any) -> Any:
+        found = self._known.get(number)
+        if found is None:
+            found = self._known[number] = self._bearers.subject(self._names[number])
+        return found
+
+
+class _Having(Mapping[str, Numbers]):
+    """Principal → the subjects that have it."""
+
+    def __init__(self, bearers: Bearers, numbers: Mapping[str, int], index: Index) -> None:
+        self._bearers = bearers
+        self._numbers = numbers
+        self._within = dict(index.within)
+        self._known: dict[str, Numbers] = {}
+        self._scoped: dict[str, dict[str, set[str]]] = {}
+
+    def within(self, role: str, scope: str) -> str:
+        """The principal for a role within a scope."""
+        principal = scoped_principal(role, scope)
+        self._within[principal] = role, scope
+        return principal
+
+    def get(self, principal: str, default: Any = None) -> Any:  # noqa: ARG002  (of `Mapping`)
+        """As `Mapping.get`; nobody has a principal that no row names."""
+        found = self._known.get(principal)
+        if found is None:
+            found = self._known[principal] = frozenset(map(self._numbers.__getitem__, self._names(principal)))
+        return found
+
+    def _names(self, principal: str) -> Collection[str]:
+        if principal not in self._within:
+            return self._bearers.everywhere(principal)
+        role, scope = self._within[principal]
+        if role not in self._scoped:
+            of_role = self._scoped[role] = {}
+            for key, names in self._bearers.scoped(role):
+                of_role.setdefault(key, set()).update(names)
+        return self._scoped[role].get(scope, ())
+
+    def __getitem__(self, principal: str) -> Numbers:
+        found: Numbers = self.get(principal)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)

@@ -1,0 +1,481 @@
+"""Who may do what: the subjects for whom a condition holds, as sets, and through which rows each of its atoms holds for them.
+
+A condition has no negation, so the subjects for whom it holds are unions and intersections of those for whom its atoms hold, and
+each atom takes a few look-ups in the index of a state: from an entity to principals, and from these to subjects. Of a conjunction,
+the part that can hold for the fewest is worked out first, and the others for those that are left.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import repeat
+from typing import Any, NamedTuple, TypeAlias
+
+from privtab.engines.conditions import RESOURCE, Comparison, RequestValues
+from privtab.engines.index import OWNER, Index
+from privtab.names import last_name
+from privtab.paths import base_type
+from privtab.request import Request
+from privtab_analysis.entitlements.forms import (
+    ADMIN,
+    ATTRIBUTE,
+    GRANT,
+    HOLDS,
+    MEMBER,
+    NEEDED,
+    OWNS,
+    ROLE,
+    SELF,
+    Asked,
+    Forms,
+    Part,
+    Source,
+)
+from privtab_analysis.entitlements.subjects import NOBODY, Numbers, Subjects, shown, united
+
+MOST_REMEMBERED = 4_000_000
+"""How many subjects are kept in sets, and in sources, that are worked out once."""
+FEW = 8
+"""How many subjects are looked at one by one, and how many times fewer subjects than principals."""
+SORTED = 1_000
+"""For how many subjects it matters which part of a conjunction is worked out first."""
+Entries: TypeAlias = Mapping[int, Sequence[tuple[str, int, Numbers]]]
+"""What is held on an entity: by how far above it the rows are, the name of the principal, the kind, and who has the principal; in order."""
+
+
+class _Reach(NamedTuple):
+    """Who is granted and denied a privilege, and who owns, on an entity and on what contains it."""
+
+    granted: tuple[Numbers, ...]
+    denied: tuple[Numbers, ...]
+    owners: tuple[Numbers, ...]
+
+
+class Evaluator:
+    """The rights of some subjects, by the index of a state."""
+
+    def __init__(self, forms: Forms, index: Index, subjects: Subjects, assumed: Collection[str] | None = None) -> None:
+        """`assumed`: of what groups and roles are taken for members, by the entity's key; None: of all that takes users alone."""
+        self.forms = forms
+        self.index = index
+        self.subjects = subjects
+        self._open(assumed)
+
+    def _open(self, assumed: Collection[str] | None) -> None:
+        self.engine = self.forms.engine
+        self.reader, self.semantics = self.engine.reader, self.engine.semantics
+        self.found: list[Source] = []
+        """Every source that was found."""
+        self._number_of: dict[Source, int] = {}
+        self._assumed = assumed
+        self._forget()
+
+    def assume(self, memberships: Collection[str]) -> None:
+        """Take groups and roles for members of other entities than before."""
+        self._assumed = memberships
+        self._kept_parts.clear()
+
+    def _forget(self) -> None:
+        self._kept = 0
+        self._held: dict[tuple[int, str, str], Numbers] = {}
+        self._counts: dict[tuple[int, str, str], int] = {}
+        self._kept_parts: dict[tuple[int, str], Numbers] = {}
+        self._reached: dict[tuple[str, str, str, int], _Reach] = {}
+        self._entries: dict[tuple[int, str, str], Entries] = {}
+        self._sources: dict[tuple[str, str, str, int], dict[int, int]] = {}
+
+    def __getstate__(self) -> tuple[Forms, Index, Subjects, Collection[str] | None]:
+        return self.forms, self.index, self.subjects, self._assumed
+
+    def __setstate__(self, state: tuple[Forms, Index, Subjects, Collection[str] | None]) -> None:
+        self.forms, self.index, self.subjects, assumed = state
+        self._open(assumed)
+
+    def asked(self, request: Request) -> Asked | None:
+        """As `Forms.asked`, with the attributes of this state."""
+        return self.forms.asked(request, self.index)
+
+    # --- for whom a condition holds ---------------------------------------------------------------------------------
+
+    def allowed(self, request: Request) -> Numbers:
+        """The subjects who are allowed a request, regardless of its user."""
+        asked = self.asked(request)
+        return NOBODY if asked is None else self.who(asked)
+
+    def who(self, asked: Asked) -> Numbers:
+        """The subjects for whom the condition of a question holds."""
+        return self.holders(asked.form.condition, asked)
+
+    def holders(self, part: Part, asked: Asked, among: Numbers | None = None) -> Numbers:
+        """The subjects for whom a part of a condition holds, of those in `among` if it is given."""
+        if part.within < len(asked.paths[RESOURCE]) - 1:
+            found = self._outer(part, asked)
+            return found if among is None else found & among
+        if part.shared:
+            if id(part) not in asked.known:
+                asked.known[id(part)] = self._holders(part, asked, None)
+            return asked.known[id(part)] if among is None else asked.known[id(part)] & among
+        return self._holders(part, asked, among)
+
+    def _outer(self, part: Part, asked: Asked) -> Numbers:
+        """The subjects for whom a part holds that is about what contains the resource, worked out once for all that this contains."""
+        key = id(part), asked.paths[RESOURCE][part.within]
+        found = self._kept_parts.get(key)
+        if found is None:
+            found = self._keep(self._kept_parts, key, self._holders(part, asked, None))
+        return found
+
+    def _holders(self, part: Part, asked: Asked, among: Numbers | None) -> Numbers:
+        match part.kind:
+            case "all":
+                parts: Sequence[Part] = part.parts
+                if len(self.subjects.all if among is None else among) > SORTED:
+                    sizes = sorted((self._most(inner, asked), n) for n, inner in enumerate(parts))
+                    parts = [parts[n] for _, n in sizes]
+                for inner in parts:
+                    among = self.holders(inner, asked, among)
+                    if not among:
+                        return NOBODY
+                return self.subjects.everyone if among is None else among
+            case "any":
+                return united([self.holders(inner, asked, among) for inner in part.parts])
+            case "has":
+                path = asked.paths[part.slot]
+                if among is not None and len(among) <= FEW and len(self.subjects.all) > SORTED:
+                    return frozenset(number for number in among if self._has(part, path, number))
+                reach = self._reach(part, path, len(part.chain))
+                if among is None:
+                    among = united(reach.granted + reach.owners)
+                else:
+                    among = united([among & numbers for numbers in reach.granted + reach.owners])
+                if among and reach.denied:
+                    denied = among & united(reach.denied)
+                    return among - denied | (denied & united(reach.owners) if denied else NOBODY)
+                return among
+            case "compare":
+                return self._comparing(part, asked, among)
+            case _ if part.parts:
+                return united([self._alone(inner, asked, among) for inner in part.parts])
+            case _:
+                return self._alone(part, asked, among)
+
+    def _alone(self, part: Part, asked: Asked, among: Numbers | None) -> Numbers:
+        if part.kind == "has":
+            return self.holders(part, asked, among)
+        found = self._direct(part, asked)
+        return found if among is None else found & among
+
+    def _direct(self, part: Part, asked: Asked) -> Numbers:
+        """The subjects for whom an atom holds that takes one look-up."""
+        subjects = self.subjects
+        if part.kind == "service_admin":
+            return subjects.admins
+        type_, path = base_type(part.type), asked.paths[part.slot][part.depth]
+        match part.kind:
+            case "owner":
+                return self._at(OWNER, type_, path)
+            case "member":
+                users = self._members(type_, path)
+                if self.reader.principal[type_] == "group":
+                    return users | subjects.of(subjects.standing("group", path))
+                taken = self._assumed is None or f"{type_}:{path}" in self._assumed
+                return users | subjects.alone if taken and subjects.alone else users
+            case "holds":
+                return subjects.of(subjects.standing("role", path))
+            case "self":
+                user = subjects.number.get(last_name(path))
+                return NOBODY if user is None else frozenset([user])
+            case "has_below" | "owns_below":
+                return frozenset(self._below(part, f"{type_}:{path}"))
+            case _:
+                raise AssertionError(part.kind)
+
+    def _most(self, part: Part, asked: Asked) -> int:
+        """How many subjects a part can hold for at most, as far as that is known without a search."""
+        if part.within < len(asked.paths[RESOURCE]) - 1:
+            return len(self._outer(part, asked))
+        if part.shared:
+            return len(self.holders(part, asked))
+        match part.kind:
+            case "all":
+                return min((self._most(inner, asked) for inner in part.parts), default=len(self.subjects.all))
+            case "any":
+                return sum(self._most(inner, asked) for inner in part.parts)
+            case "has":
+                path, bit = asked.paths[part.slot], self.index.numbers.allowed(part.privilege) | OWNER * part.owned
+                found = sum(self._count(bit, base_type(type_), path[depth]) for type_, depth in part.chain)
+                if self.semantics.roles:
+                    links = range(1, len(part.chain) + 1)
+                    found += sum(len(numbers) for n in links for _, numbers in self._by_default(part, path, n))
+                return found
+            case "compare":
+                return len(self.subjects.all)
+            case _:
+                return len(self._direct(part, asked))
+
+    def _has(self, part: Part, path: list[str], number: int) -> bool:
+        """Whether one subject has a privilege, by a look-up for each of their principals."""
+        principals, bits = self.subjects.all[number].principals, 0
+        for type_, depth in part.chain:
+            holders = self.index.table(base_type(type_)).get(path[depth])
+            if holders:
+                for principal in principals:
+                    bits |= holders.get(principal, 0)
+        if part.owned and bits & OWNER:
+            return True
+        if self.semantics.denies and bits & self.index.numbers.denied(part.privilege):
+            return False
+        if bits & self.index.numbers.allowed(part.privilege):
+            return True
+        links = range(1, len(part.chain) + 1) if self.semantics.roles else ()
+        return any(number in numbers for n in links for _, numbers in self._by_default(part, path, n))
+
+    def _count(self, bits: int, type_: str, path: str) -> int:
+        """How many subjects have any of some bits on an entity, those who have them in several ways counted several times."""
+        holders = self.index.table(type_).get(path)
+        if not holders:
+            return 0
+        key = bits, type_, path
+        found = self._counts.get(key)
+        if found is None:
+            bearers = self.subjects.bearers
+            found = sum(len(bearers.get(principal, NOBODY)) for principal, held in holders.items() if held & bits)
+            self._keep(self._counts, key, found, 1)
+        return found
+
+    def _comparing(self, part: Part, asked: Asked, among: Numbers | None) -> Numbers:
+        """The subjects whose attributes in the state compare so; everyone or nobody if it is not about these."""
+        assert part.comparison is not None
+        of_user = (operand.attribute for operand in part.comparison.operands if operand.of == "user")
+        if asked.values.given.user.keys() >= set(of_user):
+            everyone = self.subjects.everyone if among is None else among
+            return everyone if self._compares(part.comparison, asked, asked.values) else NOBODY
+        having = self.subjects.with_attributes if among is None else self.subjects.with_attributes & among
+        of_users = self.index.user_attributes
+        values = ((n, replace(asked.values, of_user=of_users[str(self.subjects.all[n].user)])) for n in having)
+        return frozenset(n for n, of_user in values if self._compares(part.comparison, asked, of_user))
+
+    def _compares(self, comparison: Comparison, asked: Asked, values: RequestValues) -> bool:
+        depth = self.reader.depth
+        return comparison.holds(
+            lambda operand: values.value(
+                operand, asked.path(operand.slot, depth(operand.type)) if operand.type else None
+            )
+        )
+
+    def _members(self, type_: str, path: str) -> Numbers:
+        users = self.index.members.get(type_, {}).get(path)
+        if not users:
+            return NOBODY
+        key = 0, type_, path
+        found = self._held.get(key)
+        if found is None:
+            number = self.subjects.number
+            found = self._keep(self._held, key, frozenset(number[user] for user in users if user in number))
+        return found
+
+    def _at(self, bit: int, type_: str, path: str) -> Numbers:
+        """The subjects with a bit on an entity."""
+        holders = self.index.table(type_).get(path)
+        if not holders:
+            return NOBODY
+        key = bit, type_, path
+        found = self._held.get(key)
+        if found is None:
+            found = self.subjects.of(principal for principal, bits in holders.items() if bits & bit)
+            self._keep(self._held, key, found)
+        return found
+
+    def _keep(self, known: dict[Any, Any], key: object, found: Any, size: int | None = None) -> Any:
+        """Remember something, and forget the rest if that is too much."""
+        self._kept += 1 + (len(found) if size is None else size)
+        if self._kept > MOST_REMEMBERED:
+            self._forget()
+        else:
+            known[key] = found
+        return found
+
+    def _reach(self, part: Part, path: list[str], links: int) -> _Reach:
+        """What is held on the entity of the last of the first links of a chain and on what contains it."""
+        type_, depth = part.chain[links - 1]
+        key = part.privilege, type_, path[depth], links
+        known = self._reached.get(key)
+        if known is not None:
+            return known
+        base, at, numbers = base_type(type_), path[depth], self.index.numbers
+        granted, denied, owners = self._reach(part, path, links - 1) if links > 1 else ((), (), ())
+        granted += tuple(filter(None, [self._at(numbers.allowed(part.privilege), base, at)]))
+        granted += tuple(filter(None, (numbers for _, numbers in self._by_default(part, path, links))))
+        if self.semantics.denies:
+            denied += tuple(filter(None, [self._at(numbers.denied(part.privilege), base, at)]))
+        if part.owned:
+            owners += tuple(filter(None, [self._at(OWNER, base, at)]))
+        found = _Reach(granted, denied, owners)
+        self._keep(self._reached, key, found)
+        return found
+
+    def _by_default(self, part: Part, path: list[str], links: int) -> Iterator[tuple[str, Numbers]]:
+        """The declared roles with a privilege on entities of a type on the path, and who holds them, everywhere or within what is above."""
+        if not self.semantics.roles:
+            return
+        type_ = part.chain[links - 1][0]
+        keys = [f"{base_type(link)}:{path[depth]}" for link, depth in self.reader.chains[type_]]
+        scopes = [self.subjects.within[key] for key in keys if key in self.subjects.within]
+        for role, grants in self.semantics.roles.items():
+            if part.privilege in grants.get(base_type(type_), ()):
+                yield role, united([self.subjects.of([role]), *(within[role] for within in scopes if role in within)])
+
+    def _below(self, part: Part, key: str) -> Iterator[int]:
+        """The subjects that hold something below an entity."""
+        if part.owned or not part.privilege:
+            yield from self.subjects.of(self.index.owned_below.get(key, ()))
+        if part.privilege:
+            for number in self.subjects.of(self.index.below.get(part.privilege, {}).get(key, ())):
+                if any(self._granted_below(part, key, number)):
+                    yield number
+
+    def _granted_below(self, part: Part, key: str, number: int) -> Iterator[str]:
+        principals = self.subjects.all[number].principals
+        return self.index.granted_below(part.privilege, key, principals, principals)
+
+    # --- through what an atom holds ---------------------------------------------------------------------------------
+
+    def holding(self, numbers: Iterable[int], asked: Asked, among: Numbers) -> Numbers:
+        """Those of some subjects for whom all atoms of a minimal set hold."""
+        for part in (asked.form.parts[number] for number in numbers):
+            if part.type and asked.path(part.slot, part.depth) is None:
+                return NOBODY
+            among = self.holders(part, asked, among)
+            if not among:
+                break
+        return among
+
+    def sources(self, part: Part, asked: Asked, subjects: Sequence[int]) -> Iterable[int]:
+        """Through what an atom of a minimal set holds for each of some subjects for whom it does, as positions in `found`."""
+        match part.kind:
+            case "self" | "service_admin" | "compare":
+                kind = {"self": SELF, "service_admin": ADMIN, "compare": ATTRIBUTE}[part.kind]
+                return repeat(self._number(Source(0, "", kind)), len(subjects))
+            case "has":
+                return self._sources_of(part, asked.paths[part.slot], subjects)
+            case "has_below" | "owns_below":
+                return [self._number(self._source_below(part, asked, n)) for n in subjects]
+        everybody, type_, path = self.subjects.all, base_type(part.type), asked.paths[part.slot][part.depth]
+        match part.kind:
+            case "owner":
+                owners = self.index.table(type_)[path]
+                held = ((p for p in everybody[n].principals if owners.get(p, 0) & OWNER) for n in subjects)
+                return [self._number(Source(0, min(names), OWNS)) for names in held]
+            case "member" if self.reader.principal[type_] != "group":
+                member, needed = self._number(Source(0, "", MEMBER)), self._number(Source(0, "", NEEDED))
+                alone = self.subjects.alone
+                return [needed if n in alone else member for n in subjects] if alone else repeat(member, len(subjects))
+            case "member":
+                members, standing = self._members(type_, path), set(self.subjects.standing("group", path))
+                names = ("" if n in members else self._first(n, standing) for n in subjects)
+                return [self._number(Source(0, name, MEMBER)) for name in names]
+            case _:
+                standing = set(self.subjects.standing("role", path))
+                return [self._number(Source(0, self._first(n, standing), HOLDS)) for n in subjects]
+
+    def _number(self, source: Source) -> int:
+        number = self._number_of.get(source)
+        if number is None:
+            number = self._number_of[source] = len(self.found)
+            self.found.append(source)
+        return number
+
+    def _first(self, number: int, principals: Iterable[str]) -> str:
+        own = set(principals).intersection(self.subjects.all[number].principals)
+        return min(shown(self.index, principal) for principal in own)
+
+    def _sources_of(self, part: Part, path: list[str], subjects: Sequence[int]) -> Iterable[int]:
+        """The sources of a privilege: ownership first, then the nearest grants."""
+        key = part.privilege, part.type, path[part.depth], len(part.chain)
+        known = self._sources.get(key)
+        if known is None:
+            known = self._keep(self._sources, key, {})
+        left = set(subjects).difference(known)
+        if left:
+            self._kept += len(left)
+            if part.owned:
+                left = self._assigned(part, OWNER, path, left, known)
+            left = self._assigned(part, self.index.numbers.allowed(part.privilege), path, left, known)
+            assert not left, f"{part.privilege}: held without a source"
+        return map(known.__getitem__, subjects)
+
+    def _assigned(self, part: Part, bit: int, path: list[str], left: set[int], known: dict[int, int]) -> set[int]:
+        """Find the sources of some subjects, the nearest first; return those that have none."""
+        waiting: dict[int, list[tuple[str, int, Numbers]]] = defaultdict(list)
+        for distance in range(len(part.chain)):
+            if not left:
+                break
+            for above, entries in self._entries_on(part, bit, path, len(part.chain) - distance, left).items():
+                waiting[distance + above] += entries
+            entries = waiting.pop(distance, [])
+            for name, kind, numbers in sorted(entries, key=lambda entry: entry[:2]):
+                found = left & numbers
+                if found:
+                    known.update(dict.fromkeys(found, self._number(Source(distance, name, kind))))
+                    left -= found
+        return left
+
+    def _entries_on(self, part: Part, bit: int, path: list[str], links: int, left: Iterable[int]) -> Entries:
+        """What the index has on the entity of one of the types of a chain."""
+        type_, depth = part.chain[links - 1]
+        base, at = base_type(type_), path[depth]
+        holders = self.index.table(base).get(at, {})
+        if len(holders) > FEW * len(left := set(left)):
+            principals = {principal for n in left for principal in self.subjects.all[n].principals} & holders.keys()
+            return self._entries_of(part, bit, path, links, sorted(principals))
+        key = bit, type_, at
+        found = self._entries.get(key)
+        if found is None:
+            found = self._keep(self._entries, key, self._entries_of(part, bit, path, links, sorted(holders)))
+        return found
+
+    def _entries_of(self, part: Part, bit: int, path: list[str], links: int, principals: Iterable[str]) -> Entries:
+        index, subjects = self.index, self.subjects
+        type_, depth = part.chain[links - 1]
+        base, at = base_type(type_), path[depth]
+        holders = index.table(base).get(at, {})
+        found: dict[int, list[tuple[str, int, Numbers]]] = defaultdict(list)
+        keys = [f"{base_type(link)}:{path[depth]}" for link, depth in reversed(part.chain[:links])]
+        for principal in principals:
+            if not holders[principal] & bit or principal not in subjects.bearers:
+                continue
+            numbers = subjects.bearers[principal]
+            if bit == OWNER:
+                found[0].append((principal, OWNS, numbers))
+            elif principal in index.within:
+                # A role within a scope is entered there; the rows may be about what contains the scope.
+                rows = index.origins["allow", part.privilege, keys[0], principal]
+                for above, key in enumerate(keys):
+                    if key in rows:
+                        found[above].append((shown(index, principal), GRANT, numbers))
+            else:
+                found[0].append((principal, GRANT, numbers))
+        if bit != OWNER:
+            found[0] += [(role, ROLE, numbers) for role, numbers in self._by_default(part, path, links) if numbers]
+        return found
+
+    def _source_below(self, part: Part, asked: Asked, number: int) -> Source:
+        """The principal through which something is held on an entity or below it: as an owner first."""
+        path, principals = asked.paths[part.slot], self.subjects.all[number].principals
+        key = asked.keys(part)[-1]
+        if part.owned or not part.privilege:
+            owners = [*self._names_of(part, OWNER, path, number), *self.index.owning_below(key, principals)]
+            if owners:
+                return Source(0, min(owners), OWNS)
+        granted = [shown(self.index, principal) for principal in self._granted_below(part, key, number)]
+        if self.holders(part._replace(kind="has", parts=()), asked, frozenset([number])):
+            granted += self._names_of(part, self.index.numbers.allowed(part.privilege), path, number)
+        return Source(0, min(granted), GRANT)
+
+    def _names_of(self, part: Part, bit: int, path: list[str], number: int) -> Iterator[str]:
+        """The principals through which a subject has a bit on an entity or on what contains it."""
+        for links in range(len(part.chain), 0, -1):
+            for entries in self._entries_on(part, bit, path, links, [number]).values():
+                yield from (name for name, _, numbers in entries if number in numbers)

@@ -1,0 +1,207 @@
+"""The subjects of a question about entitlements: users, or groups and roles considered alone; and the index of the rows that concern it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
+from typing import Any, TypeAlias
+
+from privtab._once import once
+from privtab.engines.index import Index
+from privtab.engines.rows import RowEngine
+from privtab.ir.nodes import Program
+from privtab.ir.serialise import conditions_json
+from privtab.locations import Locations
+from privtab.names import last_name, path_of
+from privtab.request import Entity
+from privtab.state import row_index
+from privtab.state.located import lying_in
+from privtab.state.nodes import Assignment, State
+from privtab.state.principal_rows import scoped_principal
+from privtab_analysis.entitlements.forms import ALWAYS, Forms
+
+Holding: TypeAlias = tuple[str, str]
+"""How a subject holds a role: through which group (empty: directly), and the key of the scope (empty: everywhere)."""
+Numbers: TypeAlias = frozenset[int]
+"""Subjects by their position among all."""
+NOBODY: Numbers = frozenset()
+
+
+def shown(index: Index, principal: str) -> str:
+    """The name of a principal: a role within a scope, which is a principal of its own in the index, has the role's."""
+    return index.within[principal][0] if principal in index.within else principal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One subject. `user`: its user name; None for a group or a role."""
+
+    principal: str
+    user: str | None
+    principals: tuple[str, ...]
+    scopes: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    """By key of a scope, the declared roles held within it."""
+    through: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
+    """Role → its holdings, in the order of preference for reports; roles that are not held through a group may be missing."""
+
+    @classmethod
+    def holding(
+        cls,
+        principal: str,
+        user: str | None,
+        everywhere: Iterable[str],
+        scoped: Iterable[tuple[str, str]],
+        declared: Container[str],
+    ) -> Subject:
+        """A subject with some principals everywhere, and roles (`role:…`) within scopes. `declared`: the names of roles with grants of their own."""
+        scopes: dict[str, list[str]] = {}
+        within: list[str] = []
+        for role, scope in scoped:
+            within.append(scoped_principal(role, scope))
+            if role.removeprefix("role:") in declared:
+                scopes.setdefault(scope, []).append(role)
+        return cls(principal=principal, user=user, principals=(*sorted(everywhere), *within), scopes=scopes)
+
+
+def united(sets: Sequence[Numbers]) -> Numbers:
+    """All subjects of some sets; of one set, that itself."""
+    found = [numbers for numbers in sets if numbers]
+    return found[0] if len(found) == 1 else NOBODY.union(*found)
+
+
+class Subjects:
+    """Subjects with look-ups from what they are and have: sets of their numbers."""
+
+    def __init__(self, subjects: Sequence[Subject], index: Index) -> None:
+        self._number(
+            subjects, {subject.user: n for n, subject in enumerate(subjects) if subject.user is not None}, index
+        )
+        self.through: dict[str, dict[int, tuple[Holding, ...]]] = defaultdict(dict)
+        """Role → the subjects that hold it through groups, and how."""
+        for n, subject in enumerate(subjects):
+            for role, holdings in subject.through.items():
+                self.through[role][n] = holdings
+        bearers: dict[str, list[int]] = defaultdict(list)
+        within: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for number, subject in enumerate(subjects):
+            for principal in subject.principals:
+                bearers[principal].append(number)
+            for scope, roles in subject.scopes.items():
+                for role in roles:
+                    within[scope][role].append(number)
+        self.bearers: Mapping[str, Numbers] = {principal: frozenset(numbers) for principal, numbers in bearers.items()}
+        self.within: dict[str, dict[str, Numbers]] = {
+            scope: {role: frozenset(numbers) for role, numbers in roles.items()} for scope, roles in within.items()
+        }
+        """By key of a scope and declared role: who holds the role there."""
+        self.named: dict[str, dict[str, list[str]]] = {"role": defaultdict(list), "group": defaultdict(list)}
+        """By kind and name, the principals that an entity stands for: a role has one for each scope."""
+        for principal in bearers:
+            kind, _, name = shown(index, principal).partition(":")
+            if kind in self.named:
+                self.named[kind][name].append(principal)
+
+    def _number(self, subjects: Sequence[Subject], users: Mapping[str, int], index: Index) -> None:
+        """`users`: by name, the numbers of the subjects that are users."""
+        self.all = subjects
+        self.everyone: Numbers = frozenset(range(len(subjects)))
+        self.number = users
+        self.alone: Numbers = self.everyone.difference(users.values())
+        """The groups and roles: memberships that these cannot have may be assumed."""
+        self.admins: Numbers = frozenset(users[user] for user in users.keys() & index.service_admins)
+        self.with_attributes: Numbers = frozenset(users[user] for user in users.keys() & index.user_attributes.keys())
+
+    def of(self, principals: Iterable[str]) -> Numbers:
+        """Who has any of some principals."""
+        return united([found for principal in principals if (found := self.bearers.get(principal))])
+
+    def standing(self, kind: str, path: str) -> list[str]:
+        """The groups or roles that the entity with a path stands for, by its last name or its whole path."""
+        names = self.named[kind]
+        return [principal for name in {last_name(path), path} if name in names for principal in names[name]]
+
+    def names(self) -> set[str]:
+        """Every name by which an entity may stand for a subject or for a principal of one."""
+        return {*self.number, *self.named["role"], *self.named["group"]}
+
+
+class Concerns:
+    """What of a state concerns some subjects, by entity: so that entities with equal answers are answered once."""
+
+    def __init__(self, subjects: Subjects, index: Index) -> None:
+        bearers = subjects.bearers
+        found: dict[str, int] = defaultdict(int)
+        for table in index.tables.values():
+            for path, holders in table.items():
+                bits = reduce(or_, {held for principal, held in holders.items() if principal in bearers}, 0)
+                if bits:
+                    found[path] |= bits << 1
+        for members in index.members.values():
+            for path in members:
+                found[path] |= ALWAYS
+        keys = [*subjects.within, *index.owned_below, *index.entity_attributes]
+        keys += [key for entries in index.below.values() for key in entries]
+        keys += [scope for subject in subjects.all for held in subject.through.values() for _, scope in held]
+        for key in keys:
+            found[path_of(key)] |= ALWAYS
+        self._bits = dict(found)
+        self._names = subjects.names()
+
+    def on(self, path: Sequence[str], given: Mapping[tuple[str, str], object]) -> list[int]:
+        """What concerns the subjects on a path, by number of names: bits as `Form.bits` has them. `given`: what requests give of entities.
+
+        Entities of a type have the same rights, but for their names, if they have the same nearest entity with a bit of the form.
+        """
+        found = [self._bits.get(at, 0) for at in path]
+        by_request = {path_of(key) for key, _ in given} if given else ()
+        for depth, at in enumerate(path):
+            if at in self._names or (at and last_name(at) in self._names) or at in by_request:
+                found[depth] |= ALWAYS
+        return found
+
+
+_HOLDER = "user:"
+"""Whoever holds roles within scopes in an index without users."""
+
+
+def forms(program: Program, where: Locations) -> Forms:
+    """The conditions of a program, without minimal sets, for entities that lie somewhere."""
+    if not program.flat:
+        return _forms(program)
+    engine = RowEngine(conditions_json(program), _index(program, State()))
+    engine.locations = where
+    return Forms(engine)
+
+
+@once
+def _forms(program: Program) -> Forms:
+    return Forms(RowEngine(conditions_json(program), _index(program, State())))
+
+
+def held(
+    program: Program,
+    state: State,
+    rows: Mapping[str, list[int]],
+    scoped: Iterable[tuple[str, str]],
+    attributes: Mapping[str, Any],
+) -> Index:
+    """The index of some rows of a state, without its users and groups: who has a principal, subjects tell.
+
+    `scoped`: the roles (`role:…`) that are held within scopes, each with the key of one. `attributes`: as in an index.
+    """
+    excerpt = state.some(rows)
+    assigned = tuple(
+        Assignment(principal=_HOLDER, role=role.removeprefix("role:"), scope=Entity.parse(scope))
+        for role, scope in sorted(scoped)
+    )
+    found = _index(program, lying_in(program, replace(excerpt, assignments=assigned), state))
+    found.user_attributes = attributes.get("user_attributes", {})
+    found.entity_attributes = attributes.get("entity_attributes", {})
+    return found
+
+
+def _index(program: Program, state: State) -> Index:
+    return Index({"revision": "", **row_index.document(program, state)})

@@ -1,0 +1,73 @@
+"""On how many entities each of some users may do each operation: a heat map, exact at any size of a state.
+
+Entities with equal answers are asked about once, as `state_diff` does, so the work depends on the rows about these users.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from privtab.attributes import NONE_GIVEN
+from privtab.ir.nodes import RESOURCE, Rule
+from privtab.ir.support import Tool, check_support
+from privtab.request import Entity
+from privtab_analysis.state_diff import Comparison
+from privtab_analysis.state_diff.subjects import Subject, SubjectSets
+
+Column: TypeAlias = tuple[Rule, bool]
+"""An operation, and whether it is the call that names no item."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RightsMap:
+    """Users by operations. `entities`: how many entities of the type there are; `left_out`: operations that need further objects, or flags."""
+
+    subjects: Sequence[Subject]
+    columns: Sequence[Column]
+    counts: Mapping[tuple[Subject, str, bool], int]
+    entities: int
+    left_out: Sequence[Rule]
+
+    def count(self, subject: Subject, column: Column) -> int:
+        """On how many entities a user may do an operation."""
+        rule, unnamed = column
+        return self.counts.get((subject, rule.id, unnamed), 0)
+
+
+def rights_map(comparison: Comparison, subjects: Sequence[Subject], type_: str, within: Entity | None) -> RightsMap:
+    """The map of the entities of a type at or below `within`, or of all; `comparison`: of a state with itself.
+
+    Without flags, attributes and active roles in requests, as `what-can` decides.
+    """
+    check_support(comparison.program, Tool.STATE_DIFF)
+    side = comparison.sides[0]
+    root = "" if within is None else comparison.tree.addresses.of(str(within))
+    division, under = comparison.classes(subjects, frozenset([root]))
+    plain, others = comparison.questions_of_type(type_)
+    columns: list[Column] = []
+    counts: Counter[tuple[Subject, str, bool]] = Counter()
+    classes = [found for cut in sorted(under) for found in division.of(type_, cut)]
+    sets = SubjectSets(side, subjects)
+    left_out = [variants[0].rule for variants in others]
+    for question in (variants[0] for variants in plain):  # the first is the one without flags
+        rule, unnamed = question.rule, question.unnamed
+        if rule.required_flags:
+            left_out.append(rule)
+            continue
+        columns.append((rule, unnamed))
+        if rule.needs_active_role:
+            continue
+        for class_ in classes:
+            if question.requested(class_.first) is not None:
+                request = question.request({RESOURCE: class_.first}, NONE_GIVEN)
+                counts.update(dict.fromkeys(((s, rule.id, unnamed) for s in sets.allowed(request)), class_.count))
+    return RightsMap(
+        subjects=tuple(subjects),
+        columns=tuple(columns),
+        counts=counts,
+        entities=sum(found.count for found in classes),
+        left_out=tuple({rule.id: rule for rule in left_out}.values()),
+    )

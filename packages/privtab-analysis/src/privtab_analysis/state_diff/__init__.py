@@ -1,0 +1,412 @@
+"""The exact difference between two states: which rows, and under a policy who gains and loses which operations on what.
+
+Only decisions that a changed row can change are compared. Subjects that are affected at the same places are decided together,
+by set algebra, and entities with equal answers once; so the work depends on the rows that changed, not on the states.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, combinations, product
+from math import prod
+from typing import TypeAlias
+
+from privtab.attributes import NONE_GIVEN, GivenAttributes
+from privtab.ir.formula import atoms, item_condition
+from privtab.ir.names import earlier
+from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule, Term
+from privtab.ir.shapes import rule_flags
+from privtab.ir.support import Tool, check_support
+from privtab.moments import now
+from privtab.names import LEFT_OUT
+from privtab.paths import count_names
+from privtab.printable import count
+from privtab.request import Entity
+from privtab.sql_text import Word
+from privtab.state.located import placed
+from privtab.state.names import NOWHERE, Places
+from privtab.state.nodes import State
+from privtab_analysis.entitlements.alike import Alike, Key
+from privtab_analysis.state_diff.causes import Causes, ChangeImpact
+from privtab_analysis.state_diff.entities import Division, EntityClass, EntityTree, written
+from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
+from privtab_analysis.state_diff.rows import changed_rows, with_windows
+from privtab_analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
+from privtab_analysis.what_can import questions
+
+__all__ = ["ChangedAccess", "ChangedRow", "StateDiff", "changed_rows", "state_diff"]
+
+Difference: TypeAlias = tuple[bool, int, GivenAttributes, frozenset[Subject]]
+"""Whether something is gained, with which of several sets of flags, if a request gives which values, and who gains or loses it."""
+
+MOST_QUESTIONS = 1_000_000
+"""Limit on the questions that are decided in both states; this takes a minute or two."""
+MOST_COMBINATIONS = 100_000
+"""Limit on the combinations of classes of objects that are compared for one operation and one group of subjects."""
+MOST_VALUES = 1_000
+"""Limit on the combinations of values that requests give attributes, for one question."""
+MOST_NAMELESS = 3
+"""Places without named entities that a note lists."""
+MOST_LOOKED_AT = 1000
+"""Limit on the places where named entities are looked for, for a note."""
+MOST_FLAGS = 4
+"""Limit on the flags of one rule whose combinations are all compared."""
+
+
+def state_diff(
+    program: Program,
+    before: State,
+    after: State,
+    *,
+    places: tuple[Places, Places] = (NOWHERE, NOWHERE),
+    moment: int | None = None,
+    most: int = MOST_QUESTIONS,
+    tell: Callable[[int, int], None] | None = None,
+    entities: Iterable[Entity] = (),
+    causes: bool = True,
+) -> StateDiff:
+    """Compare two states of one policy: every user, every operation, and every entity that either state names.
+
+    As in `what-can`, operations that create are compared at the entity that contains the new one. Rows are compared with their
+    windows, decisions at one moment (default: now). `tell` is called with the number of affected subjects that are done, and
+    of all of them. `entities` are compared besides those that a state names. Without `causes`, the rows that make a difference are not looked for, and each change has none.
+    """
+    check_support(program, Tool.STATE_DIFF)
+    rows = tuple(changed_rows(before, after, places))
+    at_moment = now() if moment is None else moment
+    states = before.at(at_moment), after.at(at_moment)
+    plain_rows = rows if states[0] is before and states[1] is after else tuple(changed_rows(*states))
+    # Where ids are flat, the rows of a state tell which entities lie somewhere.
+    naming = [] if program.flat else [State(owners=tuple((entity, "") for entity in entities))]
+    sides = Side(program, placed(program, states[0])), Side(program, placed(program, states[1]))
+    comparison = Comparison(program, sides, plain_rows, most, naming, causes=causes)
+    access: Iterable[ChangedAccess] = comparison.all(tell)
+    if comparison.rows is not rows:
+        access = with_windows(access, rows, at_moment)
+    access = tuple(access)
+    return StateDiff(
+        rows=rows,
+        access=access,
+        decided=comparison.decided,
+        undecided=tuple(dict.fromkeys(comparison.undecided)),
+        notes=tuple(comparison.notes()),
+    )
+
+
+class Comparison:
+    """The comparison of the decisions of two states, or of two policies in one state."""
+
+    def __init__(
+        self,
+        program: Program,
+        sides: tuple[Side, Side],
+        rows: Sequence[ChangedRow],
+        most: int,
+        naming: Sequence[State] = (),
+        *,
+        causes: bool,
+    ) -> None:
+        self.program = program
+        self.sensitive = program.sensitive
+        self.sides = sides
+        self.rows = rows
+        self.most = most
+        self.naming = naming
+        """Rows that name further entities."""
+        self.only: Collection[tuple[str, str]] | None = None
+        """The operations that are compared, by type and name; None: every one."""
+        self.wants_causes = causes
+        self._affected: frozenset[str] = frozenset()
+        """Addresses at or below which the changed rows matter."""
+        self.decided = 0
+        self.undecided: list[str] = []
+        below = (atom for rule in program.rules.values() for atom in atoms(item_condition(rule)))
+        depths = [program.depth(atom.target.type) for atom in below if isinstance(atom, HasBelow | OwnsBelow)]
+        self.least_below = min([*depths, *([1] if depths and program.flat else [])], default=None)
+        """The fewest names in the address of an entity that a condition asks about with all below it; None if none does."""
+        self._questions: dict[tuple[str, bool], list[Question]] = {}
+        self._alike: Alike | None = None
+        self._differing: dict[tuple[int, Key], list[Difference]] = {}
+        """What was found for the subjects that are compared, by the number of what is asked."""
+        self._numbers: dict[object, int] = {}
+        """Equal for questions that ask the same, under whatever name."""
+
+    def all(self, tell: Callable[[int, int], None] | None = None) -> Iterator[ChangedAccess]:
+        """Every changed access."""
+        if not self.rows:
+            return
+        affected = ChangeImpact(self.program, self.sides, self.tree).by_subject(self.rows)
+        self.causes = Causes(self.program, self.sides, self.rows, self.tree.addresses)
+        self._affected = frozenset().union(*affected.values())
+        subjects_by_paths: dict[frozenset[str], list[Subject]] = defaultdict(list)
+        for subject in sorted(affected):
+            subjects_by_paths[frozenset(affected[subject])].append(subject)
+        compared = 0
+        for paths, subjects in subjects_by_paths.items():
+            if tell is not None:
+                tell(compared, len(affected))
+            for changed in self._of(subjects, paths):
+                yield changed
+                if self.decided + self.causes.tried > self.most:
+                    break
+            if self.decided + self.causes.tried > self.most:
+                self.undecided.append(
+                    f"more than {self.most:,} questions to decide: {len(affected) - compared:,} of {len(affected):,} affected "
+                    "subjects were not compared completely"
+                )
+                return
+            compared += len(subjects)
+
+    def everywhere(self, subjects: Iterable[Subject]) -> Iterator[ChangedAccess]:
+        """The changed access of some subjects on everything, as far as `most` allows: where not rows differ, but what they mean."""
+        yield from self._of(sorted(subjects), frozenset([""]))
+        if self.decided > self.most:
+            self.undecided.append(f"more than {self.most:,} questions to decide: not everything was compared")
+
+    @cached_property
+    def tree(self) -> EntityTree:
+        """The entities of both states."""
+        return EntityTree(self.program, *(side.state for side in self.sides), *self.naming)
+
+    @cached_property
+    def named(self) -> Mapping[str, set[str]]:
+        """The addresses that a principal's name may refer to."""
+        return self.tree.named([t.name for t in self.program.entities.values() if t.principal is not None])
+
+    def notes(self) -> Iterator[str]:
+        """What the answer does not cover although it may seem to."""
+        if self.sides[0].uses.request_groups and self.rows:
+            yield "groups of requests are compared one at a time: `group:NAME` is a user whose request names that group alone"
+        parts = {
+            part.attribute if isinstance(part, Term) else part for one in self.program.filters for part in one.parts
+        }
+        if any(
+            row.cells.get("attribute") in parts or (row.table == "memberships" and Word("groups") in parts)
+            for row in self.rows
+        ):
+            yield "values that stand in the SQL of row filters and column masks are not compared"
+        if nameless := list(self._nameless()):
+            more = (
+                f", and {count(len(nameless) - MOST_NAMELESS, 'more place')}" if len(nameless) > MOST_NAMELESS else ""
+            )
+            yield f"no row names {'; '.join(nameless[:MOST_NAMELESS])}{more}: what changes for such is not compared"
+
+    def _nameless(self) -> Iterator[str]:
+        """What has changed for entities that no row names, where none of their type is named that would show it."""
+        inside: dict[str, list[str]] = defaultdict(list)
+        for type_ in dict.fromkeys(rule.entity for rule in self.program.rules.values()):
+            for outer in self.program.chain(type_)[:-1]:
+                inside[outer].append(type_)
+        for address in () if self.program.flat else sorted(self._affected)[:MOST_LOOKED_AT]:
+            spans = {type_: self.tree.span(type_, address) for type_ in {*inside, *chain(*inside.values())}}
+            for outer, types in inside.items():
+                missing = [t for t in types if spans[t][2] == spans[t][3]]
+                if missing and spans[outer][0] < spans[outer][1]:
+                    yield f"a {' or '.join(missing)} in `{outer}:{written(address)}`"
+
+    def _of(self, subjects: Sequence[Subject], roots: frozenset[str]) -> Iterator[ChangedAccess]:
+        """The changed access of subjects that are affected at or below the same paths."""
+        division, under = self.classes(subjects, roots)
+        sets = (SubjectSets(self.sides[0], subjects), SubjectSets(self.sides[1], subjects))
+        # Where entities lie elsewhere, or types nest, a path does not tell everything.
+        self._alike = None if self.program.flat or self.tree.nested else sets[0].alike(sets[1])
+        self._differing = {}
+        for type_ in ("", *self.program.entities):
+            plain, others = self.questions_of_type(type_)
+            for cut in sorted(under):
+                if self.decided > self.most:
+                    return
+                for found in division.of(type_, cut):
+                    yield from self._changes(plain, {RESOURCE: found}, sets)
+            for question in others:
+                for classes in self._combinations(question[0], type_, division, under):
+                    yield from self._changes([question], classes, sets)
+
+    def classes(self, subjects: Collection[Subject], roots: frozenset[str]) -> tuple[Division, set[str]]:
+        """The entities in classes that have equal answers for each of some subjects, and which of them lie at or below some paths."""
+        # What has moved lies elsewhere in one of the states, or nowhere.
+        cuts: set[str] = {*roots, *self._cuts(subjects), *map(self.tree.addresses.of, self.tree.addresses.moved)}
+        if (least := self.least_below) is not None:
+            # A row concerns all that contain its entity, and whatever lies in these.
+            cuts = {outer for path in cuts for outer in self.tree.around(path)}
+            roots |= {outer for path in roots for outer in self.tree.around(path) if count_names(outer) >= least}
+        division = self.tree.divided(cuts)
+        return division, division.under(roots)
+
+    def questions_of_type(self, type_: str) -> tuple[list[list[Question]], list[list[Question]]]:
+        """The questions about entities of a type, by rule and for each set of flags: without `with` objects, and with them."""
+        plain: list[list[Question]] = []
+        others: list[list[Question]] = []
+        states = [side.state for side in self.sides]
+        for rule, unnamed in questions(self.program, type_):
+            if self.only is not None and (rule.entity, rule.operation) not in self.only:
+                continue
+            key = rule.id, unnamed
+            if key not in self._questions:
+                self._questions[key] = [
+                    Question.of(self.program, rule, flags, states, unnamed=unnamed) for flags in self._flags(rule)
+                ]
+            (others if rule.withs else plain).append(self._questions[key])
+        return plain, others
+
+    def _flags(self, rule: Rule) -> Iterator[tuple[str, ...]]:
+        """Every set of the flags that a rule depends on, smaller ones first."""
+        tried = (rule, *earlier(self.program, rule.entity, rule.operation))
+        flags = list(dict.fromkeys(flag for one in tried for flag in rule_flags(self.program, one)))
+        if len(flags) > MOST_FLAGS:
+            self.undecided.append(f"`{rule.id}` depends on {len(flags)} flags: at most {MOST_FLAGS} were set together")
+        for size in range(min(len(flags), MOST_FLAGS) + 1):
+            yield from combinations(flags, size)
+
+    def _cuts(self, subjects: Collection[Subject]) -> set[str]:
+        """The addresses with rows about the subjects in either state."""
+        keys: set[str] = set()
+        names = {subject.partition(":")[2] for subject in subjects}
+        users = [subject[5:] for subject in subjects if subject.startswith("user:")]
+        for side in self.sides:
+            keys |= side.compared_entities
+            holdings = [side.holding(subject) for subject in subjects]
+            keys |= side.keys({p for holding in holdings for p in holding.everything}) | side.memberships_of(users)
+            keys |= {scope for holding in holdings for _, scope in holding.scoped}
+            names |= {name for holding in holdings for name in holding.groups | holding.roles}
+        found = {self.tree.addresses.of(key) for key in keys}
+        if self.named:
+            for name in names:
+                found |= self.named.get(name, set())
+        return found
+
+    def _combinations(
+        self, question: Question, type_: str, division: Division, under: Collection[str]
+    ) -> Iterator[dict[str, EntityClass]]:
+        """The classes of the resource and of the `with` objects, if at least one of them is affected."""
+        rule = question.rule
+
+        def alike(class_: EntityClass) -> Iterable[EntityClass]:
+            # What a request says of one object, it says wherever it names that object.
+            return class_.single() if question.given.of_entities else (class_,)
+
+        slots = {RESOURCE: (type_,), **{slot.name: slot.named for slot in rule.withs}}
+        no_object: Mapping[str, list[None]] = {slot.name: [None] for slot in rule.withs if LEFT_OUT in slot.types}
+
+        def affected(slot: str) -> list[EntityClass]:
+            return [
+                found
+                for t in slots[slot]
+                for cut in sorted(under)
+                for class_ in division.of(t, cut)
+                for found in alike(class_)
+            ]
+
+        def all_classes(slot: str) -> list[EntityClass | None]:
+            return [*no_object.get(slot, ())] + [
+                found for t in slots[slot] for _, class_ in division.all(t) for found in alike(class_)
+            ]
+
+        def others(slot: str) -> list[EntityClass | None]:
+            outside = (class_ for t in slots[slot] for cut, class_ in division.all(t) if cut not in under)
+            return [*no_object.get(slot, ())] + [found for class_ in outside for found in alike(class_)]
+
+        names = list(slots)
+        for position, first in enumerate(names):
+            if not (affected_classes := affected(first)):
+                continue
+            # The first affected object is at this place: those before it are not affected, and those after it may be.
+            pools: list[Sequence[EntityClass | None]] = [*map(others, names[:position]), affected_classes]
+            pools += map(all_classes, names[position + 1 :])
+            count = prod(map(len, pools))
+            if count > MOST_COMBINATIONS:
+                self.undecided.append(
+                    f"`{rule.id}` has {count:,} kinds of `with` objects to compare; {MOST_COMBINATIONS:,} is the most"
+                )
+                continue
+            for combination in product(*pools):
+                chosen = zip(names, combination, strict=True)
+                yield {slot: class_ for slot, class_ in chosen if class_ is not None}
+
+    def _changes(
+        self,
+        questions_of_rules: Iterable[Sequence[Question]],
+        classes: Mapping[str, EntityClass],
+        sets: tuple[SubjectSets, SubjectSets],
+    ) -> Iterator[ChangedAccess]:
+        """The changed access to a class of entities."""
+        objects = {slot: found.first for slot, found in classes.items()}
+        key = None if self._alike is None else self._alike.key(objects)
+        causes = None
+        for variants in questions_of_rules:
+            if key is None or any(question.given for question in variants):
+                found = [*self._differences(variants, objects, sets)]
+            else:
+                asked = self._number(variants), key
+                if asked not in self._differing:
+                    self._differing[asked] = [*self._differences(variants, objects, sets)]
+                found = self._differing[asked]
+            for gained, position, given, new in found:
+                question = variants[position]
+                if self.wants_causes:
+                    causes = causes or self.causes.at({**objects})
+                    by_rows = causes.of(question, new, given, gained=gained)
+                else:
+                    by_rows = iter([(tuple(sorted(new)), ())])
+                for subjects, rows in by_rows:
+                    yield ChangedAccess(
+                        gained=gained,
+                        rule=question.rule,
+                        sensitive=(question.rule.entity, question.rule.operation) in self.sensitive,
+                        unnamed=question.unnamed,
+                        shape=question.shape,
+                        flags=tuple(sorted(question.flags)),
+                        given=given,
+                        subjects=subjects,
+                        entities=classes[RESOURCE],
+                        objects={slot: found for slot, found in classes.items() if slot != RESOURCE},
+                        rows=rows,
+                    )
+
+    def _number(self, variants: Sequence[Question]) -> int:
+        if id(variants) not in self._numbers:  # which are kept
+            meaning = tuple((asked.condition, asked.before, asked.flags, asked.unnamed) for asked in variants)
+            self._numbers[id(variants)] = self._numbers.setdefault(meaning, len(self._numbers))
+        return self._numbers[id(variants)]
+
+    def _differences(
+        self, variants: Sequence[Question], objects: Mapping[str, Entity], sets: tuple[SubjectSets, SubjectSets]
+    ) -> Iterator[Difference]:
+        """Who gains and loses what a rule decides about some objects, with the fewest flags and values for which they do."""
+        found_before: dict[bool, list[tuple[frozenset[str], frozenset[Subject]]]] = {True: [], False: []}
+        for position, question in enumerate(variants):
+            if question.requested(objects[RESOURCE]) is None:
+                continue
+            changed = self._changed(question, objects, sets)
+            for gained in (True, False):
+                known = (subjects for flags, subjects in found_before[gained] if flags < question.flags)
+                left = frozenset[str]().union(*(subjects for _, subjects in changed[gained]))
+                found_before[gained].append((question.flags, left))
+                left = left.difference(*known)
+                for given, by_values in changed[gained]:
+                    new = left & by_values
+                    left -= new
+                    if new:
+                        yield gained, position, given, new
+
+    def _changed(
+        self, question: Question, objects: Mapping[str, Entity], sets: tuple[SubjectSets, SubjectSets]
+    ) -> dict[bool, list[tuple[GivenAttributes, frozenset[Subject]]]]:
+        """Who gains (True) and who loses (False) what is asked, for each choice of values that a request gives, fewest first."""
+        found: dict[bool, list[tuple[GivenAttributes, frozenset[Subject]]]] = {True: [], False: []}
+        # What an object lies in, and so whose attributes count, may be known in one of the states alone.
+        choices = max((subject_sets.given(question, objects, MOST_VALUES) for subject_sets in sets), key=len)
+        if len(choices) > MOST_VALUES:
+            self.undecided.append(
+                f"`{question.rule.id}` compares attributes: requests can give more than {MOST_VALUES:,} combinations of values"
+            )
+            choices = [NONE_GIVEN]
+        for given in choices:
+            self.decided += 1
+            request = question.request(objects, given)
+            before, after = (subject_sets.applied(request) for subject_sets in sets)
+            found[True].append((given, after - before))
+            found[False].append((given, before - after))
+        return found

@@ -1,0 +1,391 @@
+"""Which decisions changed rows can change, and for each changed decision a smallest set of the rows that make the difference."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import Any, TypeAlias
+
+from privtab.attributes import GivenAttributes
+from privtab.ir.formula import compared_terms, uses_below
+from privtab.ir.nodes import Program
+from privtab.names import last_name, path_of
+from privtab.request import Entity
+from privtab.state.chains import GROUP
+from privtab.state.located import placed
+from privtab.state.nodes import TABLES, State
+from privtab_analysis.state_diff.entities import Addresses, EntityTree, prefixes, written
+from privtab_analysis.state_diff.nodes import ChangedRow
+from privtab_analysis.state_diff.subjects import PRINCIPAL_COLUMN, Holding, Question, Side, Subject, SubjectSets
+
+Rows: TypeAlias = tuple[ChangedRow, ...]
+Cause: TypeAlias = tuple[tuple[Subject, ...], Rows]
+
+
+class Causes:
+    """Finds the rows that make a difference among all changed rows of two states."""
+
+    def __init__(
+        self, program: Program, sides: tuple[Side, Side], rows: Sequence[ChangedRow], addresses: Addresses
+    ) -> None:
+        self.program = program
+        self.rows = tuple(rows)
+        self.addresses = addresses
+        self.sides = sides
+        self.uses = sides[0].uses
+        self._by_path: dict[str, list[ChangedRow]] = defaultdict(list)
+        self._assigned: dict[str, list[ChangedRow]] = defaultdict(list)
+        self._of_user: dict[str, list[ChangedRow]] = defaultdict(list)
+        self._moves: dict[str, Rows] = {}
+        for row in rows:
+            match row.table:
+                case "entities":
+                    key = row.cells["entity"]
+                    if key in addresses.moved:  # and not only called something else
+                        self._moves[key] = (*self._moves.get(key, ()), row)
+                case "assignments":
+                    self._assigned[row.cells["principal"]].append(row)
+                case table if entity := row.cells.get("of" if table == "members" else "entity"):
+                    self._by_path[entity.partition(":")[2]].append(row)
+                case _:
+                    user = row.cells["user"]
+                    self._of_user[user if user.startswith(GROUP) else f"user:{user}"].append(row)
+        self._grantees: dict[str, frozenset[str]] = {}
+        self._containers: dict[str, tuple[str, ...]] = {}
+        self._holds_roles = "roles" in program.semantics.hierarchy
+        self.asks_below = uses_below(program)
+        self.tried = 0
+        """The number of questions that were decided to find causes."""
+
+    def at(self, objects: Mapping[str, Entity]) -> CauseFinder:
+        """The same for requests about some objects."""
+        return CauseFinder(self, objects)
+
+    def relevant(self, subject: Subject, paths: Collection[str]) -> Rows:
+        """The changed rows that may change a decision for a subject on objects with these paths and what contains them.
+
+        Of the two rows of an entity that has moved, the row that places it now stands for both.
+        """
+        before, after = (side.holding(subject) for side in self.sides)
+        principals = before.everything | after.everything
+        on_paths = self._by_path if self.asks_below else paths
+        found = [
+            row for path in on_paths for row in self._by_path.get(path, ()) if self._is_about(row, subject, principals)
+        ]
+        groups = [f"group:{group}" for group in sorted(before.groups | after.groups)]
+        holders = [subject, *groups, *self.roles_of(before, after)]
+        if self._assigned:
+            mentioned = frozenset[str]().union(*map(self._mentioned, paths))
+            found += [
+                row
+                for holder in dict.fromkeys(holders)
+                for row in self._assigned.get(holder, ())
+                if self.uses.holds
+                or self._holds_roles
+                or self.asks_below
+                or row.cells["role"] in self.program.roles
+                or f"role:{row.cells['role']}" in mentioned
+            ]
+        found += [row for holder in dict.fromkeys([subject, *groups]) for row in self._of_user.get(holder, ())]
+        everywhere = self.asks_below or self._holds_roles  # scopes of roles may lie anywhere
+        return *found, *(rows[-1] for key, rows in self._moves.items() if everywhere or path_of(key) in paths)
+
+    def whole(self, rows: Rows) -> Rows:
+        """The rows, with both rows of entities that have moved."""
+        return tuple(
+            part for row in rows for part in (self._moves[row.cells["entity"]] if row.table == "entities" else (row,))
+        )
+
+    def roles_of(self, *holdings: Holding) -> list[str]:
+        """The roles of some subjects that may hold others, as `role:…`."""
+        return [f"role:{role}" for role in sorted({r for h in holdings for r in h.roles})] if self._holds_roles else []
+
+    def between(self, subjects: Iterable[Subject]) -> set[str]:
+        """The principals of some subjects in every state between the two, so by rows of which only one state may have each."""
+        found: set[str] = set()
+        # Also who has no name, but a group of the request, is in a group of everyone.
+        waiting = [*subjects, *(f"{GROUP}{group}" for group in self.program.semantics.everyones)]
+        while waiting:
+            principal = waiting.pop()
+            if principal in found:
+                continue
+            found.add(principal)
+            if principal not in self._containers:
+                rows = chain.from_iterable(side.containers(principal) for side in self.sides)
+                self._containers[principal] = tuple(dict.fromkeys(rows))
+            waiting += self._containers[principal]
+        return found
+
+    def _is_about(self, row: ChangedRow, subject: Subject, principals: Collection[str]) -> bool:
+        if row.table == "attributes":
+            return True
+        return (
+            f"user:{row.cells['user']}" == subject
+            if row.table == "members"
+            else row.cells[PRINCIPAL_COLUMN[row.table]] in principals
+        )
+
+    def _mentioned(self, path: str) -> frozenset[str]:
+        """The principals that hold something on the entities at a path, in either state."""
+        found = self._grantees.get(path)
+        if found is None:
+            keys = [f"{type_}:{path}" for type_ in self.program.entities]
+            names: set[str | None] = set()
+            for side in self.sides:
+                for table, principal_column in PRINCIPAL_COLUMN.items():
+                    rows = side.state.column(table, "entity").where(keys)
+                    names.update(side.state.column(table, principal_column).take(rows))
+            found = self._grantees[path] = frozenset(name for name in names if name is not None)
+        return found
+
+
+class CauseFinder:
+    """Finds the rows that make a difference for requests about the same objects."""
+
+    def __init__(self, causes: Causes, objects: Mapping[str, Entity]) -> None:
+        self._causes = causes
+        self._objects = objects
+        entities = [entity for entity in objects.values() if entity.type]
+        outer = map(path_of, sorted(causes.addresses.containers(map(str, entities))))
+        self._paths = list(
+            dict.fromkeys(("", *chain.from_iterable(prefixes(entity.id) for entity in entities), *outer))
+        )
+        self._relevant: dict[Subject, Rows] = {}
+        self._bases: dict[frozenset[Subject], Mapping[str, list[Any]]] = {}
+        self._worlds: dict[tuple[frozenset[Subject], Rows], SubjectSets] = {}
+
+    def of(
+        self, question: Question, subjects: Collection[Subject], given: GivenAttributes, *, gained: bool
+    ) -> Iterator[Cause]:
+        """The subjects divided by their smallest set of rows that makes the difference if a request gives some values."""
+        if len(self._causes.rows) == 1:
+            yield tuple(sorted(subjects)), self._causes.whole(self._causes.rows)
+            return
+        request = question.request(self._objects, given)
+        parts: dict[Rows, list[Subject]] = defaultdict(list)
+        for subject in sorted(subjects):
+            rows = self._relevant.get(subject)
+            if rows is None:
+                rows = self._relevant[subject] = self._causes.relevant(subject, self._paths)
+            parts[rows].append(subject)
+        for rows, members in parts.items():
+            assert rows, f"{question.rule.id}: a decision changed for {members[0]}, and no row that concerns it"
+            if len(rows) == 1:
+                yield tuple(members), self._causes.whole(rows)
+            else:
+                part = frozenset(members)
+
+                def holds(tried: Rows, part: frozenset[Subject] = part) -> frozenset[Subject]:
+                    self._causes.tried += 1
+                    allowed = self._world(part, tried).applied(request)
+                    return allowed if gained else part - allowed
+
+                for found, smallest in _smallest(holds, part, rows):
+                    yield tuple(sorted(found)), self._causes.whole(smallest)
+
+    def _world(self, subjects: frozenset[Subject], rows: Rows) -> SubjectSets:
+        """What the subjects may do in the first state with only some of the rows changed."""
+        key = subjects, rows
+        if key not in self._worlds:
+            if subjects not in self._bases:
+                self._bases[subjects] = self._base(subjects)
+            tables: dict[str, Any] = {}
+            for table, base in self._bases[subjects].items():
+                removed = {row.value for row in rows if row.table == table and not row.added}
+                added = [row.value for row in rows if row.table == table and row.added]
+                tables[table] = (*(value for value in base if value not in removed), *added)
+            first = self._causes.sides[0]
+            if first.program.flat:
+                tables["entities"] = self._placements(State(**tables), [row for row in rows if row.table == "entities"])
+            side = Side(first.program, placed(first.program, State(**tables)), first.uses)
+            self._worlds[key] = SubjectSets(side, subjects)
+        return self._worlds[key]
+
+    def _base(self, subjects: frozenset[Subject]) -> Mapping[str, list[Any]]:
+        """The rows of the first state that decide for the subjects on the objects."""
+        state = self._causes.sides[0].state
+        principals = self._causes.between(subjects)
+        users = [subject[5:] for subject in subjects if subject.startswith("user:")]
+        groups = [principal for principal in principals if principal.startswith(GROUP)]
+        keys = [f"{type_}:{path}" for path in self._paths for type_ in self._causes.program.entities]
+        found = {
+            "memberships": state.column("memberships", "user").where([*users, *groups]),
+            "assignments": state.column("assignments", "principal").where(principals),
+            "members": state.column("members", "user").where(users),
+            "service_admins": state.column("service_admins", "user").where(users),
+            "attributes": sorted(
+                (*state.column("attributes", "user").where(users), *state.column("attributes", "entity").where(keys))
+            ),
+        }
+        for table, principal_column in PRINCIPAL_COLUMN.items():
+            if self._causes.asks_below:
+                found[table] = state.column(table, principal_column).where(principals)
+                continue
+            rows = state.column(table, "entity").where(keys)
+            named = state.column(table, principal_column).take(rows)
+            found[table] = [row for row, name in zip(rows, named, strict=True) if name in principals]
+        return {table: [getattr(state, table)[row] for row in found[table]] for table in TABLES}
+
+    def _placements(self, rows: State, moves: Sequence[ChangedRow]) -> list[Any]:
+        """Where the entities of some rows and the objects lie in the first state, with some moves."""
+        objects = [str(entity) for entity in self._objects.values() if entity.type]
+        around = self._causes.addresses.containers([*rows.named_entities(), *objects])
+        entities = self._causes.sides[0].state.entities
+        numbers = self._causes.sides[0].state.column("entities", "entity").where(around)
+        moved = {row.cells["entity"] for row in moves}
+        unmoved = [row for row in map(entities.__getitem__, numbers) if str(row.entity) not in moved]
+        return [*unmoved, *(row.value for row in moves if row.added)]
+
+
+def _smallest(
+    holds: Callable[[Rows], frozenset[Subject]], remaining: frozenset[Subject], rows: Rows, size: int = 0
+) -> Iterator[tuple[frozenset[Subject], Rows]]:
+    """Leave out rows as long as the difference remains, separately for subjects for which it does not.
+
+    From each set that remains, no single row can be left out. `size`: how many rows to leave out at once; then half as many.
+    """
+    size = size or max(1, len(rows) // 2)
+    while remaining:
+        shorter = False
+        end = len(rows)
+        while end > 0 and remaining:
+            begin = max(0, end - size)
+            fewer = rows[:begin] + rows[end:]
+            still = holds(fewer) & remaining if fewer else frozenset[Subject]()
+            if still == remaining:
+                rows, shorter = fewer, True
+            elif still:
+                yield from _smallest(holds, still, fewer, size)
+                remaining -= still
+            end = begin
+        if size == 1 and not shorter and remaining:
+            yield remaining, rows
+            return
+        size = max(1, size // 2)
+
+
+EVERYWHERE = frozenset({""})
+"""The root of all paths: every entity."""
+
+
+class ChangeImpact:
+    """Finds what changed rows affect, by both states. Never too little; what a decision really depends on is decided later.
+
+    An atom of a condition is about the object of a request or about what contains it. So a row with an entity affects the
+    objects at its path or below; a row that gives a principal affects those at or below everything that the principal has.
+    """
+
+    def __init__(self, program: Program, sides: tuple[Side, Side], tree: EntityTree) -> None:
+        self.program = program
+        self.sides = sides
+        self.uses = sides[0].uses
+        self._tree = tree
+        self._address = tree.addresses.of
+        self._defaults = {role.name for role in program.roles.values() if role.grants}
+        self._paths_of_role: dict[tuple[str, str | None], frozenset[str]] = {}
+
+    def by_subject(self, rows: Iterable[ChangedRow]) -> dict[Subject, set[str]]:
+        """For each affected subject, the paths at or below which its decisions may change."""
+        found: dict[Subject, set[str]] = {}
+        for row in rows:
+            paths = self.paths(row)
+            if paths:
+                for subject in self.subjects(row):
+                    found.setdefault(subject, set()).update(paths)
+        return found
+
+    def subjects(self, row: ChangedRow) -> set[Subject]:
+        """The subjects that a row is about, in either state."""
+        match row.table:
+            case "attributes" if "user" not in row.cells:
+                return self._everyone
+            case "entities":
+                return self._everyone
+            case "memberships" if row.cells["user"].startswith(GROUP):
+                return self.sides[0].bearers(row.cells["user"]) | self.sides[1].bearers(row.cells["user"])
+            case "members" | "memberships" | "service_admins" | "attributes":
+                return {f"user:{row.cells['user']}"}
+            case table:
+                principal = row.cells[{**PRINCIPAL_COLUMN, "assignments": "principal"}[table]]
+                return self.sides[0].bearers(principal) | self.sides[1].bearers(principal)
+
+    def paths(self, row: ChangedRow) -> frozenset[str]:
+        """The paths at or below which a row can change decisions."""
+        match row.table:
+            case "members":
+                entity = row.cells["of"]
+                is_checked = entity.partition(":")[0] in self.uses.member_types
+                return frozenset({self._address(entity)}) if is_checked else frozenset()
+            case "memberships":
+                counts = self.uses.state_groups or row.cells["user"].startswith(GROUP)
+                return self._of_group(row.cells["group"]) if counts else frozenset()
+            case "assignments":
+                return self._of_role(row.cells["role"], row.cells.get("scope"))
+            case "attributes":
+                kind = "user" if "user" in row.cells else "entity"
+                if (kind, row.cells["attribute"]) not in self._compared:
+                    return frozenset()
+                return EVERYWHERE if kind == "user" else frozenset({self._address(row.cells["entity"])})
+            case "entities":
+                if row.cells["entity"] not in self._tree.addresses.moved:
+                    return frozenset()
+                # Whether a role within a scope holds another one within another scope depends on where the scopes lie.
+                is_checked = self.uses.holds and "roles" in self.program.semantics.hierarchy
+                return EVERYWHERE if is_checked else frozenset({self._address(row.cells["entity"])})
+            case "service_admins":
+                return EVERYWHERE if self.uses.service_admins else frozenset()
+            case _:
+                return frozenset({self._address(row.cells["entity"])})
+
+    def _of_role(self, name: str, scope: str | None) -> frozenset[str]:
+        """Where a role counts that is held within a scope, with the roles that it holds."""
+        key = name, scope
+        found = self._paths_of_role.get(key)
+        if found is None:
+            sides = [side for side in self.sides if scope is None or side.places(scope)]
+            pairs = {pair for side in sides for pair in side.holdings.held_with(name, scope)}
+            found = self._paths_of_role[key] = frozenset[str]().union(*(self._of_held(*pair) for pair in pairs))
+        return found
+
+    def _of_held(self, name: str, scope: str | None) -> frozenset[str]:
+        """Where a role counts, without the roles that it holds."""
+        if scope is not None:
+            return frozenset({self._address(scope)}) | self._paths_named_after("role", name)
+        own = EVERYWHERE if name in self._defaults else self._paths_held({f"role:{name}"})
+        return own | self._paths_named_after("role", name)
+
+    def _of_group(self, name: str) -> frozenset[str]:
+        """Where membership in a group counts: what it has itself and through the groups that contain it, and their roles."""
+        found: set[str] = set()
+        for group in {group for side in self.sides for group in side.holdings.above([name])}:
+            principal = f"group:{group}"
+            found |= self._paths_held({principal}) | self._paths_named_after("group", group)
+            for side in self.sides:
+                for role, scope in side.holdings.held_by([principal]):
+                    found |= self._of_held(role, scope)
+        return frozenset(found)
+
+    def _paths_held(self, principals: set[str]) -> frozenset[str]:
+        return frozenset(self._address(key) for side in self.sides for key in side.keys(principals))
+
+    def _paths_named_after(self, kind: str, name: str) -> frozenset[str]:
+        """The paths of entities that stand for a role or a group, if conditions ask about these."""
+        is_checked = self.uses.holds if kind == "role" else self.uses.group_membership
+        return frozenset(self._names[kind].get(name, ())) if is_checked else frozenset()
+
+    @cached_property
+    def _everyone(self) -> set[Subject]:
+        types = [type_.name for type_ in self.program.entities.values() if type_.principal == "user"]
+        stand_for_users = {last_name(written(address)) for type_ in types for address in self._tree.paths[type_]}
+        return self.sides[0].everyone() | self.sides[1].everyone() | {f"user:{name}" for name in stand_for_users}
+
+    @cached_property
+    def _compared(self) -> frozenset[tuple[str, str]]:
+        return frozenset((term.kind, term.attribute) for term in compared_terms(self.program))
+
+    @cached_property
+    def _names(self) -> Mapping[str, Mapping[str, set[str]]]:
+        types = self.program.entities.values()
+        return {kind: self._tree.named([t.name for t in types if t.principal == kind]) for kind in ("role", "group")}

@@ -1,0 +1,274 @@
+"""The entities of two states, divided into classes whose entities get the same answers, and where they lie: their addresses.
+
+The address of an entity is its path. Where ids are flat, it is the address of what contains the entity in both states, with a
+name for the entity itself (`main/%folder:f1/%document:d7`). One that lies elsewhere in the other state, or nowhere, has moved: its
+address begins with itself. So what lies below an address does so in both states.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from privtab.ir.nodes import Program, nested_on
+from privtab.ir.serialise import vocabulary
+from privtab.locations import anchor
+from privtab.names import last_name, path_of
+from privtab.paths import count_names
+from privtab.request import Entity
+from privtab.state.nodes import State
+from privtab_analysis.entitlements.universe import universe
+
+# No name of a path begins with `%` and a lower case letter, since only `/` and `%` are escaped.
+_FLAT = re.compile(r"(?:.*/)?%[a-z][a-z0-9_]*:(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class EntityClass:
+    """Entities of one type with equal answers: those below a path but not below any of some deeper ones."""
+
+    type: str
+    paths: list[str]
+    """All addresses of the type, sorted."""
+    spans: tuple[tuple[int, int], ...]
+    """The slices of `paths` in the class."""
+
+    @cached_property
+    def count(self) -> int:
+        """The number of entities."""
+        return sum(end - begin for begin, end in self.spans)
+
+    @property
+    def first(self) -> Entity:
+        """One of them."""
+        return next(iter(self))
+
+    def __iter__(self) -> Iterator[Entity]:
+        for begin, end in self.spans:
+            for position in range(begin, end):
+                yield Entity(self.type, written(self.paths[position]))
+
+    def single(self) -> Iterator[EntityClass]:
+        """Each of the entities as a class of its own."""
+        for begin, end in self.spans:
+            yield from (EntityClass(self.type, self.paths, ((at, at + 1),)) for at in range(begin, end))
+
+    def addresses(self) -> Iterator[str]:
+        """The addresses of the entities."""
+        for begin, end in self.spans:
+            yield from self.paths[begin:end]
+
+
+class EntityTree:
+    """The entities that states name, by type and address, with those that `entitlements.universe.Universe` adds."""
+
+    def __init__(self, program: Program, *states: State) -> None:
+        self.addresses = Addresses(program, states)
+        found = _placed(program, states, self.addresses) if program.flat else _named(program, states)
+        self.paths: dict[str, list[str]] = {type_: sorted(paths) for type_, paths in found.items()} | {"": [""]}
+        self.nested = nested_on(program.entities)
+
+    def named(self, types: Collection[str]) -> Mapping[str, set[str]]:
+        """By name, the addresses of the entities of some types that a principal's name may refer to."""
+        found: dict[str, set[str]] = {}
+        for type_ in types:
+            for address in self.paths[type_]:
+                path = written(address)
+                found.setdefault(path, set()).add(address)
+                found.setdefault(last_name(path), set()).add(address)
+        return found
+
+    def around(self, address: str) -> Iterator[str]:
+        """An address and those of what contains its entities in either state, from the root of all on."""
+        yield from prefixes(address)
+        outermost = address.partition("/")[0].removeprefix("%")
+        if outermost in self.addresses.moved:
+            yield from map(self.addresses.of, self.addresses.containers([outermost]))
+
+    def span(self, type_: str, path: str) -> tuple[int, int, int, int]:
+        """The slices of a type's paths that are the path itself, and that lie below it."""
+        paths = self.paths[type_]
+        if not path:
+            root_end = bisect_left(paths, "\0") if paths and paths[0] == "" else 0
+            return 0, root_end, root_end, len(paths)
+        begin = bisect_left(paths, path)
+        end = begin + (begin < len(paths) and paths[begin] == path)
+        return begin, end, bisect_left(paths, f"{path}/"), bisect_left(paths, f"{path}0")
+
+    def divided(self, cuts: Collection[str]) -> Division:
+        """Divide the entities by paths: each belongs to the longest of these that is a prefix of its own, or is the root."""
+        return Division(self, {*cuts, ""})
+
+
+class Division:
+    """A division of an entity tree by paths."""
+
+    def __init__(self, tree: EntityTree, cuts: Collection[str]) -> None:
+        self.tree = tree
+        self.below: dict[str, list[str]] = {cut: [] for cut in cuts}
+        for cut in cuts:
+            if cut:
+                self.below[self.nearest(cut.rpartition("/")[0])].append(cut)
+        self._known: dict[tuple[str, str], list[EntityClass]] = {}
+        self._listed: dict[str, list[tuple[str, EntityClass]]] = {}
+
+    def nearest(self, path: str) -> str:
+        """The longest of the paths that is a prefix of a path."""
+        while path and path not in self.below:
+            path = path.rpartition("/")[0]
+        return path
+
+    def under(self, roots: Collection[str]) -> set[str]:
+        """The paths at or below any of some of them."""
+        found: set[str] = set()
+        pending = list(roots)
+        while pending:
+            cut = pending.pop()
+            if cut not in found:
+                found.add(cut)
+                pending += self.below[cut]
+        return found
+
+    def of(self, type_: str, cut: str) -> list[EntityClass]:
+        """The classes of a type at one of the paths: at most one or, where types nest, one for each number of levels."""
+        key = type_, cut
+        if key not in self._known:
+            found = self._class(type_, cut)
+            if type_ in self.tree.nested:
+                by_levels: dict[int, list[str]] = {}
+                for address in found.addresses():
+                    by_levels.setdefault(count_names(address), []).append(address)
+                self._known[key] = [EntityClass(type_, paths, ((0, len(paths)),)) for paths in by_levels.values()]
+            else:
+                self._known[key] = [found] if found.spans else []
+        return self._known[key]
+
+    def all(self, type_: str) -> list[tuple[str, EntityClass]]:
+        """Every class of a type, with its path."""
+        if type_ not in self._listed:
+            self._listed[type_] = [(cut, class_) for cut in sorted(self.below) for class_ in self.of(type_, cut)]
+        return self._listed[type_]
+
+    def _class(self, type_: str, cut: str) -> EntityClass:
+        path_begin, path_end, begin, end = self.tree.span(type_, cut)
+        spans = [(path_begin, path_end)]
+        for inner in sorted(self._spans(type_, cut)):
+            spans.append((begin, inner[0]))
+            begin = inner[1]
+        spans.append((begin, end))
+        return EntityClass(type_, self.tree.paths[type_], tuple((a, b) for a, b in spans if a < b))
+
+    def _spans(self, type_: str, cut: str) -> Iterator[tuple[int, int]]:
+        for child in self.below[cut]:
+            path_begin, path_end, begin, end = self.tree.span(type_, child)
+            yield path_begin, path_end
+            yield begin, end
+
+
+def _named(program: Program, states: Iterable[State]) -> dict[str, set[str]]:
+    """The paths of all entities, by type, where the paths tell what contains them."""
+    found: dict[str, set[str]] = {type_: set() for type_ in program.entities}
+    for key in {key for state in states for key in state.named_entities()}:
+        type_, _, path = key.partition(":")
+        found[type_].add(path)
+    in_order = sorted(program.entities.values(), key=lambda type_: len(program.chain(type_.name)))
+    for link in reversed(in_order):
+        if link.parent is not None:
+            own = found[link.name]
+            if link.nested:
+                own |= {outer for path in own for outer in _levels_around(path, program.depth(link.name))}
+                own = {path for path in own if count_names(path) == program.depth(link.name)}
+            found[link.parent] |= own if link.single else {path.rpartition("/")[0] for path in own}
+    for link in in_order:
+        if link.single and link.parent is not None:
+            found[link.name] |= found[link.parent]
+    return found
+
+
+def _placed(program: Program, states: Iterable[State], addresses: Addresses) -> dict[str, set[str]]:
+    """The addresses of all entities that lie somewhere in one of the states, by type."""
+    found: dict[str, set[str]] = {type_: set() for type_ in program.entities}
+    for state in states:
+        for entity in universe(program, state):
+            found[entity.type].add(addresses.of(str(entity)))
+    return found
+
+
+def _levels_around(path: str, outermost: int) -> Iterator[str]:
+    """The entities of the same type around one that nests; `outermost`: the number of names of the outermost."""
+    while count_names(path) > outermost:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def prefixes(path: str) -> Iterator[str]:
+    """A path and what contains it, from the root of all paths on."""
+    yield ""
+    names = path.split("/") if path else []
+    for depth in range(1, len(names) + 1):
+        yield "/".join(names[:depth])
+
+
+class Addresses:
+    """The addresses of the entities of some states."""
+
+    def __init__(self, program: Program, states: Collection[State]) -> None:
+        self._shapes = vocabulary(program).shapes
+        self._places: list[Mapping[str, str]] = (
+            [dict(state.texts("entities", "entity", "parent")) for state in states] if program.flat else []
+        )
+        placed = {key for places in self._places for key in places}
+        self.moved = frozenset(key for key in placed if len({places.get(key) for places in self._places}) > 1)
+        """The entities with flat ids that do not lie in the same entity in all states."""
+        self._known: dict[str, str] = {}
+
+    def of(self, key: str) -> str:
+        """The address of an entity."""
+        above = self._anchor(key)
+        if above is None:
+            return path_of(key)
+        if above not in self._known:
+            around = "" if above in self.moved else next(places.get(above, "") for places in self._places)
+            outer = self.of(around) if around else ""
+            self._known[above] = f"{outer}/%{above}" if outer else f"%{above}"
+        _, _, rest = path_of(key).partition("/")
+        return f"{self._known[above]}/{rest}" if rest else self._known[above]
+
+    def containers(self, keys: Iterable[str]) -> set[str]:
+        """Some entities, and the entities that contain them by any choice of rows of the states."""
+        found: set[str] = set()
+        waiting = [*keys]
+        while waiting:
+            key = waiting.pop()
+            if key in found:
+                continue
+            found.add(key)
+            entity = Entity.parse(key)
+            shape = self._shapes[entity.type]
+            if shape.flat is None:
+                found.update(shape.keys(entity.id))
+                continue
+            found.update(shape.written.keys(entity.id))
+            waiting += {places[above] for places in self._places if (above := anchor(shape, entity.id)) in places}
+        return found
+
+    def _anchor(self, key: str) -> str | None:
+        """The entity with a flat id at which the path of an entity begins, as it is written; None if there is none."""
+        if not self._places:
+            return None
+        type_, _, path = key.partition(":")
+        shape = self._shapes[type_]
+        return None if shape.flat is None else anchor(shape, path)
+
+
+def written(address: str) -> str:
+    """The path of an entity with an address, as requests and rows write it.
+
+    >>> written("main/%folder:f1/%document:d7/c1"), written("main/a%2Fb")
+    ('d7/c1', 'main/a%2Fb')
+    """
+    flat = _FLAT.fullmatch(address) if "%" in address else None
+    return address if flat is None else flat[1]

@@ -1,0 +1,136 @@
+"""The rows that only one of two states has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from privtab.moments import FIRST, LAST, WINDOW, Window
+from privtab.moments import moment as at
+from privtab.state.names import NOWHERE, Places, place_text
+from privtab.state.nodes import ALL_TABLES, State
+from privtab.state.raw import COLUMNS, LARGE, RawState
+from privtab_analysis.diff.markdown import as_code, as_text
+from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
+from privtab_analysis.state_diff.summary import groups, headline, totals
+
+
+def changed_rows(
+    before: State, after: State, places: tuple[Places, Places] = (NOWHERE, NOWHERE)
+) -> Iterator[ChangedRow]:
+    """The rows that were removed and added, table by table, in the order of their states; repeated rows count once."""
+    for table in ALL_TABLES:
+        removed, added = _only(before, after, table)
+        yield from _rows(before, table, removed, places[0], added=False)
+        yield from _rows(after, table, added, places[1], added=True)
+
+
+def _only(before: State, after: State, table: str) -> tuple[list[int], list[int]]:
+    """The numbers of the rows that only the one state has, and of those that only the other has."""
+    windows = table in before.windows or table in after.windows
+    if getattr(before, table) is getattr(after, table) and not windows:
+        return [], []
+    names = COLUMNS[table].all if windows else COLUMNS[table].names
+    if min(len(getattr(before, table)), len(getattr(after, table))) >= LARGE:
+        from privtab.state.coded import only_in_one
+
+        return only_in_one([(before.column(table, name), after.column(table, name)) for name in names])
+    return _only_in_one(before.texts(table, *names), after.texts(table, *names))
+
+
+def _only_in_one(
+    before: Iterable[tuple[object, ...]], after: Iterable[tuple[object, ...]]
+) -> tuple[list[int], list[int]]:
+    """The numbers of the rows that only the one has, and of those that only the other has; the first of equal ones."""
+    was, now = ({row: n for n, row in reversed([*enumerate(rows)])} for rows in (before, after))
+    return sorted(was[row] for row in was.keys() - now), sorted(now[row] for row in now.keys() - was)
+
+
+def _rows(state: State, table: str, numbers: list[int], places: Places, *, added: bool) -> Iterator[ChangedRow]:
+    names = COLUMNS[table].all
+    columns = [state.column(table, name).take(numbers) for name in names]
+    for number, *row in zip(numbers, *columns, strict=True):
+        yield ChangedRow(
+            table=table,
+            cells={name: text for name, text in zip(names, row, strict=True) if text is not None},
+            added=added,
+            place=places.of(table, number),
+            value=getattr(state, table)[number],
+        )
+
+
+def with_windows(access: Iterable[ChangedAccess], rows: Iterable[ChangedRow], moment: int) -> Iterator[ChangedAccess]:
+    """The changed access of a moment, with the rows as they have windows in the states instead of the plain ones."""
+    full: dict[ChangedRow, ChangedRow] = {}
+    for row in rows:
+        begin, end = (row.cells.get(name) for name in WINDOW)
+        if Window(FIRST if begin is None else at(begin), LAST if end is None else at(end)).holds(moment):
+            plain = {name: text for name, text in row.cells.items() if name not in WINDOW}
+            full.setdefault(replace(row, cells=plain), row)
+    for change in access:
+        yield replace(change, rows=tuple(full[row] for row in change.rows))
+
+
+def changed_raw_rows(before: RawState, after: RawState) -> Iterator[ChangedRow]:
+    """The same for rows as read, without a policy that says what they mean."""
+    for table in ALL_TABLES:
+        rows_before, rows_after = before.rows.get(table, ()), after.rows.get(table, ())
+        if min(len(rows_before), len(rows_after)) >= LARGE:
+            from privtab.state.coded import RawTable, only_in_one
+
+            tables = RawTable.of(rows_before), RawTable.of(rows_after)
+            names = COLUMNS[table].all
+            removed, added = only_in_one([(tables[0].column(name), tables[1].column(name)) for name in names])
+        else:
+            removed, added = _only_in_one(
+                *((tuple(row.cells.items()) for row in rows) for rows in (rows_before, rows_after))
+            )
+        for rows, numbers, is_added in ((rows_before, removed, False), (rows_after, added, True)):
+            for number in numbers:
+                row = rows[number]
+                yield ChangedRow(table=table, cells=row.cells, added=is_added, place=row.place)
+
+
+def markdown(diff: StateDiff, shown: tuple[str, str], *, decisions: bool, most: int, level: int = 2) -> str:
+    """The difference in GitHub's Markdown. `most`: the most rows, and the most lines of changed access; 0 for all."""
+    return "\n".join(_lines(diff, shown, decisions=decisions, most=most or None, level=level)).rstrip("\n") + "\n"
+
+
+def _lines(diff: StateDiff, shown: tuple[str, str], *, decisions: bool, most: int | None, level: int) -> Iterator[str]:
+    yield f"{'#' * level} {as_code(shown[0])} → {as_code(shown[1])}"
+    yield ""
+    lines = [headline(diff)]
+    if decisions and diff.rows:
+        lines += [totals(diff, gained=gained).text(verb) for verb, gained in (("gained", True), ("lost", False))]
+    yield "; ".join(lines) + "."
+    yield ""
+    if not diff.rows:
+        return
+    yield "| | row | |"
+    yield "|---|---|---|"
+    for row in diff.rows[:most]:
+        yield f"| {'added' if row.added else 'removed'} | {as_code(row.text)} | {as_text(place_text(row.place))} |"
+    yield ""
+    if len(diff.rows[:most]) < len(diff.rows):
+        yield f"… and {len(diff.rows) - len(diff.rows[:most]):,} more rows"
+        yield ""
+    if decisions and diff.access:
+        yield from _access(diff, most)
+
+
+def _access(diff: StateDiff, most: int | None) -> Iterator[str]:
+    yield "| | who | operations | on | by |"
+    yield "|---|---|---|---|---|"
+    found = [(group, line) for group in groups(diff) for line in group.lines]
+    for group, line in found[:most]:
+        verb = "**gained**" if group.gained else "lost"
+        cells = (as_text(text) for text in (line.subjects, line.operations, line.entities))
+        yield f"| {verb} | {' | '.join(cells)} | {'<br>'.join(map(_row, group.rows))} |"
+    yield ""
+    if len(found[:most]) < len(found):
+        yield f"… and {len(found) - len(found[:most]):,} more lines"
+        yield ""
+
+
+def _row(row: ChangedRow) -> str:
+    return f"{'+' if row.added else '-'} {as_code(row.text)}"

@@ -1,0 +1,338 @@
+"""The subjects of a difference, and for which of them a condition holds in one of the states."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations, islice, product
+from typing import Any, TypeAlias
+
+from privtab.attributes import NONE_GIVEN, Attribute, AttributeKind, GivenAttributes, Value
+from privtab.ir.comparisons import representatives
+from privtab.ir.formula import asked_condition, compared_terms, leaves
+from privtab.ir.names import earlier
+from privtab.ir.nodes import RESOURCE, Compare, Formula, Or, Program, Rule, Term
+from privtab.ir.serialise import vocabulary
+from privtab.paths import PathShape
+from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.request import Entity, Request
+from privtab.state import attribute_rows
+from privtab.state.attribute_rows import value_of
+from privtab.state.chains import GROUP
+from privtab.state.names import UsedParts, uses
+from privtab.state.nodes import State
+from privtab_analysis.caller import Caller
+from privtab_analysis.entitlements.alike import Alike
+from privtab_analysis.entitlements.bearers import USER, UserBearers
+from privtab_analysis.entitlements.evaluator import Evaluator
+from privtab_analysis.entitlements.subjects import Subject as EntitledSubject
+from privtab_analysis.entitlements.subjects import Subjects, forms, held
+from privtab_analysis.entitlements.universe import USERS, named_principals
+
+Variable: TypeAlias = tuple[AttributeKind, str, str]
+"""An attribute whose value a request gives: the key of its entity, or nothing, and its name."""
+
+
+class GivenValues:
+    """The values that requests can give the attributes that a condition compares."""
+
+    def __init__(self, program: Program, condition: Formula, states: Sequence[State]) -> None:
+        self.program = program
+        self._states = states
+        self._compares = tuple(dict.fromkeys(atom for atom in leaves(program, condition) if isinstance(atom, Compare)))
+        self._terms = tuple(dict.fromkeys(term for compare in self._compares for term in compare.terms))
+        self._types = {term: type_ for term in self._terms if (type_ := program.attribute(term)) is not None}
+        self._pool: set[str | int | bool] | None = None
+        self.of_entities = any("request" in type_.origins and term.target for term, type_ in self._types.items())
+        """Whether requests give attributes of the objects."""
+
+    def __bool__(self) -> bool:
+        """Whether requests give any."""
+        return any("request" in type_.origins for type_ in self._types.values())
+
+    def all(self, context: EvaluationContext, objects: Mapping[str, Entity]) -> Iterator[GivenAttributes]:
+        """The values to look at, fewest first. `context`: one about the objects."""
+        choices = {variable: self._choices(type_) for variable, type_ in self._variables(context, objects).items()}
+        for size in range(len(choices) + 1):
+            for chosen in combinations(choices, size):
+                for values in product(*(choices[variable] for variable in chosen)):
+                    yield _given(dict(zip(chosen, values, strict=True)), objects)
+
+    def _variables(self, context: EvaluationContext, objects: Mapping[str, Entity]) -> dict[Variable, Attribute]:
+        keys = {str(entity) for entity in objects.values()}
+        found: dict[Variable, Attribute] = {}
+        for term, type_ in self._types.items():
+            if "request" not in type_.origins:
+                continue
+            path = () if term.target is None else context.path(term.target)
+            if term.target is None or (path and path[-1] in keys):
+                found[term.kind, path[-1] if path else "", term.attribute] = type_
+        return found
+
+    def _choices(self, type_: Attribute) -> list[Value]:
+        if type_.type == "set":  # an empty one is like none
+            sizes = range(1, len(type_.values) + 1)
+            return [list(words) for size in sizes for words in combinations(type_.values, size)]
+        if self._pool is None:
+            self._pool = {*self._constants(), *(value for term in self._terms for value in self._of_states(term))}
+        return [*representatives(type_, self._pool, self._types.values())]
+
+    def _constants(self) -> Iterator[str | int | bool]:
+        for compare in self._compares:
+            yield from () if isinstance(compare.right, Term) else compare.right
+
+    def _of_states(self, term: Term) -> Iterator[str | int | bool]:
+        """The values that the states have for an attribute, of anyone."""
+        type_ = self._types.get(term)
+        if type_ is None or term.kind == "request" or type_.type == "set":
+            return
+        for state in self._states:
+            rows = state.column("attributes", "attribute").where([term.attribute])
+            for text in set(state.column("attributes", "value").take(rows)):
+                value = value_of(type_, [str(text)])
+                if isinstance(value, str | int):
+                    yield value
+
+
+def _given(values: Mapping[Variable, Value], objects: Mapping[str, Entity]) -> GivenAttributes:
+    def of(kind: AttributeKind, key: str = "") -> dict[str, Value]:
+        return {name: value for (of_kind, on, name), value in values.items() if (of_kind, on) == (kind, key)}
+
+    with_ = {
+        slot: found for slot, entity in objects.items() if slot != RESOURCE and (found := of("entity", str(entity)))
+    }
+    return GivenAttributes(
+        user=of("user"), entity=of("entity", str(objects[RESOURCE])), request=of("request"), with_=with_
+    )
+
+
+PRINCIPAL_COLUMN = {"grants": "grantee", "owners": "owner"}
+"""The column of the principal in the tables of what is held on entities."""
+Subject = str
+"""`user:alice`; `group:hr` for a nameless user whose request says that they are in this group."""
+ANY_OTHER: Subject = "user:*"
+"""A user whom neither state names: attributes of entities concern them, and what a group of everyone has."""
+
+
+def asking(subject: Subject) -> tuple[str, tuple[str, ...]]:
+    """The user whom requests of a subject name, and their groups."""
+    kind, _, name = subject.partition(":")
+    return (name, ()) if kind == "user" else ("", (name,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """An operation on an entity, with `with` objects of given types and with given flags."""
+
+    rule: Rule
+    unnamed: bool
+    flags: frozenset[str]
+    condition: Formula
+    before: tuple[Formula, ...]
+    """Of a row filter or column mask: the conditions of those that are tried before it."""
+    shape: PathShape
+    given: GivenValues
+    """The values that its request can give attributes."""
+
+    @classmethod
+    def of(
+        cls, program: Program, rule: Rule, flags: Iterable[str], states: Sequence[State], *, unnamed: bool
+    ) -> Question:
+        """The question for a rule."""
+        tried = (rule, *earlier(program, rule.entity, rule.operation))
+        condition, *before = (asked_condition(program, one, named=not unnamed) for one in tried)
+        return cls(
+            rule=rule,
+            unnamed=unnamed,
+            flags=frozenset(flags),
+            condition=condition,
+            before=tuple(before),
+            shape=vocabulary(program).shapes[rule.entity],
+            given=GivenValues(program, Or(parts=(condition, *before)), states),
+        )
+
+    def requested(self, entity: Entity) -> Entity | None:
+        """The resource of the request about an entity; None if it lies too deep."""
+        id_ = self.shape.unnamed_in(entity.type, entity.id) if self.unnamed else entity.id
+        return None if id_ is None else Entity(self.rule.entity, id_)
+
+    def objects(self, classes: Mapping[str, Entity]) -> dict[str, Entity]:
+        """The objects of the request by slot, of which the resource does not lie too deep."""
+        resource = self.requested(classes[RESOURCE])
+        assert resource is not None
+        return {**classes, RESOURCE: resource}
+
+    def request(self, classes: Mapping[str, Entity], given: GivenAttributes) -> Request:
+        """The request of nobody in particular. `classes`: the entities by slot, of which the resource does not lie too deep."""
+        objects = self.objects(classes)
+        resource = objects.pop(RESOURCE)
+        return Request(
+            user="",
+            action=self.rule.operation,
+            resource=resource,
+            with_=objects,
+            flags=self.flags,
+            attributes=given,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a subject holds: principals everywhere, roles within scopes, the names of roles and of groups."""
+
+    principals: frozenset[str]
+    scoped: tuple[tuple[str, str], ...]
+    roles: frozenset[str]
+    groups: frozenset[str]
+
+    @property
+    def everything(self) -> frozenset[str]:
+        """All principals, wherever they count."""
+        return self.principals | {role for role, _ in self.scoped}
+
+
+class Side:
+    """One of the two states."""
+
+    def __init__(self, program: Program, state: State, used: UsedParts | None = None) -> None:
+        self.program = program
+        self.state = state
+        self.uses: UsedParts = used or uses(program)
+        self.reference = Reference(program, state)
+        self.holdings = self.reference.holdings
+        self._users = UserBearers(program, state, self.holdings)
+        self._known: dict[Subject, Holding] = {}
+
+    def holding(self, subject: Subject) -> Holding:
+        """What a subject holds."""
+        found = self._known.get(subject)
+        if found is None:
+            found = self._known[subject] = Holding(*self.holdings.of_user(*asking(subject)))
+        return found
+
+    def places(self, key: str) -> bool:
+        """Whether the state tells where an entity lies."""
+        return self.holdings.locations.find(Entity.parse(key)) is not None
+
+    def bearers(self, principal: str) -> set[Subject]:
+        """Every subject that a principal stands for, everywhere or within a scope."""
+        users = set(self._users.everywhere(principal))
+        groups = self._users.groups_in(principal) if principal.startswith("group:") else set()
+        if principal.startswith("role:"):
+            for _, found in self._users.scoped(principal):
+                users |= found
+            holders = {holder for holder, _ in self._users.assigned(principal) if holder.startswith("group:")}
+            groups = {group for holder in holders for group in self._users.groups_in(holder)}
+        if "" in users:  # what stands for everyone
+            return self.everyone()
+        return {f"user:{user}" for user in users} | (groups if self.uses.request_groups else set())
+
+    def everyone(self) -> set[Subject]:
+        """Every subject that the state names, and a user whom it does not name."""
+        principals = named_principals(self.state)
+        found = {principal for principal in principals if principal.startswith("user:")}
+        found |= {f"user:{user}" for user in self.state.distinct(*USERS) if not user.startswith(GROUP)}
+        if self.uses.request_groups:
+            found |= {principal for principal in principals if principal.startswith(GROUP)}
+            found |= {f"{GROUP}{group}" for group in self.state.distinct(("memberships", "group"))}
+        return found | {ANY_OTHER}
+
+    @cached_property
+    def compared_entities(self) -> set[str]:
+        """The entities with attributes that conditions compare."""
+        names = {term.attribute for term in compared_terms(self.program) if term.kind == "entity"}
+        rows = self.state.column("attributes", "attribute").where(names)
+        return {key for key in self.state.column("attributes", "entity").take(rows) if key is not None}
+
+    def containers(self, principal: str) -> Iterable[str]:
+        """The groups that a principal is in and the roles that it holds, by single rows."""
+        return self._users.containers(principal)
+
+    def evaluator(self, subjects: Sequence[Subject]) -> Evaluator:
+        """An evaluator for some subjects, by the rows about what they hold."""
+        state, program = self._users.state, self.program
+        holdings = [self.holding(subject) for subject in subjects]
+        rows = {
+            table: state.column(table, column).where({p for holding in holdings for p in holding.everything})
+            for table, column in PRINCIPAL_COLUMN.items()
+        }
+        users = {subject[5:]: number for number, subject in enumerate(subjects) if subject.startswith(USER)}
+        rows["members"] = state.column("members", "user").where(users)
+        scoped = {pair for holding in holdings for pair in holding.scoped}
+        index = held(program, state, rows, scoped, self._attributes)
+        index.service_admins = self.holdings.service_admins
+        held_by = [
+            # A user whose request names a group has no name, and is no member of anything.
+            EntitledSubject.holding(subject, name, holding.principals, holding.scoped, program.roles)
+            for subject, holding in zip(subjects, holdings, strict=True)
+            for name in [subject[5:] if subject.startswith(USER) else None]
+        ]
+        return Evaluator(forms(program, self.holdings.locations), index, Subjects(held_by, index), assumed=())
+
+    @cached_property
+    def _attributes(self) -> Mapping[str, Any]:
+        return attribute_rows.part(self.program, self.state)
+
+    def keys(self, principals: Collection[str]) -> set[str]:
+        """Every entity on which some of the principals have a grant, a denial or ownership."""
+        found: set[str] = set()
+        for table, principal_column in PRINCIPAL_COLUMN.items():
+            rows = self.state.column(table, principal_column).where(principals)
+            found.update(key for key in self.state.column(table, "entity").take(rows) if key is not None)
+        return found
+
+    def memberships_of(self, users: Collection[str]) -> set[str]:
+        """Every entity under which `members` has some of the users."""
+        rows = self.state.column("members", "user").where(users)
+        return {key for key in self.state.column("members", "of").take(rows) if key is not None}
+
+
+class SubjectSets:
+    """For some subjects, those who are allowed what is asked, by the rows of one state about their principals."""
+
+    def __init__(self, side: Side, subjects: Collection[Subject]) -> None:
+        self._reference = side.reference
+        self._caller = Caller(side.reference, "")
+        self._names = sorted(subjects)
+        self._evaluator = side.evaluator(self._names)
+        self._known: dict[frozenset[int], frozenset[Subject]] = {}
+
+    def given(self, question: Question, objects: Mapping[str, Entity], most: int) -> list[GivenAttributes]:
+        """The values that requests can give, as `GivenValues.all`; at most so many and one more."""
+        if not question.given:
+            return [NONE_GIVEN]
+        requested = question.objects(objects)
+        return list(islice(question.given.all(self._caller.about(requested), requested), most + 1))
+
+    def alike(self, other: SubjectSets) -> Alike:
+        """Which entities are alike for the same subjects, in this state and in another one."""
+        return Alike([self._evaluator, other._evaluator])
+
+    def allowed(self, request: Request) -> frozenset[Subject]:
+        """The subjects that may do what is asked, regardless of its user."""
+        if self._has_orphan(request):
+            # Between two states, an entity may lie in another one that lies nowhere; no index is made of such rows.
+            return frozenset(subject for subject in self._names if self._decided(subject, request))
+        found = self._evaluator.allowed(request)
+        subjects = self._known.get(found)
+        if subjects is None:
+            subjects = self._known[found] = frozenset(self._names[number] for number in found)
+        return subjects
+
+    def applied(self, request: Request) -> frozenset[Subject]:
+        """The same; of a row filter or column mask, those to whom it applies, since none that is tried before it does."""
+        others = earlier(self._reference.program, request.resource.type, request.action)
+        return self.allowed(request).difference(
+            *(self.allowed(replace(request, action=rule.operation)) for rule in others)
+        )
+
+    def _has_orphan(self, request: Request) -> bool:
+        where = self._reference.holdings.locations
+        objects = (request.resource, *request.with_.values())
+        return any(where.find(entity) is None and where.unplaced(entity) is None for entity in objects)
+
+    def _decided(self, subject: Subject, request: Request) -> bool:
+        user, groups = asking(subject)
+        context = EvaluationContext(self._reference, replace(request, user=user, groups=groups))
+        return context.holds(context.condition(self._reference.program.rules[request.resource.type, request.action]))

@@ -1,0 +1,230 @@
+"""Who may do one operation, found from the rows of the object back to principals, and not by a decision for each user.
+
+A condition has no negation, so the users for whom it holds are unions and intersections of the users for whom its atoms
+hold, and each atom takes few look-ups. Details about a single user come from the reference.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from privtab.errors import Undecided, UsageError
+from privtab.ir.canonical import Listing
+from privtab.ir.formula import leaves, located
+from privtab.ir.nodes import Atom, Compare, HasBelow, Member, OwnsBelow, Rule, ServiceAdmin
+from privtab.ir.support import Tool, check_support
+from privtab.ir.unroll import located_sets
+from privtab.names import last_name, path_of
+from privtab.paths import base_type
+from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
+from privtab.request import Entity, Request, smallest
+from privtab.state import attribute_rows
+from privtab.state.chains import ROLE
+from privtab.state.nodes import State
+from privtab_analysis.caller import Caller, listing
+from privtab_analysis.entitlements.bearers import ANYONE, Bearers, PrincipalBearers, SubjectsOnDemand, UserBearers
+from privtab_analysis.entitlements.evaluator import Evaluator
+from privtab_analysis.entitlements.subjects import forms, held
+from privtab_analysis.entitlements.universe import users
+
+MEMBERSHIPS = 10
+"""The most memberships whose combinations are all tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One atom that a user holds: the entity on which they hold it, and the principal through which.
+
+    `via`: the group through which they hold the role; None if they hold the role themselves.
+    """
+
+    atom: str
+    on: str | None
+    through: str
+    via: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """A user, a group or a role that alone suffices, given the memberships in `needs`.
+
+    `needs`: alternative sets of memberships that no group or role provides; one empty set if none is needed.
+    """
+
+    principal: str
+    scope: str | None
+    needs: tuple[tuple[str, ...], ...]
+
+
+class WhoCan:
+    """The answer for one operation on one object. `users` are sorted; `anyone`: users that no row names may, and those who are not `excepted`."""
+
+    def __init__(self, reference: Reference, state: State, request: Request) -> None:
+        reference.vocabulary.check_question(request)
+        program = reference.program
+        # The attributes of users are those of the state: the request's are of its own user.
+        request = replace(request, attributes=replace(request.attributes, user={}))
+        self.request = request
+        self.rule: Rule = program.rules[request.resource.type, request.action]
+        self._context = EvaluationContext(reference, request)
+        self._reference = reference
+        self._state = state
+        self.condition = self._context.condition(self.rule)
+        self._atoms = tuple(dict.fromkeys(at for atom in leaves(program, self.condition) for at in self._located(atom)))
+        self._keys = self._keys_of_atoms()
+        self._users = UserBearers(program, state, reference.holdings)
+        self.known: frozenset[str] = users(program, state)
+        named = self.known.union(last_name(path_of(key)) for key in self._keys)
+        names = ["", *named]
+        numbers = {name: number for number, name in enumerate(names) if name}
+        found = self._evaluator(self._users, names, numbers).allowed(request)
+        self.anyone: bool = 0 in found
+        asked = {names[number] for number in found} - {""}
+        asked = asked & self.known if self.anyone else asked
+        if self.rule.needs_active_role:  # whoever holds none cannot name one
+            asked = {user for user in asked if reference.holdings.of_user(user, request.groups)[2]}
+            self.anyone = False
+        self.users: tuple[str, ...] = tuple(sorted(asked))
+        self.excepted: tuple[str, ...] = tuple(sorted(self.known - asked)) if self.anyone else ()
+        """The users whom the state names and who may not although anyone else may: what every user has is denied to them."""
+
+    def through(self, user: str) -> tuple[Evidence, ...]:
+        """The first minimal set that holds for one of the users; empty if none does."""
+        caller = Caller(self._reference, user, flags=self.request.flags, attributes=self.request.attributes)
+        caller.about(self._objects())
+        listed = listing(caller, self.rule, self.condition)
+        listed = listed._replace(sets=located_sets(caller.program, listed.sets, caller.levels))
+        explained = Explanation(caller, self.rule, listed, allowed=True)
+        return tuple(
+            Evidence(
+                atom=reason["atom"],
+                on=reason.get("on"),
+                through=reason["through"],
+                via=self._users.via(user, reason["through"].removeprefix("owner ")),
+            )
+            for reason in explained.reasons()
+        )
+
+    def principals(self) -> tuple[Principal, ...]:
+        """Each group, role and user that suffices alone; `anyone` comes first, if no principal is needed.
+
+        What `anyone` may do is not repeated for the others.
+        """
+        check_support(self._context.program, Tool.WHO_CAN_PRINCIPALS)
+        objects = {key for keys in self._context.keys.values() for key in keys}
+        bearers = PrincipalBearers(self._context.program, self._state, self._reference.holdings, objects)
+        known = {f"user:{user}": user for user in self.known.union(last_name(path_of(key)) for key in self._keys)}
+        names = [ANYONE, *known, *bearers.names(self._keys)]
+        evaluator = self._evaluator(bearers, names, {user: n for n, user in enumerate(known.values(), 1)})
+        needs_of: dict[str, set[frozenset[str]]] = defaultdict(set)
+        text = Explanation(self._context, self.rule, Listing(()), allowed=False).text
+        memberships = [atom for atom in self._atoms if isinstance(atom, Member) and self._is_to_try(atom)]
+        if len(memberships) > MEMBERSHIPS:
+            raise Undecided(f"not decided: `{self.rule.id}` requires more than {MEMBERSHIPS} memberships")
+        for size in range(len(memberships) + 1):
+            for assumed in combinations(memberships, size):
+                needs = frozenset(map(text, assumed))
+                evaluator.assume({self._context.path(atom.target)[-1] for atom in assumed})
+                found = evaluator.allowed(self.request)
+                for sufficient in {ANYONE} if 0 in found else {names[number] for number in found}:
+                    if not sufficient.startswith("user:") or not assumed:
+                        needs_of[sufficient].add(needs)
+        needs_of_anyone = needs_of.get(ANYONE, set())
+        listed = [
+            Principal(principal=name, scope=scope or None, needs=tuple(map(tuple, smallest(needs))))
+            for sufficient, all_needs in needs_of.items()
+            for name, _, scope in [sufficient.partition("\n")]
+            for needs in [
+                {way for way in all_needs if sufficient == ANYONE or not any(known <= way for known in needs_of_anyone)}
+            ]
+            if needs
+        ]
+        order = (ANYONE, "group", "role", "user")
+        return tuple(
+            sorted(listed, key=lambda p: (order.index(p.principal.partition(":")[0]), p.principal, p.scope or ""))
+        )
+
+    def _keys_of_atoms(self) -> set[str]:
+        """The entities whose rows count: on the paths of the atoms' entities, and with `or below` on those below."""
+        found: set[str] = set()
+        for atom in self._atoms:
+            if isinstance(atom, HasBelow | OwnsBelow):
+                found.update(key for path in self._context.paths_from(atom.target) for key in path)
+            elif not isinstance(atom, ServiceAdmin | Compare):
+                found.update(self._context.path(atom.target))
+        return found
+
+    def _evaluator(self, bearers: Bearers, names: list[str], numbers: Mapping[str, int]) -> Evaluator:
+        """An evaluator of the rows that count. `numbers`: of the users among the names."""
+        program, state = bearers.program, bearers.state
+        rows = {table: state.column(table, "entity").where(self._keys) for table in ("grants", "owners")}
+        grantees = set(state.column("grants", "grantee").take(rows["grants"]))
+        roles = {str(name) for name in grantees if name and name.startswith(ROLE)}
+        roles |= {f"{ROLE}{name}" for name in program.roles}
+        scoped = ((role, scope) for role in roles for scope, _ in bearers.scoped(role) if scope in self._keys)
+        compares = any(isinstance(atom, Compare) for atom in self._atoms)
+        index = held(program, state, rows, scoped, attribute_rows.part(program, state) if compares else {})
+        for atom in self._atoms:
+            if isinstance(atom, Member) and (path := self._context.path(atom.target)):
+                members = state.column("members", "user").take(state.column("members", "of").where(path[-1:]))
+                type_, _, id_ = path[-1].partition(":")
+                index.members.setdefault(type_, {})[id_] = frozenset(map(str, members))
+        index.service_admins = bearers.holdings.service_admins
+        subjects = SubjectsOnDemand(bearers, names, numbers, index)
+        return Evaluator(forms(program, bearers.holdings.locations), index, subjects, assumed=())
+
+    def _is_to_try(self, atom: Member) -> bool:
+        return bool(self._context.path(atom.target)) and (
+            self._context.program.entities[base_type(atom.target.type)].principal != "group"
+        )
+
+    def _located(self, atom: Atom) -> Iterator[Atom]:
+        """The atom for each level that it means, where a type nests."""
+        if isinstance(atom, ServiceAdmin | Compare):
+            yield atom
+            return
+        if atom.target.slot not in self._context.levels:
+            return  # the request leaves out the object
+        levels = self._context.levels[atom.target.slot]
+        for target in located(self._context.program, atom.target, levels):
+            yield replace(atom, target=target)
+
+    def _objects(self) -> dict[str, Entity]:
+        return self.request.objects(slot.name for slot in self.rule.withs)
+
+
+def who_can(reference: Reference, state: State, request: Request) -> WhoCan:
+    """Who may do what `request` asks for, regardless of its user; `state` is the one that the reference was built from.
+
+    Raises InvalidRequest if the request uses names that the policy does not know.
+    """
+    check_support(reference.program, Tool.WHO_CAN)
+    if request.active_roles is not None:
+        raise UsageError("`who-can` is about all roles of everybody: leave the active roles out")
+    return WhoCan(reference, state, request)
+
+
+def evidence_text(through: Iterable[Evidence]) -> str:
+    """What is granted through whom: `READ, WRITE by role:dev (group:hr); owner (project:web)`. Omits mere membership."""
+    atoms_by_source: dict[str, list[str]] = {}
+    listed = list(through)
+    for t in [t for t in listed if not t.atom.startswith("member (")] or listed:
+        text, by = _atom_and_source(t)
+        atoms_by_source.setdefault(by, []).append(text)
+    return "; ".join(f"{', '.join(dict.fromkeys(text))}{by}" for by, text in atoms_by_source.items())
+
+
+def _atom_and_source(t: Evidence) -> tuple[str, str]:
+    """What is granted and through whom; the entity is omitted if every line would repeat it."""
+    name, _, rest = t.atom.partition(" (")
+    is_privilege = bool(rest) and name not in {"owner", "member", "holds"}
+    via = f" ({t.via})" if t.via else ""
+    if t.through.startswith("owner "):
+        owner = t.through.removeprefix("owner ")
+        return name, f" as owner of {t.on}" + ("" if owner.startswith("user:") else f" by {owner}{via}")
+    if t.through.startswith("user:"):
+        return (name, " in person") if is_privilege else (t.atom, "")
+    return name if is_privilege else t.atom, f" by {t.through}{via}"
