@@ -10,6 +10,7 @@ from privtab.errors import UsageError
 
 COMMANDS = "privtab.commands"
 PUSH_TARGETS = "privtab.push_targets"
+STATES = "privtab.states"
 STORE_APIS = "privtab.store_apis"
 
 

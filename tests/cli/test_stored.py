@@ -10,7 +10,7 @@ import pytest
 from example_bundles import STATES, ExampleBundles, bundles, program
 
 from privtab.cli._app import run
-from privtab.cli._stored import ChannelReference, place_of
+from privtab.cli._registry_states import ChannelReference, place_of
 from privtab.registry import Registry
 from privtab.state.load import from_tables, load, to_tables, validate
 

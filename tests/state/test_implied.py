@@ -11,6 +11,7 @@ import worlds
 from seeds import seeds
 
 from privtab import model, syntax
+from privtab.bundle.state_rows import from_index
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
@@ -19,7 +20,6 @@ from privtab.moments import Window
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.source import SourceFile
-from privtab.spark.state.bundles import from_index
 from privtab.state.index import index
 from privtab.state.nodes import Grant, State
 from privtab.state.written import as_written

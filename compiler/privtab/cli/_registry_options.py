@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,18 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from privtab.cli._app import PolicyCommand
 from privtab.cli._output import out, print_error, table
 from privtab.cli._parameters import argument, channels, needing, option
+from privtab.cli._tokens import is_http, token_in
 from privtab.errors import FileError, UsageError
 from privtab.key_values import key_values
 from privtab.printable import count
-from privtab.source import read_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from privtab.registry import Channel, Registry, Revision
 
-
-TOKEN_VARIABLE = "PRIVTAB_TOKEN"  # noqa: S105  (the name of a variable)
 
 RegistryArgument = Annotated[
     str,
@@ -85,26 +82,6 @@ def running_channels(registry: Registry, channel: str | None, system: str | None
     """The channels that ever ran something, all or those of a name and of a system."""
     found = [registry.channel(channel, system)] if channel and system else registry.channels()
     return [c for c in found if c.last and channel in (None, c.channel) and system in (None, c.system)]
-
-
-def is_http(url: str) -> bool:
-    """Whether an address is that of a server, not of a folder or a database."""
-    return url.startswith(("http://", "https://"))
-
-
-def token_in(path: Path | None, option: str = "--token-file") -> str | None:
-    """The token in a file. Raises FileError, and UsageError for a file with anything else."""
-    if path is None:
-        return None
-    text = read_text(path).strip()
-    if not text or len(text.split()) != 1:
-        raise UsageError(f"`{option} {path}`: it holds one token and nothing else")
-    return text
-
-
-def token_of(path: Path | None) -> str | None:
-    """The token in a file, else in the environment."""
-    return token_in(path) or os.environ.get(TOKEN_VARIABLE) or None
 
 
 def storage_options(options: list[str] | None) -> dict[str, Any]:
@@ -231,20 +208,6 @@ def bundle_paths(paths: list[Path]) -> list[Path]:
             raise FileError(f"{path} has no bundles: no .tar.gz in it")
         found += bundles
     return found
-
-
-def read_file(path: Path) -> bytes:
-    """Read a file; raises FileError."""
-    from privtab.bundle.archive import LARGEST
-
-    try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise FileError(f"{path}: a bundle is a file, not a pipe or a device")
-        if path.is_file() and path.stat().st_size > LARGEST:
-            raise FileError(f"{path}: a bundle has {LARGEST >> 30} GiB at most")
-        return path.read_bytes()
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror or error}") from None
 
 
 def time_text(text: str) -> str:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from privtab.cli._output import FormatOption, err, out, print_error, show_diagnostics, styled, table
 from privtab.cli._parameters import channels, option
-from privtab.cli._registry_options import TOKEN_VARIABLE, token_of
+from privtab.cli._tokens import TOKEN_VARIABLE, token_of
 from privtab.errors import FileError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from privtab.cli._files import row_counts
 from privtab.cli._options import AtOption, PartialOption, PolicyChoice, StateOption, load_state_and_places, moment_of
 from privtab.cli._output import FormatOption, err, fail_if, out, print_error, print_if_data, show_state_findings, stop
 from privtab.cli._parameters import argument, needing, option
-from privtab.cli._registry_options import token_in
+from privtab.cli._tokens import token_in
 from privtab.errors import UsageError
 from privtab.key_values import key_values
 from privtab.printable import count

@@ -17,8 +17,9 @@ from privtab.cli._ask import entity, user_name
 from privtab.cli._options import AuthoriseOption
 from privtab.cli._output import fail_if, out, print_error, stop
 from privtab.cli._parameters import argument, needing, option, policies
-from privtab.cli._registry_options import TOKEN_VARIABLE, is_http, token_of
-from privtab.cli._stored import load_policy, rows_of_store
+from privtab.cli._store_states import rows_of_store
+from privtab.cli._stored import load_policy
+from privtab.cli._tokens import TOKEN_VARIABLE, is_http, token_of
 from privtab.effects import Change
 from privtab.errors import StateInvalid, StoreConflict, StoreError, UsageError
 from privtab.printable import count

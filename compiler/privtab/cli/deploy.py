@@ -24,7 +24,8 @@ from privtab.cli._options import (
 )
 from privtab.cli._output import err, print_error, print_json, progress, show_diagnostics
 from privtab.cli._parameters import option
-from privtab.cli._registry_options import open_registry, token_of
+from privtab.cli._registry_options import open_registry
+from privtab.cli._registry_states import running_states
 from privtab.cli._rollout import (
     DeployReport,
     ReleaseOptions,
@@ -33,7 +34,8 @@ from privtab.cli._rollout import (
     show_canary_outcome,
     signing_key,
 )
-from privtab.cli._stored import as_stored, rows_of_bundles, running_states
+from privtab.cli._stored import as_stored, rows_of_bundles
+from privtab.cli._tokens import token_of
 from privtab.errors import ExitCode, UsageError
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 
@@ -327,8 +329,8 @@ class _Deployment:
 
     def _comparison(self, before: Channel, program: Program, path: Path, opened: Collection[str]) -> Gate:
         """The comparison with the channel's current release; what other systems lose is said besides."""
+        from privtab.bundle.program import program_with_doors
         from privtab.registry.deploy.gates import FailingOn, diff_gate
-        from privtab.registry.deploy.program import program_with_doors
 
         running = None
         if before.policy is not None:

@@ -11,8 +11,9 @@ from privtab.cli import _rollback, _status, deploy
 from privtab.cli._app import Commands
 from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data
 from privtab.cli._parameters import argument, channels, option
+from privtab.cli._registry_states import bundle_of, release_at
 from privtab.cli._rollout import channel_json
-from privtab.cli._stored import bundle_of, release_at
+from privtab.cli._tokens import read_file
 from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
 from privtab.printable import count
 from privtab.source import read_text
@@ -77,7 +78,7 @@ def put(
     stored: list[Revision] = []
     for path in registry_options.bundle_paths(bundle):
         try:
-            stored.append(registry.put(registry_options.read_file(path), resign=resign))
+            stored.append(registry.put(read_file(path), resign=resign))
         except (BundleRefused, BrokenBundle) as error:
             raise BundleRefused(f"{path} is refused: {error}") from None
     current = registry_options.release_stored(registry, stored, channel, why, expect) if channel else None
@@ -260,7 +261,7 @@ def get(
         raise RegistryError(f"{channel}/{system} runs no {only or 'bundle'} at release {release.sequence}")
     bundles = {path: bundle_of(registry, release, key) for path, key in keys.items()}
     for path, bundle in bundles.items():
-        if not replace and path.exists() and registry_options.read_file(path) != bundle:
+        if not replace and path.exists() and read_file(path) != bundle:
             raise UsageError(f"{path} is another bundle: `--replace` overwrites it")
     for path, bundle in bundles.items():
         write(path, bundle)

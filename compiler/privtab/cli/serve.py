@@ -17,7 +17,7 @@ from privtab.cli._options import PartialOption, load_state
 from privtab.cli._parameters import needing, option, policies
 from privtab.cli._registry_options import RegistryCommand
 from privtab.cli._serving import ConnectionsOption, ServerSettings, serve_registry, serve_store
-from privtab.cli._stored import running_store
+from privtab.cli._store_states import running_store
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:

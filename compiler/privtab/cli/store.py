@@ -13,7 +13,6 @@ from privtab.cli._ask import RequestOptions, entity
 from privtab.cli._options import PolicyChoice
 from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, print_text
 from privtab.cli._parameters import argument, option
-from privtab.cli._registry_options import is_http
 from privtab.cli._store_session import (
     CaFileOption,
     RequestedChange,
@@ -39,7 +38,9 @@ from privtab.cli._store_session import (
     store_class,
     window,
 )
-from privtab.cli._stored import load_rows, opened_store
+from privtab.cli._store_states import opened_store
+from privtab.cli._stored import load_rows
+from privtab.cli._tokens import is_http
 from privtab.errors import PrivtabError, StateInvalid, UsageError
 from privtab.printable import count
 from privtab.state.findings import row_text

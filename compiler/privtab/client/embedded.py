@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
+from privtab import _plugins
 from privtab._resources import how_to_install
 from privtab.client import _config
 from privtab.client import _protocol as protocol
@@ -194,12 +194,11 @@ class Embedded(Asker):
 
 
 def _store_location(location: str) -> BundleLocation:
-    """The state of a store, whose room builds on this one and needs an extra."""
+    """The state of a store, which the package of stores reads and which needs an extra."""
     try:
-        module = import_module("privtab.store.location")
+        found: BundleLocation = _plugins.module(_plugins.STATES, "store").opened(location)
     except ImportError as error:
         raise UsageError(f"a store needs {error.name}: {how_to_install('store')}") from error
-    found: BundleLocation = module.StoreLocation(location)
     return found
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from privtab import source
+from privtab.bundle.program import program_in
 from privtab.cli._rollout import show_gate
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_bundle
 from privtab.registry.deploy.gates import FailingOn, Gate, GateStatus, diff_gate, lint_gate, skipped, test_gate
-from privtab.registry.deploy.program import comparable, program_in
+from privtab.registry.deploy.program import comparable
 from privtab_analysis.diff.waivers import read_waivers
 
 POLICY = """\

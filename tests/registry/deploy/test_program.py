@@ -10,11 +10,12 @@ import pytest
 from checkout import ROOT
 
 from privtab.bundle.archive import archive
+from privtab.bundle.program import program_in
 from privtab.errors import FileError
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.serialise import program_json
 from privtab.pipeline import find_policies, load_program, optimised, policy_bundle
-from privtab.registry.deploy.program import comparable, program_in
+from privtab.registry.deploy.program import comparable
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.nodes import Verdict
 

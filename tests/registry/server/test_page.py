@@ -9,8 +9,8 @@ import requests
 from authzen_server import Server
 from example_bundles import ExampleBundles
 
+from privtab.bundle.program import program_in
 from privtab.registry import Canary, Registry, names
-from privtab.registry.deploy.program import program_in
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.summary import summary
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+from privtab.bundle.program import program_in
 from privtab.errors import PrivtabError, UsageError
 from privtab.html import page as html
 from privtab.ir.nodes import Program
-from privtab.registry.deploy.program import program_in
 from privtab.registry.maintenance import all_records
 from privtab.registry.nodes import Channel, Revision, pin
 from privtab.registry.registry import Registry

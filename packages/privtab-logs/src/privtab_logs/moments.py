@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab import moments
+from privtab.bundle.program import program_in
 from privtab.client._bundles import content, unpacked
 from privtab.engines.index import combined_document
 from privtab.errors import BrokenBundle, FileError, PolicyError, PrivtabError, UsageError
@@ -19,7 +20,6 @@ from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.pipeline import optimised, policy_artifacts
 from privtab.registry import Registry, Revision
-from privtab.registry.deploy.program import program_in
 from privtab.shard_names import combined
 from privtab.state.findings import stops
 from privtab.state.index import index
@@ -153,7 +153,7 @@ class Moments:
                 )
             if packed_for is not None and _same_index(policy, packed_for):
                 return document, missing
-            from privtab.spark.state.bundles import from_index
+            from privtab.bundle.state_rows import from_index
 
             rows = as_raw(as_written(policy.program, from_index(document)), "the state")
         checked, findings = validate(policy.program, rows)

@@ -12,7 +12,8 @@ from privtab.cli._options import LogOptions, PolicyOption
 from privtab.cli._output import print_error
 from privtab.cli._parameters import needing, option, policies
 from privtab.cli._registry_options import open_registry
-from privtab.cli._stored import load_policy, load_rows, opened_store, running_store
+from privtab.cli._store_states import opened_store, running_store
+from privtab.cli._stored import load_policy, load_rows
 from privtab.errors import UsageError
 from privtab.formats import STATE_HELP
 from privtab.source import read_text

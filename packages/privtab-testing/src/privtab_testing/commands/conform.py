@@ -24,7 +24,7 @@ from privtab.cli._output import (
     stop,
 )
 from privtab.cli._parameters import option
-from privtab.cli._registry_options import token_in
+from privtab.cli._tokens import token_in
 from privtab.errors import ExitCode, SettingsInvalid, UsageError
 from privtab.key_values import key_values
 from privtab.printable import count

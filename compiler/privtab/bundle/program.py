@@ -1,0 +1,29 @@
+"""Read the program of a policy from its bundle, whatever compiled it. Only texts are lost: notes, titles of types, positions in files."""
+
+from __future__ import annotations
+
+import io
+
+from privtab import strict_json
+from privtab.bundle.archive import entries
+from privtab.errors import BrokenBundle, FileError
+from privtab.ir.deserialise import program_from_json
+from privtab.ir.nodes import Program
+from privtab.ir.serialise import FORMAT
+
+
+def program_in(bundle: bytes, shown: str) -> Program:
+    """The program of a policy bundle; `shown` is its name in messages. Raises FileError if there is no readable program."""
+    return program_with_doors(bundle, shown)[0]
+
+
+def program_with_doors(bundle: bytes, shown: str) -> tuple[Program, frozenset[str]]:
+    """As `program_in`, and the names of the doors by which the bundle answers other systems."""
+    try:
+        texts = [file.read() for name, _, file in entries(io.BytesIO(bundle)) if name.startswith("privtab_program/")]
+        if len(texts) != 1:
+            raise ValueError(f"it holds {f'{len(texts)} programs' if texts else f'no program of format {FORMAT}'}")
+        document = strict_json.loads(texts[0])
+        return program_from_json(document, shown), frozenset(document.get("doors", ()))
+    except (BrokenBundle, ValueError, RecursionError) as error:
+        raise FileError(f"the program of {shown} cannot be read: {error}") from error

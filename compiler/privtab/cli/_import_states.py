@@ -1,0 +1,43 @@
+"""States of other systems, imported now: `import:ranger:policies.json`, `import:gravitino?metalake=prod:https://…`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from privtab.cli._output import print_error
+from privtab.cli._stored import with_slashes
+from privtab.errors import UsageError
+from privtab.printable import count
+
+if TYPE_CHECKING:
+    from privtab.ir.nodes import Program
+    from privtab.state.raw import RawState
+
+_IMPORT = re.compile(r"import:(?P<document>[^:?]+)(?:\?(?P<values>[^:]*))?:(?P<source>.+)")
+
+
+def rows(program: Program | None, location: str) -> RawState:
+    """The rows that an import document gives of another system, now."""
+    from privtab.spark.state.opening import import_state
+    from privtab.state.load import as_raw
+
+    found = _IMPORT.fullmatch(location)
+    if found is None:
+        raise UsageError(
+            f"`{location}`: write import:DOCUMENT:SOURCE, as in import:ranger:policies.json, or "
+            "import:gravitino?metalake=prod:https://gravitino.acme.example"
+        )
+    if program is None:
+        raise UsageError(f"{location} is imported for a policy: give `--policy`")
+    given = parse_qsl(found["values"] or "", keep_blank_values=True)
+    values = {name: value for name, value in given if name != "accept"}
+    accept = [value for name, value in given if name == "accept"]
+    source = with_slashes(found["source"])
+    imported = import_state(program, found["document"], source, values=values, accept=accept)
+    if imported.not_taken:
+        print_error(
+            f"{count(len(imported.not_taken), 'thing')} of {location} cannot be expressed; `privtab state import` lists them"
+        )
+    return as_raw(imported.state, location)
