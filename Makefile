@@ -101,7 +101,7 @@ policies:
 PYTEST  := $(BIN)/pytest -q -n $(JOBS) --dist loadgroup
 # A process that has Spark Connect starts a server of its own.
 CONNECT := $(BIN)/pytest -q --spark connect
-SOME_ON_CONNECT := $(addprefix tests/spark/test_,decide.py visible.py functions.py)
+SOME_ON_CONNECT := $(addprefix packages/privtab-spark/tests/test_,decide.py visible.py functions.py)
 
 tests:
 	@$(PYTEST) -m "not slow and not long"
@@ -120,7 +120,7 @@ slow:
 
 connect-more:
 	@echo "more of Spark on Spark Connect"
-	@$(CONNECT) -m "spark and not slow and not long" tests/spark $(addprefix --ignore=,$(SOME_ON_CONNECT))
+	@$(CONNECT) -m "spark and not slow and not long" packages/privtab-spark/tests $(addprefix --ignore=,$(SOME_ON_CONNECT))
 
 # Examples alone, without generated ones: what they execute does not depend on luck, and measuring makes all of them three times
 # as slow. Two workers: these tests wait for nothing.
@@ -132,7 +132,7 @@ coverage: setup-test ## what the tests of the compiler's rooms execute; the room
 
 test-long: setup-test ## minutes of generated worlds, other ones each time
 	@$(PYTEST) --hypothesis-profile search -m long
-	@echo "what is slow or long on Spark Connect" && $(CONNECT) -n $(JOBS) --hypothesis-profile search -m "spark and (slow or long)" tests/spark
+	@echo "what is slow or long on Spark Connect" && $(CONNECT) -n $(JOBS) --hypothesis-profile search -m "spark and (slow or long)" packages/privtab-spark/tests
 
 bench: setup-test ## decisions a second, by engine and size
 	@$(BIN)/python bench/run.py

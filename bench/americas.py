@@ -135,7 +135,7 @@ def on_spark(spark: SparkSession, data: Data, clock: Clock, plan: str = "auto") 
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-    from privtab.spark import decide
+    from privtab_spark import decide
 
     users, permissions = data.users, data.permissions
     with clock.stage(STAGES[2]):

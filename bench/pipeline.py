@@ -110,7 +110,7 @@ def race(folder: Path) -> dict[str, Any]:
     """Time plain Spark, the pipeline, the pipeline on unchanged and on slightly changed rows."""
     from pyspark.sql import functions as fn
 
-    from privtab.spark.state import build
+    from privtab_spark.state import build
 
     spark = _session()
     spark.range(1000).selectExpr("cast(id as string)").mapInArrow(lambda batches: batches, "id string").count()  # warm

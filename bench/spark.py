@@ -161,7 +161,7 @@ class Arena:
         ]
 
     def _ours(self, frame: DataFrame, name: str, plan: str, action: str = "select") -> Runner:
-        from privtab.spark import decide
+        from privtab_spark import decide
 
         started = time.perf_counter()
         decided = decide(
@@ -175,7 +175,7 @@ class Arena:
     @cached_property
     def state(self) -> Any:
         """The state for `decide`; its tables are cached, like those of the hand-written joins."""
-        from privtab.spark.state import state_tables
+        from privtab_spark.state import state_tables
 
         started = time.perf_counter()
         state = state_tables(self.spark, self.prepared.program, self.prepared.state)
@@ -213,7 +213,7 @@ class Arena:
         import pyarrow.parquet as pq
         from prepared import tables
 
-        from privtab.spark import decide
+        from privtab_spark import decide
 
         folder = self.folder / f"{self.prepared.size}-state"
         folder.mkdir()

@@ -21,7 +21,7 @@ def growth(size: str, repetitions: int) -> tuple[Mapping[int, Spread], float]:
     from pyspark.sql import functions as F  # noqa: N812
     from tree import Peak
 
-    from privtab.spark import decide
+    from privtab_spark import decide
 
     seconds: dict[int, list[float]] = {rows: [] for rows in GROWTH}
     session = spark_sessions.session(memory="2g")

@@ -216,7 +216,7 @@ def main(grants: int) -> None:
 
 def decide_twice(folder: Path, who: str) -> None:
     """Decide the requests of a folder one way, once and again, and print the seconds of both as JSON."""
-    from privtab.spark import decide
+    from privtab_spark import decide
 
     spark = _session()
     spark.range(1000).count()

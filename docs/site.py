@@ -58,8 +58,8 @@ def on_files(files: Files, config: Any) -> Files:
     names = "\n\n".join(
         f"::: {WHERE.get(name, f'privtab.request.{name}')}{loaded if 'Client' in name else ''}" for name in API
     )
-    spark = "\n\n".join(f"::: privtab.spark.{name}" for name in ("deciding", "functions"))
-    text = f"# Python\n\nWhat `import privtab` and `import privtab.spark` give, from their docstrings.\n\n{names}\n\n{spark}\n"
+    spark = "\n\n".join(f"::: privtab_spark.{name}" for name in ("deciding", "functions"))
+    text = f"# Python\n\nWhat `import privtab` and `import privtab_spark` give, from their docstrings.\n\n{names}\n\n{spark}\n"
     files.append(File.generated(config, "reference/api.md", content=text))
     return files
 

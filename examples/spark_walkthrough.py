@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name by which Spark us
 from rich.console import Console
 
 from privtab import AccessDenied
-from privtab.spark import certify, decide, entitlements, plan, require, user, visible
+from privtab_spark import certify, decide, entitlements, plan, require, user, visible
 
 HERE = Path(__file__).resolve().parent
 POLICY, STATE = "gravitino/1.1.0", str(HERE.parent / "policy_src" / "gravitino" / "state.yaml")

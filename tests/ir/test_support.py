@@ -19,10 +19,6 @@ from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.reference.rights import target_of
 from privtab.request import Entity, Request
-from privtab.spark.matrix.opening import open_matrix, open_state
-from privtab.spark.matrix.question import Question
-from privtab.spark.policies import open_policy
-from privtab.spark.states import prepared
 from privtab.state.located import locations
 from privtab.state.nodes import Grant, Placement, State
 from privtab.state.shards import shards
@@ -32,6 +28,10 @@ from privtab_analysis.state_diff import state_diff
 from privtab_analysis.turns import ways
 from privtab_analysis.what_can import what_can
 from privtab_analysis.who_can import who_can
+from privtab_spark.matrix.opening import open_matrix, open_state
+from privtab_spark.matrix.question import Question
+from privtab_spark.policies import open_policy
+from privtab_spark.states import prepared
 from privtab_testing.conform.candidates import Candidates
 from privtab_testing.scenarios import CasePlan, Subject
 from privtab_testing.scenarios.callers import HeldSet
@@ -137,7 +137,7 @@ ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
     Tool.PATHS: [lambda _, r: ReachableRights(r, state_of(r.program), "ann")],
     Tool.SHARDS: [lambda p, _: shards(p, state_of(p))],
     Tool.SPARK: [decided_by_executors, entitlements],
-    # What these refuse is tested with a Spark session, in tests/spark.
+    # What these refuse is tested with a Spark session, in packages/privtab-spark/tests.
     Tool.SPARK_BUILD: [lambda p, _: check_support(p, Tool.SPARK_BUILD)],
     Tool.STATE_DIFF: [lambda p, _: state_diff(p, state_of(p), State())],
     Tool.STUBS: [lambda p, _: render(p)],

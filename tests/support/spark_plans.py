@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.spark import decide
+from privtab_spark import decide
 
 WAYS: Mapping[str, Mapping[str, Any]] = {"kernel": {"plan": "kernel"}, "portions": {"plan": "portions"}}
 """The arguments of `decide` for each way."""

@@ -8,12 +8,12 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import privtab.spark
+import privtab_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOGGING = Path(privtab.spark.__file__).parent / "jobs" / "log4j2.properties"
+LOGGING = Path(privtab_spark.__file__).parent / "jobs" / "log4j2.properties"
 
 
 def session(

@@ -129,7 +129,7 @@ def application(commands: Mapping[str, Callable[[], Any]]) -> Commands:
     )
     ordered = dict.fromkeys((*filter(commands.__contains__, FIRST), *sorted(commands)))
     modules = {name: commands[name]() for name in ordered}
-    for name, module in sorted(modules.items(), key=lambda item: ("." in item[0], PANELS.index(item[1].PANEL))):
+    for name, module in sorted(modules.items(), key=_place):
         group, _, own = name.rpartition(".")
         if hasattr(module, "app"):
             root.add_typer(module.app, name=name, rich_help_panel=module.PANEL)
@@ -141,8 +141,17 @@ def application(commands: Mapping[str, Callable[[], Any]]) -> Commands:
     return root
 
 
+def _place(command: tuple[str, Any]) -> int:
+    """The place of a command in the help; those of groups come last, once the groups are there."""
+    name, module = command
+    return len(PANELS) if "." in name else PANELS.index(module.PANEL)
+
+
 def _register(group: typer.Typer, name: str, module: Any, **settings: Any) -> None:
-    group.command(name, **settings, **getattr(module, "SETTINGS", {"cls": PolicyCommand}))(module.run)
+    """Add a command: the `run` of a module, or a function that an entry point names itself."""
+    group.command(name, **settings, **getattr(module, "SETTINGS", {"cls": PolicyCommand}))(
+        getattr(module, "run", module)
+    )
 
 
 _added: set[tuple[int, str]] = set()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from privtab import indented_json, strict_json
 from privtab._staged import write, write_all
 from privtab.cli._output import out
+from privtab.errors import UsageError
 from privtab.printable import count
+from privtab.state.raw import COLUMNS
 
 if TYPE_CHECKING:
     from privtab.bundle.provenance import Provenance
@@ -122,3 +127,19 @@ def _listed_files(folder: Path) -> set[str]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return set()
     return {name for name in found if name == Path(name).name and name.endswith(".tar.gz")}
+
+
+def write_tables(output: Path, tables: dict[str, list[dict[str, str]]]) -> None:
+    """One file, or a folder with a file for each table, empty ones too: an import says all there is."""
+    if output.suffix == ".json":
+        write(output, (json.dumps(tables, indent=1, ensure_ascii=False) + "\n").encode())
+        return
+    if output.suffix:
+        raise UsageError(f"`--output {output}`: a state is written as a .json file or as a folder of CSV files")
+
+    for table, rows in tables.items():
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS[table].all, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write(output / f"{table}.csv", text.getvalue().encode())

@@ -20,8 +20,8 @@ _IMPORT = re.compile(r"import:(?P<document>[^:?]+)(?:\?(?P<values>[^:]*))?:(?P<s
 
 def rows(program: Program | None, location: str) -> RawState:
     """The rows that an import document gives of another system, now."""
-    from privtab.spark.state.opening import import_state
     from privtab.state.load import as_raw
+    from privtab_spark.state.opening import import_state
 
     found = _IMPORT.fullmatch(location)
     if found is None:

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
-from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -105,18 +104,6 @@ def policies(incomplete: str) -> list[str]:
         return [name for name in policy_names() if name.startswith(incomplete)]
     except (PrivtabError, OSError):
         return []  # an invalid settings file is reported by the command, not during completion
-
-
-def channels(context: typer.Context, incomplete: str) -> list[str]:
-    """The channels with this prefix in the registry of the command line or the environment, if it is a folder."""
-    from privtab.registry.names import CHANNELS
-
-    registry = next((context.params[name] for name in ("registry", "url") if context.params.get(name)), None)
-    try:
-        folders = (Path(str(registry)) / CHANNELS).iterdir() if registry and "://" not in str(registry) else ()
-        return sorted(folder.name for folder in folders if folder.is_dir() and folder.name.startswith(incomplete))
-    except OSError:
-        return []
 
 
 def paths_argument(meaning: str) -> Any:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from privtab.cli._app import PolicyCommand
 from privtab.cli._output import out, print_error, table
-from privtab.cli._parameters import argument, channels, needing, option
+from privtab.cli._parameters import argument, needing, option
 from privtab.cli._tokens import is_http, token_in
 from privtab.errors import FileError, UsageError
 from privtab.key_values import key_values
@@ -19,6 +21,18 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from privtab.registry import Channel, Registry, Revision
+
+
+def channels(context: typer.Context, incomplete: str) -> list[str]:
+    """The channels with this prefix in the registry of the command line or the environment, if it is a folder."""
+    from privtab.registry.names import CHANNELS
+
+    registry = next((context.params[name] for name in ("registry", "url") if context.params.get(name)), None)
+    try:
+        folders = (Path(str(registry)) / CHANNELS).iterdir() if registry and "://" not in str(registry) else ()
+        return sorted(folder.name for folder in folders if folder.is_dir() and folder.name.startswith(incomplete))
+    except OSError:
+        return []
 
 
 RegistryArgument = Annotated[

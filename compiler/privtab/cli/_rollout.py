@@ -17,7 +17,8 @@ from rich.console import Group
 from rich.text import Text
 
 from privtab.cli._output import FormatOption, err, out, print_error, show_diagnostics, styled, table
-from privtab.cli._parameters import channels, option
+from privtab.cli._parameters import option
+from privtab.cli._registry_options import channels
 from privtab.cli._tokens import TOKEN_VARIABLE, token_of
 from privtab.errors import FileError
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab._resources import documents
-from privtab._staged import write
-from privtab.cli._files import row_counts
+from privtab.cli._files import row_counts, write_tables
 from privtab.cli._options import AtOption, PartialOption, PolicyChoice, StateOption, load_state_and_places, moment_of
 from privtab.cli._output import FormatOption, err, fail_if, out, print_error, print_if_data, show_state_findings, stop
 from privtab.cli._parameters import argument, needing, option
@@ -113,23 +109,6 @@ def import_(
         explanation = "`--strict` writes nothing" if strict else "without it the state could allow more"
         things = count(sum(item.count for item in refused), "thing")
         stop(f"{things} cannot be expressed: {explanation}; to do without: {names}")
-
-
-def write_tables(output: Path, tables: dict[str, list[dict[str, str]]]) -> None:
-    """One file, or a folder with a file for each table, empty ones too: an import says all there is."""
-    if output.suffix == ".json":
-        write(output, (json.dumps(tables, indent=1, ensure_ascii=False) + "\n").encode())
-        return
-    if output.suffix:
-        raise UsageError(f"`--output {output}`: a state is written as a .json file or as a folder of CSV files")
-    from privtab.state.raw import COLUMNS
-
-    for table, rows in tables.items():
-        text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS[table].all, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write(output / f"{table}.csv", text.getvalue().encode())
 
 
 def _show(result: ImportResult, output: Path | None) -> None:

@@ -10,7 +10,8 @@ from privtab.cli import _registry_options as registry_options
 from privtab.cli import _rollback, _status, deploy
 from privtab.cli._app import Commands
 from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data
-from privtab.cli._parameters import argument, channels, option
+from privtab.cli._parameters import argument, option
+from privtab.cli._registry_options import channels
 from privtab.cli._registry_states import bundle_of, release_at
 from privtab.cli._rollout import channel_json
 from privtab.cli._tokens import read_file

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from privtab._staged import write
-from privtab.cli import _state_import
 from privtab.cli._app import Commands
 from privtab.cli._files import STATE, row_counts, show_shards, state_files, write_state
 from privtab.cli._options import AtOption, PartialOption, PolicyChoice, SigningOptions, load_state, moment_of
 from privtab.cli._output import (
     FormatOption,
-    err,
     fail_if,
     out,
-    print_error,
     print_if_data,
     show_state_findings,
-    spinner,
-    stop,
-    table,
 )
-from privtab.cli._parameters import argument, needing, option
+from privtab.cli._parameters import argument, option
 from privtab.cli._stored import load_rows
-from privtab.errors import ExitCode, UsageError
+from privtab.errors import UsageError
 from privtab.formats import STATE_HELP
 from privtab.printable import count
-from privtab.state.findings import CODES, in_order, to_json
+from privtab.state.findings import in_order, to_json
 from privtab.state.nodes import ALL_TABLES
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from privtab.spark.state import Build
     from privtab.state.nodes import State
 
 PANEL = "Grant"
@@ -147,199 +134,3 @@ def pack(
     write(output, files[STATE])
     signed = "" if signing is None else f", signed with {signing.id}"
     out().print(f"{output}  {len(files[STATE]):,} bytes: {counts(good)}{signed}")
-
-
-# --- the commands that need Spark ---
-
-MAX_SHARDS_SHOWN = 10
-FINDING = ("table", "code", "severity", "rows")
-"""The parts of a finding about the rows of a table."""
-
-SourcesArgument = Annotated[
-    str, argument("SOURCES", "A YAML or JSON file that lists the tables, or a folder with one file for each table.")
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparkOptions:
-    """The Spark session of a command."""
-
-    master: Annotated[str | None, option("--master URL", "Spark master: local[4], a cluster, or sc://… (Connect).")] = (
-        None
-    )
-    conf: Annotated[list[str] | None, option("--conf NAME=VALUE", "Setting of the Spark session; repeatable.")] = None
-    package: Annotated[
-        list[str] | None,
-        option(
-            "--package GROUP:ARTIFACT:VERSION",
-            "Maven packages to load, such as Delta, Iceberg or a JDBC driver; repeatable.",
-        ),
-    ] = None
-
-    @contextmanager
-    def session(self) -> Iterator[SparkSession]:
-        """A Spark session for one command; an existing session of this process is used and left open.
-
-        Errors of Spark in the block exit with code 3, without a traceback.
-        """
-        with needing("this", "compiler", "spark"):
-            import pyspark.sql  # noqa: F401
-        from privtab.spark.failures import first_lines, spark_errors
-        from privtab.spark.jobs._session import session
-
-        remote = self.master is not None and self.master.startswith("sc://")
-        opening = session(
-            "state",
-            master=None if remote else self.master,
-            remote=self.master if remote else None,
-            conf=self.conf or (),
-            packages=self.package or (),
-        )
-        try:
-            with ExitStack() as stack:
-                with spinner("starting Spark"):
-                    spark = stack.enter_context(opening)
-                yield spark
-        except spark_errors() as error:
-            stop(f"Spark: {first_lines(str(error))}", ExitCode.EXTERNAL)
-
-
-def read(
-    sources: SourcesArgument,
-    policy: PolicyChoice,
-    output: Annotated[
-        str | None, option("--output -o FOLDER", "Write valid rows, findings and counts to this folder.")
-    ] = None,
-    files: Annotated[str, option("--files FORMAT", "Output format: parquet, orc or json.")] = "parquet",
-    *,
-    session: SparkOptions,
-    format_: FormatOption = "text",
-) -> None:
-    """Validate the rows of a state with Spark, and write valid rows, findings and counts.
-
-    Exits with 1 if any row is invalid.
-
-    Example:
-      privtab state read exports/ --policy gravitino/1.1.0
-      privtab state read sources.yaml --policy gravitino/1.1.0 -o /lake/iam/checked --master 'local[4]'
-    """
-    program = policy.program()
-    with session.session() as spark:
-        from privtab.spark.state import read_state
-
-        checked_state = read_state(spark, sources, program)
-        with spinner("checking rows"):
-            if output is not None:
-                manifest = checked_state.write(output, files)
-                valid_counts, findings = manifest["rows"], manifest["findings"]
-            else:
-                rows = [row.asDict() for row in checked_state.summary().collect()]
-                valid_counts = {row["table"]: row["rows"] for row in rows if row["code"] == "good"}
-                bad = [row for row in rows if row["code"] != "good"]
-                findings = [[row[name] for name in FINDING] for row in bad]
-    if not print_if_data(format_, {"good": valid_counts, "findings": _finding_rows(findings), "output": output}):
-        _show_findings(findings)
-        out().print(f"good rows: {row_counts(valid_counts)}")
-        if output is not None:
-            out().print(f"written to {output}")
-    fail_if(any(severity == "error" for _, _, severity, _ in findings))
-
-
-def build(
-    sources: SourcesArgument,
-    policy: PolicyChoice,
-    output: Annotated[str, option("--output -o FOLDER", "A folder that the driver and all executors can reach.")],
-    allow_partial: PartialOption = False,
-    full: Annotated[bool, option("--full", "Rebuild every shard, changed or not.")] = False,
-    *,
-    sign: SigningOptions,
-    session: SparkOptions,
-    format_: FormatOption = "text",
-) -> None:
-    """Validate, index and bundle a state with Spark, in shards by root entity. Unchanged shards are kept.
-
-    For a policy compiled with `--sharded`. Exits with 1 if any row is invalid: the last build stays, and `rejected/` has every finding.
-
-    Example:
-      privtab state build exports/ --policy gravitino/1.1.0 -o build/state
-      privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --master 'local[4]' --format json
-      privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --signing-key prod.pem --sequence 812
-    """
-    signing = sign.signing_key()
-    from privtab.bundle.provenance import provenance
-
-    program = policy.program()
-    origin = provenance(Path(sources), policy=f"{program.system}/{program.version}")
-    with session.session() as spark:
-        from privtab.spark.state import build as built
-
-        started = time.perf_counter()
-        with spinner("building") as show_stage:
-            result = built(
-                spark, sources, program, output, allow_partial=allow_partial, full=full,
-                provenance=origin, signing=signing, progress=show_stage,
-            )  # fmt: skip
-        seconds = time.perf_counter() - started
-    findings = result.manifest["findings"]
-    if print_if_data(format_, _build_json(result, seconds)):
-        return
-    _show_findings(findings)
-    _show_build(result, seconds)
-
-
-def _show_findings(findings: list[list[Any]]) -> None:
-    if not findings:
-        return
-    lines = ((name, code, CODES[code], severity, f"{rows:,}") for name, code, severity, rows in findings)
-    err().print(table("table", "code", "what", "severity", "rows", rows=lines, right=("rows",)))
-    error_rows = sum(rows for *_, severity, rows in findings if severity == "error")
-    if error_rows:
-        print_error(f"{count(error_rows, 'finding')} in rows that were left out")
-
-
-def _finding_rows(findings: list[list[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(FINDING, row, strict=True)) for row in findings]
-
-
-def _build_json(result: Build, seconds: float) -> Mapping[str, Any]:
-    manifest = result.manifest
-    return {
-        "folder": result.folder, "revision": manifest["revision"], "unchanged": result.unchanged,
-        "rebuilt": list(result.rebuilt), "removed": list(result.removed), "people_changed": result.people,
-        "signed": list(result.signed),
-        "people": manifest["people"], "shards": manifest["shards"], "findings": _finding_rows(manifest["findings"]),
-        "seconds": {"all": seconds, **result.seconds},
-    }  # fmt: skip
-
-
-def _show_build(result: Build, seconds: float) -> None:
-    console, manifest = out(), result.manifest
-    shards = manifest["shards"]
-    if result.unchanged:
-        console.print(f"{result.folder}/  unchanged: {count(len(shards), 'shard')}, revision {manifest['revision']}")
-        return
-    total = manifest["people"]["bytes"] + sum(shard["bytes"] for shard in shards.values())
-    grid = table("part", "bytes", "grants", "owners", "members", right=("bytes", "grants", "owners", "members"))
-    grid.add_row("people", f"{manifest['people']['bytes']:,}", "", "", "")
-    largest = sorted(shards.items(), key=lambda item: (-item[1]["bytes"], item[0]))
-    for key, shard in largest[:MAX_SHARDS_SHOWN]:
-        grants = shard["allow"] + shard["deny"]
-        grid.add_row(key, *(f"{number:,}" for number in (shard["bytes"], grants, shard["owners"], shard["members"])))
-    console.print(grid)
-    if len(largest) > MAX_SHARDS_SHOWN:
-        console.print(f"and {len(largest) - MAX_SHARDS_SHOWN} smaller ones")
-    parts = f"{count(len(shards), 'shard')}, {len(result.rebuilt)} rebuilt, {len(result.removed)} removed"
-    signature = manifest["people"].get("signature")
-    signed = "" if signature is None else f", {len(result.signed)} signed with {signature['key']}"
-    console.print(
-        f"{result.folder}/  {total:,} bytes: {parts}{signed}, revision {manifest['revision']}, {seconds:.1f} s"
-    )
-
-
-for _name, _command in {
-    "read": read,
-    "build": build,
-    "import": _state_import.import_,
-    "push": _state_import.push,
-}.items():
-    app.command(_name)(_command)

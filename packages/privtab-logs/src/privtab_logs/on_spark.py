@@ -18,20 +18,20 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from privtab.engines.packed import digest, packed
-from privtab.spark.shipping import PackedState, WorkerCache, contents
 from privtab_logs import distinct, row_use
 from privtab_logs.deciding import hidden_by_mask
 from privtab_logs.moments import Moments
 from privtab_logs.reading import batches_of
 from privtab_logs.replaying import QUESTIONS, Replay, replay
 from privtab_logs.schema import DAMAGED, SCHEMA, Reading
+from privtab_spark.shipping import PackedState, WorkerCache, contents
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from privtab.ir.nodes import Program
-    from privtab.spark.shipping import ShippedBytes
     from privtab_logs.row_use import Observed, Unused
+    from privtab_spark.shipping import ShippedBytes
 
 ACCOUNT = "account"
 """The kind of the row in which a task tells what else it found."""

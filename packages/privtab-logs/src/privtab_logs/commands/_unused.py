@@ -203,7 +203,7 @@ def _difference(program: Program, observed: Observed, gone: dict[str, list[int]]
 def _write(program: Program, state: Path, target: Path, whole: State, gone: dict[str, list[int]]) -> None:
     """Write the state without some rows, in its own form; one from a bundle, a store or another system as JSON or CSV."""
     if is_stored(state) or not state.exists():
-        from privtab.cli._state_import import write_tables
+        from privtab.cli._files import write_tables
         from privtab.state.load import to_tables
         from privtab_analysis.state_diff.chosen import without_rows
 

@@ -1,0 +1,163 @@
+"""Find the rows of a large state that requests need, before any of them are collected.
+
+Requests are read first, for the paths that they name. Then the state is read once: tasks keep the rows about entities that are named or
+lie above one that is, and check those of the others that might matter. What is left is often a small part, which is decided like any state that fits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privtab import arrow
+from privtab.arrow import Truth
+from privtab.engines.lookups import TextDictionary
+from privtab.ir.nodes import Program
+from privtab.state.findings import stopping, stops
+from privtab.state.nodes import RowLocation, StateFinding
+from privtab_spark import kernel
+from privtab_spark.arguments import RequestColumns
+from privtab_spark.choose import SMALLER, size_of
+from privtab_spark.kernel import Layout, combined_batches, decide_by_kernel, named_paths, readable
+from privtab_spark.policies import OpenPolicy
+from privtab_spark.portions import kept
+from privtab_spark.preflight import check_executors
+from privtab_spark.shipping import PackedState, ShippedBytes
+from privtab_spark.state.row_checks import each_row
+from privtab_spark.state.schemas import entity_column
+from privtab_spark.state.tables import packed, unpacked
+from privtab_spark.states import batches_of, cache_key, memoised
+from privtab_spark.states import readable as readable_state
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from privtab_spark.choose import Choice, Limits
+
+MOST_BYTES = 1 << 28
+"""Most bytes of paths that the driver collects, before those are dropped that several tasks have."""
+ROWS = 1 << 16
+"""Rows that are checked at once."""
+_ALLOWS = {"effect": "allow"}
+"""Cells of rows that deny nothing."""
+log = logging.getLogger("privtab_spark")
+
+
+def decide_by_needed(
+    request: RequestColumns, policy: OpenPolicy, state: Any, choice: Choice, limits: Limits
+) -> DataFrame | None:
+    """As `decide_by_kernel`, by the part of the state that the requests need; None if it is no small part, or does not fit either.
+
+    `choice`: says of which tables a part is taken. Raises StateInvalid if an invalid row may affect a denial.
+    """
+    spark = request.frame.sparkSession
+    read = readable_state(policy, state, spark)
+    assert read is not None
+    check_executors(spark)
+    memoised(("part", policy.digest, *cache_key(state)), state, lambda: True)
+    rows = sum(read.raw_counts.values())
+    paths = _named(request, max(shape.most for shape in policy.vocabulary.shapes.values()))
+    if paths is None or (choice.plan == "kernel" and len(paths) * SMALLER > rows):
+        return None
+    named = PackedState.holding(TextDictionary.of(paths)).ship(spark)
+    parts = {
+        table: kept(packed(read.raw(table), partial(_needed_rows, policy.as_program, table, named)))
+        for table in choice.selected
+    }
+    counts = {**read.raw_counts, **{table: _total(part, "rows") for table, part in parts.items()}}
+    needed = sum(counts.values())
+    log.info("decide: the requests need %s of %s rows", f"{needed:,}", f"{rows:,}", extra={"needed": needed})
+    if needed > limits.rows or size_of(policy, counts) > limits.size:
+        return None
+    shipped = PackedState.of(batches_of(policy, read.local(parts))).ship(spark)
+    return decide_by_kernel(request, shipped, named=named)
+
+
+def _named(request: RequestColumns, most: int) -> pa.Array | None:
+    """The distinct paths that requests name, and all that those of at most `most` names begin with. None if they take too many bytes."""
+    columns = [request.columns[name].cast("string").alias(name) for name in Layout.of(request).paths]
+    found = kept(packed(request.frame.select(*columns), partial(_paths, most)))
+    if _total(found, "bytes") > MOST_BYTES:
+        return None
+    texts = unpacked(found)
+    return pa.chunked_array([arrow.texts([""]), *([] if texts is None else texts.column("path").chunks)]).unique()
+
+
+def _total(batches: DataFrame, column: str) -> int:
+    """The rows or the bytes of all compressed batches, which are few."""
+    return sum(row[0] for row in batches.select(column).collect())
+
+
+# --- on executors ----------------------------------------------------------------------------------------------------
+
+
+def _paths(most: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Distinct paths and beginnings of paths, from columns of paths."""
+    for part in combined_batches((tuple(batch.columns) for batch in batches), kernel.ROWS):
+        columns = (readable(pa.concat_arrays(pieces)) for pieces in zip(*part, strict=True))
+        texts = [beginning for column in columns for beginning in _beginnings(column, most)]
+        yield pa.RecordBatch.from_arrays([pa.chunked_array(texts, pa.string()).unique()], ["path"])
+
+
+def _beginnings(paths: pa.Array, most: int) -> Iterator[pa.Array]:
+    """The distinct paths, then without their last names, and so on, down to the first name."""
+    paths = paths.drop_null().unique()
+    yield paths
+    paths = paths.filter(pc.less_equal(pc.count_substring(paths, "/"), most))  # one with more names names no entity
+    while len(paths := paths.filter(pc.match_substring(paths, "/"))):
+        paths = pc.list_element(pc.split_pattern(paths, "/", max_splits=1, reverse=True), 0).unique()
+        yield paths
+
+
+def _needed_rows(
+    program: Program, table: str, named: ShippedBytes, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a table about named entities; and those that make the state unusable, for the driver to report.
+
+    The driver checks them all. Here are only those checked of which it does not show what they are about, or that may be reported.
+    """
+    names: list[str] = []
+    column = entity_column(table)
+    assert column is not None
+
+    def columns_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Array, ...]]:
+        for batch in batches:
+            names[:] = batch.schema.names
+            yield tuple(batch.columns)
+
+    for part in combined_batches(columns_of(batches), ROWS):
+        batch = pa.RecordBatch.from_arrays([pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)], names)
+        entities = batch.column(column)
+        needed = _about_named(entities, named)
+        unsure = np.flatnonzero(~(needed | _of_no_harm(program, table, batch)))
+        rows = batch.take(arrow.integers(unsure))
+        found, findings = each_row(program, table, {}, dict(zip(names, rows.columns, strict=True)))
+        if found is not None:
+            raw, checked = found
+            own = checked.columns[column]
+            about_named = np.append(_about_named(own.array, named), False)[own.codes]
+            needed[unsure[raw.numbers[about_named & checked.valid] - 1]] = True
+        needed[[unsure[f.place.row - 1] for f in stopping(program, findings)]] = True
+        yield batch.filter(arrow.truths(needed))
+
+
+def _about_named(entities: pa.Array, named: ShippedBytes) -> Truth:
+    """Which texts are about named entities, or about others with the same hash."""
+    return named_paths(named).may_have(entities, arrow.numbers(pc.find_substring(entities, ":")) + 1)
+
+
+def _of_no_harm(program: Program, table: str, batch: pa.RecordBatch) -> Truth:
+    """Which rows stop nothing even if they are wrong, and say by their text alone which entity they are about."""
+    wrong = StateFinding(place=RowLocation(path="", table=table, row=1), message="", code="S110", row=_ALLOWS)
+    if stops(program, wrong) or any(type_.opaque for type_ in program.entities.values()):
+        return np.zeros(len(batch), np.bool_)
+    cells = [(batch.column(name), text) for name, text in _ALLOWS.items() if name in batch.schema.names]
+    alike = [arrow.truth(pc.is_in(column, arrow.texts([text]))) for column, text in cells]
+    found: Truth = np.logical_and.reduce([np.ones(len(batch), np.bool_), *alike])
+    return found

@@ -1,0 +1,226 @@
+"""Look once at the Python of a session's executors, and send them privtab's code if they lack it.
+
+A tiny task reports which packages a worker can import and whether its privtab is the driver's. Other code, or none, is replaced by a
+zip file of the driver's package, which the session distributes as an artifact. numpy and pyarrow cannot be sent like that.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import re
+import sys
+import threading
+import weakref
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+from privtab.errors import DecisionUnavailable
+from privtab_spark.failures import first_lines, spark_errors
+from privtab_spark.shipping import session_file
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NEEDED = ("pyarrow", "numpy")
+"""Packages that every function on executors imports."""
+_OPTIONAL = ("requests",)
+_ADVICE = "install privtab with the extra `spark` there, or set PYSPARK_PYTHON (or `spark.pyspark.python`) to a Python that has it before Spark starts"
+_LOCK = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """The Python of a session's executors, as one worker reports it."""
+
+    python: str
+    version: str
+    lacking: tuple[str, ...]
+    code: Literal["own", "other", "none"]
+    """Whether the worker's privtab is the same code as the driver's."""
+    origin: str | None
+    """Where the worker would import privtab from."""
+    broken: str | None = None
+    """Why no worker could run at all."""
+
+    def lacks(self, needed: Sequence[str] = NEEDED) -> tuple[str, ...]:
+        """Those of some packages that the worker cannot import."""
+        return tuple(name for name in needed if name in self.lacking)
+
+    def why(self, needed: Sequence[str] = NEEDED) -> str | None:
+        """What keeps privtab from running there, as part of a sentence; None if nothing does."""
+        if self.broken is not None:
+            return f"Spark's executors cannot run Python: {self.broken}"
+        lacking = " and no ".join(f"`{name}`" for name in self.lacks(needed))
+        return f"the Python of Spark's executors, {self.python} ({self.version}), has no {lacking}" if lacking else None
+
+    def step(self) -> str:
+        """How the executors get privtab, as a line of a plan."""
+        python_text = f"the Python of the executors, {self.python} ({self.version}),"
+        match self.code:
+            case "own":
+                return f"{python_text} has this version of privtab"
+            case "other":
+                return f"{python_text} has another version of privtab: this one is sent to it"
+            case "none":
+                return f"{python_text} has no privtab: it is sent to it"
+
+
+_WORKERS_OF_SESSION: weakref.WeakKeyDictionary[SparkSession, Workers] = weakref.WeakKeyDictionary()
+_READY: weakref.WeakSet[SparkSession] = weakref.WeakSet()
+
+
+def workers(spark: SparkSession) -> Workers:
+    """The Python of the executors: one tiny task for each session."""
+    with _LOCK:
+        known = _WORKERS_OF_SESSION.get(spark)
+    if known is None or known.broken is not None:
+        known = _inspect(spark)
+        with _LOCK:
+            _WORKERS_OF_SESSION[spark] = known
+    return known
+
+
+def check_executors(spark: SparkSession, *packages: str) -> Workers:
+    """Make sure that the executors can run this privtab, which is sent to them if they lack it.
+
+    `packages`: packages that are needed beside NEEDED. Raises DecisionUnavailable, which says what the executors' Python lacks and how to
+    set another.
+    """
+    found = workers(spark)
+    if (why := found.why((*NEEDED, *packages))) is not None:
+        raise DecisionUnavailable(f"{why}: {_ADVICE}; this program runs {sys.executable}", retry=False)
+    with _LOCK:
+        if spark in _READY:
+            return found
+    if found.code != "own":
+        path = session_file(f"privtab-{code_digest()}.zip", archive())
+        spark.addArtifacts(str(path), pyfile=True)
+        after_sending = _inspect(spark)
+        if after_sending.code != "own":
+            raise DecisionUnavailable(
+                f"Spark's executors take privtab from {after_sending.origin}, which is another version than that of this program and was not "
+                f"replaced by it: {_ADVICE}; this program runs {sys.executable}",
+                retry=False,
+            )
+    with _LOCK:
+        _READY.add(spark)
+    return found
+
+
+def _inspect(spark: SparkSession) -> Workers:
+    from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
+
+    inspection = F.udf(_inspection((*NEEDED, *_OPTIONAL)), "string", useArrow=False)
+    try:
+        ((answer,),) = spark.range(0, 1, 1, 1).select(inspection("id")).collect()
+    except spark_errors() as error:
+        broken = first_lines(str(error))
+        return Workers(python="", version="", lacking=(), code="none", origin=None, broken=broken)
+    found = json.loads(answer)
+    code: Literal["own", "other", "none"] = "none"
+    if found["code"] is not None:
+        code = "own" if found["code"] == code_digest() else "other"
+    return Workers(**found | {"lacking": tuple(found["lacking"]), "code": code})
+
+
+def _inspection(needed: tuple[str, ...]) -> Callable[[int], str]:
+    """A self-contained function: it imports no privtab module, which the executor may lack."""
+    read, packages = _reader(), _packages()
+
+    def inspection(_: int) -> str:
+        import hashlib
+        import importlib
+        import importlib.util
+        import json
+        import platform
+        import sys
+
+        def lacks(name: str) -> bool:
+            try:
+                importlib.import_module(name)
+            except Exception:  # noqa: BLE001  (a package that cannot be imported for any reason is of no use)
+                return True
+            return False
+
+        spec = importlib.util.find_spec("privtab")
+        files = read(packages)
+        digest = hashlib.sha256()
+        for name in sorted(files):
+            digest.update(b"%d %s %d " % (len(name), name.encode(), len(files[name])))
+            digest.update(files[name])
+        return json.dumps(
+            {
+                "python": sys.executable,
+                "version": platform.python_version(),
+                "lacking": [name for name in needed if lacks(name)],
+                "code": digest.hexdigest()[:32] if files else None,
+                "origin": spec.origin if spec is not None else None,
+            }
+        )
+
+    return inspection
+
+
+def _reader() -> Callable[[tuple[str, ...]], dict[str, bytes]]:
+    """A self-contained function that reads the modules of packages, from folders or zip files, by their paths in an archive."""
+
+    def read(packages: tuple[str, ...]) -> dict[str, bytes]:
+        import zipfile
+        from pathlib import Path
+
+        found: dict[str, bytes] = {}
+        for package in packages:
+            spec = importlib.util.find_spec(package)
+            if spec is None or not spec.origin:
+                continue
+            archive = getattr(spec.loader, "archive", None)
+            if archive is not None:
+                with zipfile.ZipFile(archive) as file:
+                    names = [name for name in file.namelist() if name.startswith(f"{package}/")]
+                    found |= {name: file.read(name) for name in names if name.endswith((".py", ".lark"))}
+                continue
+            folder = Path(spec.origin).parent
+            paths = {path.relative_to(folder.parent).as_posix(): path for path in folder.rglob("*.*")}
+            found |= {
+                name: path.read_bytes()
+                for name, path in paths.items()
+                if path.suffix in (".py", ".lark") and not name.startswith(f"{package}/_data/")
+            }
+        return found
+
+    return read
+
+
+@cache
+def _packages() -> tuple[str, ...]:
+    """The import packages of privtab that this program has loaded, and that executors need therefore."""
+    return tuple(
+        sorted({name.partition(".")[0] for name in sys.modules if re.match(r"privtab(?:_\w+)?(?:\.|$)", name)})
+    )
+
+
+@cache
+def _code() -> dict[str, bytes]:
+    """The modules of the driver's packages, by path."""
+    return _reader()(_packages())
+
+
+@cache
+def code_digest() -> str:
+    """The hash of the driver's privtab, as a worker computes that of its own."""
+    return str(json.loads(_inspection(())(0))["code"])
+
+
+@cache
+def archive() -> bytes:
+    """The driver's privtab as a zip file, the same bytes for the same code."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in sorted(_code().items()):
+            file.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()

@@ -1,0 +1,25 @@
+"""States from any Spark source: read, validated, quarantined, indexed and bundled in shards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privtab._lazy import lazily
+
+if TYPE_CHECKING:
+    from privtab_spark.state.builder import build
+    from privtab_spark.state.opening import import_state, state_tables
+    from privtab_spark.state.read import Read, read_state
+    from privtab_spark.state.tables import SparkState
+    from privtab_spark.state.worker import Build, opened
+
+__all__ = ["Build", "Read", "SparkState", "build", "import_state", "opened", "read_state", "state_tables"]
+
+_PLACES = {
+    "builder": ("build",),
+    "opening": ("import_state", "state_tables"),
+    "read": ("Read", "read_state"),
+    "tables": ("SparkState",),
+    "worker": ("Build", "opened"),
+}
+__getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in _PLACES.items() for name in names})

@@ -1,0 +1,136 @@
+"""Rows that are wrong together with others, in Spark: links in a cycle, two places of an entity, two values of an attribute.
+
+What must be compared is collected on the driver and judged by the code for files, so that findings are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as fn
+
+from privtab.errors import UsageError
+from privtab.ir.nodes import Program
+from privtab.ir.semantics import HierarchyKind
+from privtab.ir.serialise import vocabulary
+from privtab.state.attribute_rows import TABLE as ATTRIBUTES
+from privtab.state.attribute_rows import two_values
+from privtab.state.links import COLUMNS, Link, invalid_links
+from privtab.state.located import wrong_places
+from privtab.state.names import Problem
+from privtab.state.nodes import ENTITIES
+from privtab_spark.shipping import PackedState, ShippedBytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+MOST_COLLECTED = 1_000_000
+"""Limit on the rows that the driver collects: links between groups or roles, places, attributes with several values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongRows:
+    """Rows of a canonical table, by the columns that tell them apart, and their problems."""
+
+    columns: tuple[str, ...]
+    problems: Mapping[tuple[str | None, ...], Problem]
+    """Is not empty."""
+
+    @property
+    def codes(self) -> list[str]:
+        """The codes of the problems, sorted."""
+        return sorted({problem.code for problem in self.problems.values()})
+
+    def joined(self, rows: DataFrame, how: str) -> DataFrame:
+        """The rows without these (`left_anti`), or these alone with `code`, `message` and `help` (`inner`)."""
+        keys = [f"__{column}" for column in self.columns]
+        names = ", ".join(f"`{name}` string" for name in (*keys, "code", "message", "help"))
+        cells = [(*key, problem.code, problem.message, problem.help) for key, problem in self.problems.items()]
+        equal = [fn.col(column).eqNullSafe(fn.col(key)) for column, key in zip(self.columns, keys, strict=True)]
+        both = reduce(and_, equal)
+        return rows.join(fn.broadcast(rows.sparkSession.createDataFrame(cells, names)), both, how)
+
+
+def wrong_rows(program: Program, table: str, rows: DataFrame) -> WrongRows | None:
+    """The distinct valid rows of a table that are wrong together with others; None if there are none."""
+    kind = next((kind for kind in program.semantics.hierarchy if COLUMNS[kind][0] == table), None)
+    if kind is not None:
+        _, member, container, prefix = COLUMNS[kind]
+        return _rows((member, container), {(m, c.removeprefix(prefix)): p for (m, c), p in _links(kind, rows).items()})
+    if table == ENTITIES:
+        return _rows(("type", "path", "parent_type", "parent_path"), _places(program, rows))
+    return _rows(("user", "type", "path", "attribute"), _values(program, rows)) if table == ATTRIBUTES else None
+
+
+def shipped_places(spark: SparkSession, rows: DataFrame) -> ShippedBytes:
+    """Where entities with flat ids lie, by the valid rows of `entities`, for the executors."""
+    return PackedState.holding(collected_places(rows)).ship(spark)
+
+
+def collected_places(rows: DataFrame) -> dict[str, str]:
+    """What contains each entity with a flat id, by the valid rows of `entities`."""
+    return dict(sorted(_pairs(rows)))
+
+
+def collected_links(rows: DataFrame, member: str, prefix: str) -> list[Any]:
+    """The rows whose member is a group, or a role, as the prefix says."""
+    return _collected(rows.filter(fn.col(member).startswith(prefix)), f"link {prefix[:-1]}s to each other")
+
+
+def _rows(columns: tuple[str, ...], problems: Mapping[tuple[str | None, ...], Problem]) -> WrongRows | None:
+    return WrongRows(columns=columns, problems=problems) if problems else None
+
+
+def _links(kind: HierarchyKind, rows: DataFrame) -> dict[Link, Problem]:
+    """The links that lie on a cycle or make a chain too long."""
+    _, member, container, prefix = COLUMNS[kind]
+    return invalid_links(
+        kind, ((row[member], f"{prefix}{row[container]}") for row in collected_links(rows, member, prefix))
+    )
+
+
+def _places(program: Program, rows: DataFrame) -> dict[tuple[str | None, ...], Problem]:
+    """The places that are none: of entities in two places, in themselves, or in something that lies nowhere."""
+    pairs = sorted(_pairs(rows))
+    wrong = wrong_places(vocabulary(program), pairs)
+    return {(*_parts(pairs[at][0]), *_parts(pairs[at][1])): problem for at, problem in wrong.items()}
+
+
+def _values(program: Program, rows: DataFrame) -> dict[tuple[str | None, ...], Problem]:
+    """The values of attributes that have more than one, and are no sets."""
+
+    def of_sets(kind: str) -> list[str]:
+        declared = program.attributes.user if kind == "user" else program.attributes.entity
+        return [name for name, attribute in declared.items() if attribute.type == "set"]
+
+    of_user: Column = fn.col("user").isNotNull()
+    name = fn.col("attribute")
+    is_set = (of_user & name.isin(of_sets("user"))) | (~of_user & name.isin(of_sets("entity")))
+    key = ("user", "type", "path", "attribute")
+    several = rows.filter(~is_set).groupBy(*key).agg(fn.collect_set("value").alias("values")).filter("size(values) > 1")
+    found: dict[tuple[str | None, ...], Problem] = {}
+    for row in _collected(several, "give an attribute two values"):
+        owner = f"{row['type']}:{row['path']}" if row["user"] is None else row["user"]
+        found[tuple(row[column] for column in key)] = two_values(owner, row["attribute"], set(row["values"]))
+    return found
+
+
+def _pairs(rows: DataFrame) -> list[tuple[str, str]]:
+    keys = [fn.concat_ws(":", f"{prefix}type", f"{prefix}path") for prefix in ("", "parent_")]
+    return [(row[0], row[1]) for row in _collected(rows.select(*keys).distinct(), "tell where entities lie")]
+
+
+def _parts(key: str) -> tuple[str, str]:
+    type_, _, path = key.partition(":")
+    return type_, path
+
+
+def _collected(rows: DataFrame, what: str) -> list[Any]:
+    found = rows.limit(MOST_COLLECTED + 1).collect()
+    if len(found) > MOST_COLLECTED:
+        raise UsageError(f"more than {MOST_COLLECTED:,} rows {what}; {MOST_COLLECTED:,} is the most")
+    return found

@@ -1,0 +1,53 @@
+"""`privtab spark`: the jobs' options, help and errors; what they do is tested with a session, beside the jobs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privtab_spark.jobs import JOBS
+
+
+def words(job: str) -> list[str]:
+    return ["certify"] if job == "certify" else ["spark", job]
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_help_has_a_summary_and_an_example(privtab: Callable[..., Any], job: str) -> None:
+    ran = privtab(*words(job), "--help")
+    assert ran.code == 0
+    lines = [line.strip() for line in ran.out.splitlines() if line.strip()]
+    assert lines[0].startswith(f"Usage: privtab {' '.join(words(job))}")
+    assert lines[1] == JOBS[job]
+    assert lines[lines.index("Example:") + 1].startswith(f"privtab {' '.join(words(job))} ")
+    assert all(f"--{option}" in ran.out for option in ("policy", "master", "remote", "conf", "package", "format"))
+
+
+def test_the_jobs_are_listed(privtab: Callable[..., Any]) -> None:
+    ran = privtab("spark", "--help")
+    assert ran.code == 0
+    assert all(job in ran.out for job in JOBS if job != "certify")
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_bad_usage_is_exit_code_2(privtab: Callable[..., Any], job: str) -> None:
+    ran = privtab(*words(job), "--nope")
+    assert ran.code == 2
+    assert ran.out == ""
+    assert f"privtab {' '.join(words(job))}: error:" in ran.err
+
+
+def test_help_starts_no_spark(tmp_path: Path) -> None:
+    source = (
+        "import sys\nfrom privtab.cli._app import run\ncode = run(['spark', 'decide', '--help'])\n"
+        "sys.stderr.write(repr([n for n in ('pyspark', 'numpy', 'pyarrow') if n in sys.modules]))\nsys.exit(code)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", source], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60
+    )
+    assert ran.stderr == "[]"
