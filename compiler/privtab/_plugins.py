@@ -9,6 +9,7 @@ from typing import Any
 from privtab.errors import UsageError
 
 COMMANDS = "privtab.commands"
+DOORS = "privtab.doors"
 PUSH_TARGETS = "privtab.push_targets"
 STATES = "privtab.states"
 STORE_APIS = "privtab.store_apis"

@@ -23,9 +23,8 @@ from privtab.model.lower import lower
 from privtab.source import SourceFile
 
 if TYPE_CHECKING:
-    from privtab.bundle.pack import PolicyArtifacts
+    from privtab.bundle.pack import BundledDoor, PolicyArtifacts
     from privtab.bundle.provenance import Provenance
-    from privtab.doors.document import Door
     from privtab.lint.judge import FilteredFindings
 
 POLICIES = "policy_src"
@@ -182,7 +181,7 @@ def policy_artifacts(
     sharded: bool = False,
     provenance: Provenance | None = None,
     parallel: bool = False,
-    doors: Sequence[Door] = (),
+    doors: Sequence[BundledDoor] = (),
 ) -> PolicyArtifacts:
     """Compile a program: the passes, the Rego, the program as JSON. Arguments as for `bundle.pack.pack_policy`."""
     from privtab.bundle.pack import pack_policy

@@ -10,6 +10,7 @@ from documentation_pages import read
 
 from privtab.diagnostics import Diagnostic
 from privtab.doors.document import Place, load
+from privtab.doors.opened import opened
 from privtab.errors import PolicyInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
@@ -184,7 +185,7 @@ def test_every_part_of_a_document_is_valid_rego(tmp_path: Path, program: Program
     path.write_text(
         DOOR.replace("path: shop}", "path: café.in}").replace("who.kind", "with.a-b.default"), encoding="utf-8"
     )
-    artifacts = policy_artifacts(program, doors=[load(str(path), program)])
+    artifacts = policy_artifacts(program, doors=[opened(str(path), program)])
     for name, text in artifacts.modules.items():
         (tmp_path / "rego" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "rego" / name).write_text(text, encoding="utf-8")

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from privtab._worker import LARGE, beside
 from privtab.backends import Compilation, rego
 from privtab.bundle.archive import json_bytes, json_object
 from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import SigningKey, signed_bundle
-from privtab.doors.document import Door
-from privtab.doors.emit import door_json
-from privtab.doors.emit import modules as door_modules
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.state.index import index_bytes
 from privtab.state.names import filters_need
 from privtab.state.nodes import State
 from privtab.state.shards import PEOPLE, PartText, roots, shards
+
+if TYPE_CHECKING:
+    from privtab.diagnostics import Diagnostic
 
 REVISION_DIGITS = 16
 SHARDED = "sharded"
@@ -83,6 +83,24 @@ def manifest(revision: str, roots: list[str], metadata: Mapping[str, Any]) -> by
     return json_bytes({"revision": revision, "roots": roots, "rego_version": 1, "metadata": metadata})
 
 
+class BundledDoor(Protocol):
+    """The answers to another system in its own form, which a package adds to the bundle of a policy."""
+
+    @property
+    def name(self) -> str:
+        """The name of its package in the bundle."""
+
+    @property
+    def notes(self) -> Iterable[Diagnostic]:
+        """Remarks for people: what the policy decides and the door leaves out."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The part of the program's document that its Rego reads."""
+
+    def modules(self, program: Program, name: str) -> Mapping[str, str]:
+        """Its Rego modules, by path inside the bundle of the policy with this name."""
+
+
 def pack_policy(
     program: Program,
     name: str | None = None,
@@ -91,7 +109,7 @@ def pack_policy(
     sharded: bool = False,
     provenance: Provenance | None = None,
     parallel: bool = False,
-    doors: Sequence[Door] = (),
+    doors: Sequence[BundledDoor] = (),
 ) -> PolicyArtifacts:
     """Compile a policy for OPA; `pipeline.policy_artifacts` calls this with both programs.
 
@@ -105,7 +123,7 @@ def pack_policy(
     compilation = Compilation(program=program, optimised=optimised, name=name, sharded=sharded)
     rendered = beside(partial(rego.files, compilation), large=parallel and len(program.rules) >= LARGE)
     layout = {"state": SHARDED} if sharded else {}
-    doors_document = {"doors": {door.name: door_json(door) for door in doors}} if doors else {}
+    doors_document = {"doors": {door.name: door.to_json() for door in doors}} if doors else {}
     program_document = program_json(program, optimised) | {"name": name} | layout | doors_document
     if program.filters:
         program_document["filters"] = {**program_document["filters"], "needs": filters_need(program)}
@@ -113,7 +131,7 @@ def pack_policy(
     parts = {key: json_bytes(value) for key, value in program_document.items()}
     modules = {**rendered()}
     for door in doors:
-        modules |= door_modules(door, program, name)
+        modules |= door.modules(program, name)
     digest = hashlib.sha256(json_object({"modules": json_bytes(dict(modules)), "program": json_object(parts)}))
     revision = digest.hexdigest()[:REVISION_DIGITS]
     return PolicyArtifacts(

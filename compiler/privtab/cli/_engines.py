@@ -14,7 +14,7 @@ from privtab.moments import now
 from privtab.request import Decision, Request
 
 if TYPE_CHECKING:
-    from privtab.doors.document import Door
+    from privtab.bundle.pack import BundledDoor
     from privtab.engines.python import OpenEngine
     from privtab.ir.nodes import Program
     from privtab.opa.server import OpaServer
@@ -93,7 +93,7 @@ def served(bundles: tuple[bytes, bytes], *, port: int = 0, binary: Path | None =
         yield server
 
 
-def packed(program: Program, state: State, doors: Sequence[Door] = ()) -> tuple[bytes, bytes]:
+def packed(program: Program, state: State, doors: Sequence[BundledDoor] = ()) -> tuple[bytes, bytes]:
     """The policy bundle, with these doors, and the state bundle."""
     from privtab.bundle.pack import state_bundle
     from privtab.pipeline import policy_artifacts

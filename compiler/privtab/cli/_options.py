@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
+from privtab import _plugins
 from privtab.cli._output import print_error, show_diagnostics, show_state_findings, spinner, stop
 from privtab.cli._parameters import argument, option, policies
 from privtab.cli._stored import load_policy, load_rows
@@ -16,8 +17,8 @@ from privtab.key_values import key_values
 from privtab.state.findings import stops
 
 if TYPE_CHECKING:
+    from privtab.bundle.pack import BundledDoor
     from privtab.bundle.sign import SigningKey
-    from privtab.doors.document import Door
     from privtab.ir.nodes import Program
     from privtab.signatures import Trust
     from privtab.state.names import Places
@@ -86,11 +87,9 @@ def readings(options: list[str] | None) -> dict[str, str]:
     return key_values(options, "--reading", "ROW=NAME", example="namespace/list=parent")
 
 
-def doors(program: Program, documents: list[str] | None) -> list[Door]:
+def doors(program: Program, documents: list[str] | None) -> list[BundledDoor]:
     """Read the documents of `--door`, and show what they leave out; raises UsageError, PolicyInvalid."""
-    from privtab.doors.document import load
-
-    found = [load(document, program) for document in documents or ()]
+    found = [_plugins.module(_plugins.DOORS, "document").opened(document, program) for document in documents or ()]
     show_diagnostics(note for door in found for note in door.notes)
     return found
 

@@ -23,7 +23,7 @@ from privtab.errors import PolicyInvalid, PrivtabError
 from privtab.state.nodes import State
 
 if TYPE_CHECKING:
-    from privtab.doors.document import Door
+    from privtab.bundle.pack import BundledDoor
     from privtab.ir.nodes import Program
     from privtab.opa.server import OpaServer
 
@@ -94,7 +94,7 @@ def run(
     from privtab.opa.server import check_port
     from privtab.pipeline import find_policy, load_program
 
-    def load() -> tuple[Program, State, list[Door]]:
+    def load() -> tuple[Program, State, list[BundledDoor]]:
         program = load_program(policy.policy, **policy.chosen())
         rows = State() if state is None else load_state(program, state, allow_partial=allow_partial)
         return program, rows, doors(program, door)

@@ -122,7 +122,7 @@ def test_the_code_of_a_zip_file_and_of_its_folder_are_the_same(tmp_path: Path) -
     archive.write_bytes(preflight.archive())
     script = "import importlib.util, json, sys\nfrom privtab_spark import preflight\nprint(privtab.__file__, preflight.code_digest())"
     done = subprocess.run(
-        [sys.executable, "-S", "-c", "import privtab\n" + script],
+        [sys.executable, "-S", "-c", f"import {', '.join(preflight._packages())}\n{script}"],
         capture_output=True, text=True, check=False, timeout=60,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(archive)},
     )  # fmt: skip

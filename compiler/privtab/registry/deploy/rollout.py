@@ -10,10 +10,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from privtab.bundle.pack import shard_bundles, state_bundle
+from privtab.bundle.pack import BundledDoor, shard_bundles, state_bundle
 from privtab.bundle.provenance import provenance
 from privtab.bundle.sign import SigningKey
-from privtab.doors.document import Door
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
@@ -240,7 +239,7 @@ def pack(
     sharded: bool = False,
     signing: SigningKey | None = None,
     choices: Mapping[str, Any] | None = None,
-    doors: Sequence[Door] = (),
+    doors: Sequence[BundledDoor] = (),
 ) -> PackedBundles:
     """Pack the bundles of a policy and its state. `policy`: its file; `state`: the rows and their source."""
     made = provenance(policy, **(choices or {}))
