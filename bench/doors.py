@@ -11,10 +11,10 @@ from pathlib import Path
 from measure import Caller, Report, Spread, Table, WrongAnswerError
 
 from privtab.bundle.pack import packed_state
-from privtab.doors.document import load
 from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import from_tables, validate
+from privtab_connect.doors.document import load
 
 TABLES, SCHEMAS, USERS, ROLES = 10_000, 20, 1_000, 100
 FEW = 1_000

@@ -25,15 +25,15 @@ from privtab.client import AsyncClient
 from privtab.client._sender import Sender, SendError
 from privtab.client._transport import RequestsTransport
 from privtab.errors import UsageError
-from privtab.importing import answers
 from privtab.pipeline import policy_artifacts
-from privtab.pushdown import Options
-from privtab.pushdown.document import load as mapping
 from privtab.registry import Registry
 from privtab.registry.deploy.fleet import FleetUnreadable, OpaReader, ServerReader
 from privtab.registry.deploy.push import push
 from privtab.state.nodes import State
-from privtab_systems.push.gravitino import opened as target
+from privtab_connect.importing import answers
+from privtab_connect.pushdown import Options
+from privtab_connect.pushdown.document import load as mapping
+from privtab_connect.targets.gravitino import opened as target
 from privtab_testing.conform import World
 from privtab_testing.conform.drivers import open_driver
 

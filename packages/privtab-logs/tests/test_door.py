@@ -12,9 +12,9 @@ from checkout import ROOT
 from signed_door import door_server
 
 from privtab.cli._app import run
-from privtab.doors.document import load as load_door
 from privtab.pipeline import find_policy, load_program
 from privtab.state.load import from_tables
+from privtab_connect.doors.document import load as load_door
 from privtab_logs import reading
 from privtab_logs.door import NO_ROW, DoorLog
 from privtab_logs.moments import KnownState

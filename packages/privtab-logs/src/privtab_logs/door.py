@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from privtab.doors.document import Alternative, Answer, Conditions, Door, Kind, Place, Shape
-from privtab.doors.emit import shape_of
 from privtab.ir.nodes import Program
 from privtab.names import encode_name
+from privtab_connect.doors.document import Alternative, Answer, Conditions, Door, Kind, Place, Shape
+from privtab_connect.doors.emit import shape_of
 from privtab_logs import opa
 from privtab_logs.schema import FAILED, MASKED, NO_ANSWER, WRONG_ANSWER, Reading
 

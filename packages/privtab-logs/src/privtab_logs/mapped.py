@@ -10,11 +10,11 @@ from jmespath.exceptions import JMESPathError
 
 from privtab import _resources, source
 from privtab.errors import FormatError
-from privtab.importing.document import ExpressionReader
-from privtab.importing.expression import Expression, holds
-from privtab.importing.template import Template
 from privtab.syntax.node_reader import DocumentProblem, whole
 from privtab.syntax.yaml_tree import Node
+from privtab_connect.importing.document import ExpressionReader
+from privtab_connect.importing.expression import Expression, holds
+from privtab_connect.importing.template import Template
 from privtab_logs.opa import Row
 from privtab_logs.schema import COLUMNS, MALFORMED, NO_ANSWER, WRONG_ANSWER, Reading
 

@@ -108,7 +108,7 @@ def entries_of(mapping: str | None = None, door: str | None = None, policy: str 
         raise UsageError("give `--mapping` or `--door`")
     if door is not None:
         with needing("logs of doors", "compiler"):
-            from privtab.doors import document
+            from privtab_connect.doors import document
             from privtab_logs.door import DoorLog
 
         program = load_policy(policy)

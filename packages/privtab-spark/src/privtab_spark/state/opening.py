@@ -24,7 +24,7 @@ from privtab_spark.state.tables import SparkState
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from privtab.importing.run import ImportResult
+    from privtab_connect.importing.run import ImportResult
 
 
 def state_tables(spark: SparkSession, policy: object, state: object) -> SparkState:
@@ -99,8 +99,8 @@ def import_state(
     express; UsageError for wrong arguments; FileError if the source does not answer.
     """
     try:
-        from privtab.importing import answers, run
-        from privtab.importing.document import load
+        from privtab_connect.importing import answers, run
+        from privtab_connect.importing.document import load
     except ImportError as error:
         raise UsageError(f"`import_state` needs {error.name}: {how_to_install('import')}") from error
     program = program_of(policy)

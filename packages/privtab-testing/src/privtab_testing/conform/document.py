@@ -11,12 +11,12 @@ from typing import ClassVar, Literal, TypeAlias
 from privtab import source
 from privtab.diagnostics import Diagnostic, in_order
 from privtab.errors import PolicyInvalid
-from privtab.importing.template import Template
 from privtab.ir.nodes import Program
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import ALL_TABLES, State
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose, plain_tree
+from privtab_connect.importing.template import Template
 
 MARK = "conform"
 CallKind: TypeAlias = Literal["sql", "http"]

@@ -23,10 +23,10 @@ from privtab.client._http import HttpTransport
 from privtab.client._sender import Sender, SendError
 from privtab.client._transport import Timeout, Transport
 from privtab.errors import DecisionError, DriverError, FormatError, UsageError
-from privtab.importing.template import Template
 from privtab.ir.nodes import Program
 from privtab.names import decode_name
 from privtab.request import Entity, Request
+from privtab_connect.importing.template import Template
 from privtab_testing.conform import SystemAnswer, World
 from privtab_testing.conform.document import AnswerPatterns, Call, Calls, DriverDocument, load
 from privtab_testing.conform.documented import DocumentedDriver, MakingStep, SystemNames

@@ -1,0 +1,330 @@
+"""Import documents: which answers of a system become which rows. `docs/reference/importing.md` describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, TypeAlias
+
+from jmespath.exceptions import JMESPathError
+
+from privtab import _resources, source
+from privtab.diagnostics import Located
+from privtab.names import WILDCARDS
+from privtab.state.raw import COLUMNS
+from privtab.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, whole
+from privtab.syntax.yaml_tree import Mapping, Node, Sequence
+from privtab_connect.importing.answers import Field, Fields, Loss, Word
+from privtab_connect.importing.expression import Expression
+from privtab_connect.importing.template import Template
+
+MARK = "import"
+QueryKind: TypeAlias = Literal["get", "sql"]
+_ASKING = ("get", "sql", "ask_when", "fields", "bare", "page", "optional")
+STEP = (*_ASKING, "each", "when", "keep", "rows", "not_taken", "steps")
+LISTS = ("needs", "takes", "macros", "everyone")
+PAGE = ("parameter", "next", "items", "total", "id", "first", "size")
+EXCLUDED = ("name", "each", "why", "denies", "count")
+DENIES = "denies"
+LOSSES = (DENIES, "lost")
+FIELDS_EXAMPLE = "as in `users: [{name: known, active: switch, limits: denies, it holds for some hours only}]`"
+REQUIRED = "!"
+"""Behind the name of an object that must be there."""
+DEEPEST = 12
+"""Steps within steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """How to get the next page of an answer: by a token in the answer, or by the number of items so far."""
+
+    parameter: str
+    next: Expression | None = None
+    items: Expression | None = None
+    total: Expression | None = None
+    id: Expression | None = None
+    """Of an item: what no other item has."""
+    first: int = 1
+    """The number of the first item."""
+    size: int | None = None
+    """How many items a server gives at most: an answer without a total that has fewer, or more, is whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excluded:
+    """What has no rows, and why."""
+
+    name: Template
+    """Which things of its kind are accepted by."""
+    each: Expression
+    why: Template
+    denies: Expression | bool
+    """Whether the state could allow more without it."""
+    count: Template | None
+    """How many things an item stands for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportStep:
+    """One question to the system, what each item of the answer means, and the questions that follow for it."""
+
+    kind: QueryKind | None
+    """None: the step looks at what is known already."""
+    ask: Template | None
+    fields: Fields | None
+    """What the answer to a `get` may hold."""
+    page: Page | None
+    optional: bool
+    """Whether there may be nothing at the address (404)."""
+    ask_when: Expression | None
+    """When to ask; otherwise the step looks at what is known already."""
+    each: tuple[Expression, ...]
+    when: Expression | None
+    keep: MappingOf[str, tuple[Template, Template]]
+    """Look-ups that items are entered in: by name, the key and the value."""
+    rows: tuple[tuple[str, MappingOf[str, Template]], ...]
+    not_taken: tuple[Excluded, ...]
+    steps: tuple[ImportStep, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportDocument:
+    """An import document."""
+
+    path: str
+    title: str
+    needs: tuple[str, ...]
+    """Names whose values the caller must give."""
+    takes: tuple[str, ...]
+    """Names whose values the caller may give."""
+    wildcards: str
+    """Signs by which one name of the system stands for several: of `*`, `?` and `%`."""
+    macros: tuple[str, ...]
+    """Texts in names that are other names for each request."""
+    everyone: tuple[str, ...]
+    """Principals that everyone is."""
+    steps: tuple[ImportStep, ...]
+
+
+def load(document: str) -> ImportDocument:
+    """Read an import document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
+    file = source.load(_resources.document(document, "import"))
+    begins = "an import document begins with `import: 1`"
+    return whole(file, begins, lambda found, root: _MappingReader(file, found).document(root))
+
+
+class ExpressionReader(DocumentReader):
+    """A reader of documents with JMESPath expressions."""
+
+    def expressions(self, node: Node | None, where: str) -> tuple[Expression, ...]:
+        """An expression or a list of them."""
+        read = map(self.expression, self.texts(node, where))
+        return tuple(expression for expression in read if expression is not None)
+
+    def template(self, node: Node | None, where: str) -> Template | None:
+        """A text with placeholders."""
+        text = self.text(node, where)
+        return None if text is None else Template(text.value)
+
+    def templates(self, nodes: MappingOf[str, Node]) -> dict[str, Template]:
+        """Texts with placeholders, by key."""
+        read = {key: self.template(node, f"`{key}`") for key, node in nodes.items()}
+        return {key: template for key, template in read.items() if template is not None}
+
+    def one_expression(self, node: Node | None, where: str) -> Expression | None:
+        """A value that is one expression."""
+        text = self.text(node, where)
+        return None if text is None else self.expression(text)
+
+    def expression(self, text: Located[str]) -> Expression | None:
+        """One expression."""
+        try:
+            return Expression.parse(text.value)
+        except JMESPathError as error:
+            reason = str(error).splitlines()[0].rstrip(":")
+            code = self.CODES[DocumentProblem.WRONG_VALUE]
+            self.report(code, text.span, f"`{text.value}` is not a JMESPath expression: {reason}")
+            return None
+
+
+class _MappingReader(ExpressionReader):
+    """The reader of import documents."""
+
+    NAMES: ClassVar = {"I001": "bad-import-document"}
+    CODES: ClassVar = dict.fromkeys(DocumentProblem, "I001")
+
+    def document(self, root: Node) -> ImportDocument | None:
+        """The whole document."""
+        needed = (MARK, "title", "steps")
+        fields = self.fields(root, "an import document", (*needed, *LISTS, "wildcards"), needed)
+        if fields is None:
+            return None
+        self.word(fields[MARK], f"`{MARK}`", ("1",))
+        title = self.text(fields["title"], "`title`")
+        lists = {key: tuple(text.value for text in self.texts(fields.get(key), f"`{key}`")) for key in LISTS}
+        wildcards = self.text(fields.get("wildcards"), "`wildcards`")
+        if wildcards is not None and set(wildcards.value) - set(WILDCARDS):
+            self.report("I001", wildcards.span, f"`wildcards` are of the signs {' '.join(WILDCARDS)}")
+        steps = self.steps(fields["steps"], 1)
+        if title is None:
+            return None
+        signs = wildcards.value if wildcards else ""
+        return ImportDocument(path=self.source.path, title=title.value, **lists, wildcards=signs, steps=steps)
+
+    def steps(self, node: Node | None, depth: int) -> tuple[ImportStep, ...]:
+        """A list of steps."""
+        if node is None:
+            return ()
+        if depth > DEEPEST:
+            self.report("I001", node, f"steps lie more than {DEEPEST} deep")
+            return ()
+        read = (self.step(item, depth) for item in self.items(node, "`steps`"))
+        return tuple(step for step in read if step is not None)
+
+    def step(self, node: Node, depth: int) -> ImportStep | None:
+        """One step."""
+        fields = self.fields(node, "a step", STEP)
+        if fields is None:
+            return None
+        kinds = [kind for kind in ("get", "sql") if kind in fields]
+        if len(kinds) == 2:
+            self.report("I001", fields["sql"], "a step has either `get` or `sql`")
+            return None
+        kind: QueryKind | None = "get" if kinds == ["get"] else "sql" if kinds else None
+        ask = self.template(fields[kind], f"`{kind}`") if kind else None
+        if "page" in fields and kind != "get":
+            self.report("I001", fields["page"], "only the answer to a `get` comes in pages")
+        if "fields" in fields and kind != "get":
+            self.report("I001", fields["fields"], "`fields` say what the answer to a `get` holds", FIELDS_EXAMPLE)
+        elif "fields" not in fields and kind == "get":
+            self.report("I001", node, "`fields` is missing in a `get`", FIELDS_EXAMPLE)
+        return ImportStep(
+            kind=kind,
+            ask=ask,
+            fields=None if "fields" not in fields else self.answer(fields["fields"], fields.get("bare")),
+            page=self.page(fields.get("page")),
+            optional=self.truth(fields.get("optional"), "`optional`"),
+            ask_when=self.one_expression(fields.get("ask_when"), "`ask_when`"),
+            each=self.expressions(fields.get("each"), "`each`"),
+            when=self.one_expression(fields.get("when"), "`when`"),
+            keep=self.keep(fields.get("keep")),
+            rows=self.rows(fields.get("rows")),
+            not_taken=self.not_taken(fields.get("not_taken")),
+            steps=self.steps(fields.get("steps"), depth + 1),
+        )
+
+    def page(self, node: Node | None) -> Page | None:
+        """Read how to get the next page of an answer."""
+        fields = None if node is None else self.fields(node, "`page`", PAGE, ("parameter",))
+        if fields is None:
+            return None
+        parameter = self.text(fields["parameter"], "`parameter`")
+        expressions = {
+            key: self.one_expression(fields.get(key), f"`{key}`") for key in ("next", "items", "total", "id")
+        }
+        first, size = (self.number(fields.get(key), f"`{key}`") for key in ("first", "size"))
+        by_number = [expressions[key] is not None for key in ("items", "total")]
+        if parameter is None or by_number != [expressions["next"] is None] * 2:
+            self.report("I001", node, "`page` needs `next`, or `items` with `total`") if node is not None else None
+            return None
+        return Page(parameter=parameter.value, first=1 if first is None else first, size=size, **expressions)
+
+    def number(self, node: Node | None, where: str) -> int | None:
+        """A whole number."""
+        text = self.text(node, where)
+        if text is None:
+            return None
+        if text.value.isascii() and text.value.isdigit():
+            return int(text.value)
+        self.report("I001", text.span, f"{where} is `{text.value}`, not a whole number")
+        return None
+
+    def answer(self, node: Node, bare: Node | None) -> Fields | None:
+        """Read what an answer may hold. `bare`: whether it may be its one list alone."""
+        listed = isinstance(node, Sequence)
+        read = self.field(node, "`fields`")
+        if not isinstance(read, Fields):
+            self.report("I001", node, "`fields` are a mapping, or a list of one", FIELDS_EXAMPLE) if read else None
+            return None
+        is_bare = self.truth(bare, "`bare`")
+        if is_bare and (listed or len(read.required) != 1):
+            self.report("I001", bare or node, "an answer with `bare` has one list in its `fields`")
+        return replace(read, listed=listed, bare=is_bare)
+
+    def field(self, node: Node, where: str) -> Field | None:
+        """What a field may hold: a word, the fields of an object, or a list of one of these."""
+        if isinstance(node, Sequence):
+            if len(node.items) != 1:
+                self.report("I001", node, f"{where} is a list of {len(node.items)}, not of one", FIELDS_EXAMPLE)
+                return None
+            return self.field(node.items[0], where)
+        if isinstance(node, Mapping):
+            named: dict[str, Field] = {}
+            required: dict[str, type] = {}
+            for key, value in self.entries(node, where):
+                read = self.field(value, f"`{key.text}`")
+                for text in key.text.split(","):
+                    name = text.strip().removesuffix(REQUIRED)
+                    if name in named:
+                        self.report("I001", key, f"`{name}` occurs twice in {where}")
+                    if read is not None:
+                        named[name] = read
+                    if isinstance(value, Sequence):
+                        required[name] = list
+                    elif text.endswith(REQUIRED):
+                        required[name] = dict
+            return Fields(named=named, required=required)
+        scalar = self.text(node, where)
+        if scalar is None:
+            return None
+        word, _, reason = scalar.value.partition(",")
+        if word in LOSSES:
+            return Loss(reason.strip() or "a state cannot express it", denies=word == DENIES)
+        if scalar.value in {word.value for word in Word}:
+            return Word(scalar.value)
+        self.report("I001", scalar.span, f"{where} is `{scalar.value}`", FIELDS_EXAMPLE)
+        return None
+
+    def rows(self, node: Node | None) -> tuple[tuple[str, MappingOf[str, Template]], ...]:
+        """For each table the cells of its row."""
+        found = []
+        for key, value in self.entries(node, "`rows`"):
+            columns = COLUMNS.get(key.text)
+            if columns is None:
+                self.unknown(key, value, "`rows`", tuple(COLUMNS))
+                continue
+            cells = self.fields(value, f"a row of `{key.text}`", columns.all, columns.required)
+            found.append((key.text, self.templates(cells or {})))
+        return tuple(found)
+
+    def keep(self, node: Node | None) -> MappingOf[str, tuple[Template, Template]]:
+        """Look-ups by name."""
+        found = {}
+        for name, value in self.entries(node, "`keep`"):
+            fields = self.fields(value, f"`{name.text}`", ("key", "value"), ("key", "value"))
+            parts = self.templates(fields or {})
+            if len(parts) == 2:
+                found[name.text] = parts["key"], parts["value"]
+        return found
+
+    def not_taken(self, node: Node | None) -> tuple[Excluded, ...]:
+        """What has no rows."""
+        if node is None or is_empty(node):
+            return ()
+        found = []
+        for item in (node,) if isinstance(node, Mapping) else self.items(node, "`not_taken`"):
+            fields = self.fields(item, "`not_taken`", EXCLUDED, ("name", "each", "why"))
+            if fields is None:
+                continue
+            each = self.one_expression(fields["each"], "`each`")
+            name, why, count = (self.template(fields.get(key), f"`{key}`") for key in ("name", "why", "count"))
+            denies = self.denies(self.text(fields.get(DENIES), f"`{DENIES}`"))
+            if each is not None and name is not None and why is not None:
+                found.append(Excluded(name=name, each=each, why=why, denies=denies, count=count))
+        return tuple(found)
+
+    def denies(self, text: Located[str] | None) -> Expression | bool:
+        """`true`, as is what says nothing, `false`, or an expression."""
+        if text is None or text.value in {"true", "false"}:
+            return text is None or text.value == "true"
+        return self.expression(text) or True

@@ -1,0 +1,392 @@
+"""Runs an import: carries out the steps of a document and collects the rows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+from jmespath.exceptions import JMESPathError
+
+from privtab._collection import no_collection
+from privtab.errors import FileError, FormatError, UsageError
+from privtab.ir.names import inheriting
+from privtab.ir.nodes import Program
+from privtab.request import Entity
+from privtab.state.findings import CODES, errors, stops
+from privtab.state.load import from_tables, validate
+from privtab.state.nodes import State, StateFinding
+from privtab.state.raw import ENTITIES, PRINCIPALS
+from privtab_connect.importing.answers import Answers, FieldSearch
+from privtab_connect.importing.document import Excluded, ImportDocument, ImportStep, Page
+from privtab_connect.importing.expression import Expression, holds
+from privtab_connect.importing.template import ITEM, Template
+
+PAGES = 100_000
+"""Pages of one answer."""
+Row = dict[str, str]
+_canonical = json.JSONEncoder(sort_keys=True, check_circular=False).encode
+"""Equal values alike, in whatever order an answer has their keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UntranslatedItem:
+    """Something that the system says and the state cannot. `denies`: without it callers may be allowed more.
+
+    `name`: what the caller accepts it by, with all others of that name. `count`: how many things it stands for; `what` is an example.
+    """
+
+    what: str
+    why: str
+    denies: bool = False
+    name: str
+    count: int = 1
+
+    def __str__(self) -> str:
+        """Its name, what it is, and why it is not taken."""
+        return ": ".join(filter(None, (self.name, self.what, self.why)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportResult:
+    """What came of an import."""
+
+    state: State
+    taken: Mapping[str, int]
+    """Rows by table, each once."""
+    translated: tuple[str, ...]
+    """What stands otherwise in the state than in the system."""
+    not_taken: tuple[UntranslatedItem, ...]
+
+    def refused(
+        self, *, strict: bool, allow_partial: bool, accept: Collection[str] = ()
+    ) -> tuple[UntranslatedItem, ...]:
+        """What keeps the state from being used: anything not taken if `strict`, otherwise what may deny unless `allow_partial`.
+
+        `accept`: names of what does not.
+        """
+        if allow_partial and not strict:
+            return ()
+        return tuple(item for item in self.not_taken if (strict or item.denies) and item.name not in accept)
+
+    @property
+    def by_name(self) -> Mapping[str, tuple[UntranslatedItem, int]]:
+        """What was not taken, by its name: one of its items, one that denies if any does, and how many there are."""
+        found: dict[str, tuple[UntranslatedItem, int]] = {}
+        for item in self.not_taken:
+            first, count = found.get(item.name, (item, 0))
+            found[item.name] = (item if item.denies > first.denies else first, count + item.count)
+        return found
+
+
+@dataclass(slots=True)
+class _CollectedRows:
+    rows: dict[str, dict[tuple[tuple[str, str], ...], None]] = field(default_factory=dict)
+    translated: dict[str, None] = field(default_factory=dict)
+    not_taken: dict[UntranslatedItem, None] = field(default_factory=dict)
+
+    def row(self, table: str, cells: Row) -> None:
+        self.rows.setdefault(table, {})[tuple(cells.items())] = None
+
+
+def run(
+    document: ImportDocument,
+    answers: Answers,
+    program: Program,
+    *,
+    values: Mapping[str, str] | None = None,
+    entities: Sequence[Entity] = (),
+) -> ImportResult:
+    """Ask a system what a document asks, and check the rows against a policy.
+
+    `values`: those for the document's `needs`, by name. `entities`: those that wildcards may stand for. Raises UsageError where a value is
+    missing or strange, FileError where the system does not answer: then nothing is taken.
+    """
+    values = dict(values or {})
+    if missing := sorted(f"`{name}`" for name in set(document.needs) - values.keys()):
+        raise UsageError(f"`{document.title}` needs {', '.join(missing)}: --set NAME=VALUE")
+    if strange := sorted(f"`{name}`" for name in values.keys() - {*document.needs, *document.takes}):
+        raise UsageError(f"`{document.title}` does not use {', '.join(strange)}")
+    collector = _Collector(document, answers, program, entities)
+    known = {
+        "hierarchy": list(program.semantics.hierarchy),
+        "inheritance": inheriting(program),
+        "deny": program.semantics.deny,
+        "types": list(program.entities),
+        "privileges": list(program.grantable),
+        "owner_holds": list(program.semantics.owner.holds) if program.semantics.owner else [],
+        **dict.fromkeys(document.takes),
+    }
+    with no_collection():
+        for step in document.steps:
+            collector.step(step, {**known, **values, **collector.lookups})
+    for name, found in collector.fields.found.items():
+        why, denies = found.loss.why, found.loss.denies
+        item = UntranslatedItem(what=found.example, why=why, denies=denies, name=name, count=found.count)
+        collector.found.not_taken[item] = None
+    return _checked(program, document, collector.found)
+
+
+class _Pages:
+    """The pages of one answer: whether one is missing, or comes twice."""
+
+    def __init__(self, page: Page, address: str, value: Callable[[Expression, object], Any]) -> None:
+        self._page = page
+        self._address = address
+        self._value = value
+        self._marks: set[str] = set()
+        self._items: set[int | str] = set()
+        self._total: int | None = None
+        self._count = 0
+
+    def next_mark(self, answer: object) -> str | None:
+        """What to ask for the page behind this one by; None behind the last. Raises FileError where items are missing."""
+        page = self._page
+        if page.next is not None:
+            mark = self._value(page.next, answer)
+            if mark is None or mark == "":
+                return None
+            if str(mark) in self._marks:
+                raise FileError(f"`{self._address}` gives the same page twice")
+            self._marks.add(str(mark))
+            return str(mark)
+        assert page.items is not None
+        assert page.total is not None
+        items = answer if isinstance(answer, list) else self._value(page.items, answer) or []
+        total = None if isinstance(answer, list) else self._value(page.total, answer)
+        if total is None and page.size is not None and not self._count:
+            if len(items) == page.size:
+                raise FileError(
+                    f"`{self._address}` gives {page.size:,} items, a whole page, and no total: some may be missing"
+                )
+            return None
+        if not isinstance(total, int) or isinstance(total, bool):
+            raise FileError(f"an answer to `{self._address}` has no number at `{page.total.text}`")
+        if self._total not in (None, total):
+            raise FileError(f"`{self._address}` has {self._total:,} items, then {total:,}: it changes while it is read")
+        self._total = total
+        self._count += len(items)
+        if self._count < total or self._items:
+            self._items.update(map(self._id, items))
+            if len(self._items) < self._count:
+                raise FileError(
+                    f"`{self._address}` gives items twice: a page is another's, or it changes while it is read"
+                )
+        if self._count > total or (self._count < total and not items):
+            raise FileError(f"`{self._address}` ends after {self._count:,} of {total:,} items")
+        return str(self._count + page.first) if self._count < total else None
+
+    def _id(self, item: object) -> int | str:
+        """What tells an item from others: what the document names, or all that it holds."""
+        found = None if self._page.id is None else self._value(self._page.id, item)
+        return hash(_canonical(item)) if found is None else str(found)
+
+
+class _Collector:
+    """Carries out the steps of a document."""
+
+    def __init__(
+        self, document: ImportDocument, answers: Answers, program: Program, entities: Sequence[Entity]
+    ) -> None:
+        self.document = document
+        self._program = program
+        self._changing = re.compile("|".join(map(re.escape, document.macros))) if document.macros else None
+        self._everyone = frozenset(document.everyone)
+        self.answers = answers
+        self.found = _CollectedRows()
+        self.fields = FieldSearch()
+        self.lookups: dict[str, dict[str, str]] = {name: {} for step in document.steps for name in _lookup_names(step)}
+        self._entities: dict[str, list[Entity]] = {}
+        for entity in entities:
+            self._entities.setdefault(entity.type, []).append(entity)
+
+    def step(self, step: ImportStep, context: Mapping[str, Any]) -> None:
+        """One step for one item of the step above."""
+        if step.ask is None or (step.ask_when is not None and not holds(self._value(step.ask_when, context))):
+            if step.each:
+                self._items(step, 0, context, context)
+            else:
+                self._item(step, context)
+        else:
+            for data in self._answers(step, step.ask, context):
+                self._items(step, 0, data, context)
+
+    def _items(self, step: ImportStep, number: int, data: Any, context: Mapping[str, Any]) -> None:
+        """The items of a step; each of several expressions is applied to those of the one before. `number`: of them so far."""
+        if number < len(step.each):
+            found = self._value(step.each[number], data)
+            items = found if isinstance(found, list) else [] if found is None else [found]
+        else:
+            items = data if isinstance(data, list) else [data]
+        last = number >= len(step.each) - 1
+        for item in items:
+            values = {**context, **item} if isinstance(item, dict) else {**context, ITEM: item}
+            if last:
+                self._item(step, values)
+            else:
+                self._items(step, number + 1, values, values)
+
+    def _item(self, step: ImportStep, values: Mapping[str, Any]) -> None:
+        if step.when is not None and not holds(self._value(step.when, values)):
+            return
+        for rule in step.not_taken:
+            found = self._value(rule.each, values)
+            for item in found if isinstance(found, list) else [found] if holds(found) else []:
+                self._note_not_taken(rule, {**values, **(item if isinstance(item, dict) else {ITEM: item})})
+        for name, (key, value) in step.keep.items():
+            with contextlib.suppress(FormatError):  # an item without a name is found where another names it
+                self.lookups[name][key.plain(values)] = value.plain(values)
+        for table, cells in step.rows:
+            self._row(table, cells, values)
+        for inner in step.steps:
+            self.step(inner, values)
+
+    def _note_not_taken(self, rule: Excluded, values: Mapping[str, Any]) -> None:
+        name, what = rule.name.plain(values, "?"), rule.why.plain(values, "?")
+        denies = rule.denies if isinstance(rule.denies, bool) else holds(self._value(rule.denies, values))
+        count = 1 if rule.count is None else int(rule.count.plain(values))
+        item = UntranslatedItem(what=what, why="", denies=denies, name=name, count=count)
+        self.found.not_taken[item] = None
+
+    def _answers(self, step: ImportStep, ask: Template, context: Mapping[str, Any]) -> Iterator[Any]:
+        """What the system answers to a step: the rows of a query, or the pages of an answer."""
+        if step.kind == "sql":
+            yield list(self.answers.query(ask.text, context))
+            return
+        try:
+            address, about = ask.address(context), ask.varying(context)
+        except FormatError as error:
+            raise FileError(f"{self.document.path}: {error}") from error
+        for answer in self._pages(step, address, about):
+            if answer is None or step.fields is None:
+                yield answer
+            else:
+                yield self.fields.answer(step.fields, answer, f"`{address}`")
+
+    def _pages(self, step: ImportStep, address: str, about: str) -> Iterator[Any]:
+        answer = self.answers.get(address, about=about)
+        if answer is None and not step.optional:
+            raise FileError(f"there is no answer to `{address}`")
+        yield answer
+        if step.page is None or answer is None:
+            return
+        pages = _Pages(step.page, address, self._value)
+        for _ in range(PAGES):
+            mark = pages.next_mark(answer)
+            if mark is None:
+                return
+            answer = self.answers.get(address, f"{step.page.parameter}={quote(mark, safe='')}", about)
+            if answer is None:
+                raise FileError(
+                    f"there is no answer to `{address}` with `{step.page.parameter}={mark}`, a further page"
+                )
+            yield answer
+        raise FileError(f"`{address}` has more than {PAGES:,} pages")
+
+    def _value(self, expression: Expression, data: object) -> Any:
+        try:
+            return expression.of(data)
+        except JMESPathError as error:
+            reason = str(error).splitlines()[0]
+            raise FileError(f"{self.document.path}: `{expression.text}` does not fit an answer: {reason}") from error
+
+    def _row(self, table: str, cells: Mapping[str, Template], values: Mapping[str, Any]) -> None:
+        row: Row = {}
+        problem = ""
+        for name, cell in cells.items():
+            try:
+                if name in ENTITIES:
+                    row[name] = cell.path(values, self.document.wildcards)
+                else:
+                    row[name] = cell.principal(values) if name in PRINCIPALS else cell.plain(values)
+            except FormatError as error:
+                row[name] = cell.text
+                problem = problem or str(error)
+        if problem:
+            self._note_row(table, row, "missing-value", problem)
+            return
+        if self._changing is not None and self._changing.search("\n".join(row.values())):
+            self._note_row(table, row, "macro", "it names somebody or something else for each request")
+            return
+        if not self._everyone.isdisjoint(row.values()):
+            group = self._program.semantics.everyone
+            if group is None:
+                self._note_row(table, row, "everyone", "the policy declares no group that everyone is in")
+                return
+            row = {name: f"group:{group}" if cell in self._everyone else cell for name, cell in row.items()}
+        column = next((name for name in ENTITIES if name in row), None)
+        if column is None or not any(sign in row[column] for sign in self.document.wildcards):
+            self.found.row(table, row)
+            return
+        matched = self._matched(row[column])
+        if not matched:
+            reasons = ("no list of entities was given to expand it", "no entity of the list matches it")
+            self._note_row(table, row, "wildcard", reasons[bool(self._entities)])
+            return
+        self.found.translated[f"`{row[column]}` stands for {len(matched):,} entities of the list"] = None
+        for entity in matched:
+            self.found.row(table, {**row, column: str(entity)})
+
+    def _note_row(self, table: str, row: Row, name: str, why: str) -> None:
+        denies = _denies(self._program, table, row)
+        self.found.not_taken[UntranslatedItem(what=_row_text(table, row), why=why, denies=denies, name=name)] = None
+
+    def _matched(self, pattern: str) -> list[Entity]:
+        type_, _, path = pattern.partition(":")
+        pattern_ = _pattern(path, self.document.wildcards)
+        return [entity for entity in self._entities.get(type_, ()) if pattern_.fullmatch(entity.id)]
+
+
+def _checked(program: Program, document: ImportDocument, found: _CollectedRows) -> ImportResult:
+    """The rows that are valid for the policy; the others are reported as not taken."""
+    tables = {table: [dict(cells) for cells in rows] for table, rows in found.rows.items()}
+    state, findings = validate(program, from_tables(tables, document.path))
+    not_taken = dict(found.not_taken)
+    findings_by_row: dict[tuple[str, int], list[StateFinding]] = {}
+    for finding in errors(findings):
+        findings_by_row.setdefault((finding.place.table, finding.place.row), []).append(finding)
+    for (table, number), of_row in findings_by_row.items():
+        row = tables[table][number - 1] if number else {}
+        item = UntranslatedItem(
+            what=_row_text(table, row),
+            why="; ".join(finding.message for finding in of_row),
+            denies=_denies(program, table, row) or any(stops(program, finding) for finding in of_row),
+            name=CODES[of_row[0].code],
+        )
+        not_taken[item] = None
+    return ImportResult(
+        state=state,
+        taken={table: len(getattr(state, table)) for table in tables},
+        translated=tuple(found.translated),
+        not_taken=tuple(not_taken),
+    )
+
+
+def _row_text(table: str, row: Row) -> str:
+    return f"{table}: {', '.join(f'{name} {cell}' for name, cell in row.items())}"
+
+
+def _lookup_names(step: ImportStep) -> Iterator[str]:
+    """The names of the look-ups of a step and of those in it."""
+    yield from step.keep
+    for inner in step.steps:
+        yield from _lookup_names(inner)
+
+
+def _denies(program: Program, table: str, row: Row) -> bool:
+    """Whether a row denies, or gives what may be denied."""
+    if table == "grants":
+        return row.get("effect", "allow") != "allow"
+    return table in {"assignments", "memberships"} and program.semantics.deny != "none"
+
+
+@cache
+def _pattern(path: str, wildcards: str) -> re.Pattern[str]:
+    """A path with wildcards: `*` any signs of one name, `?` any one."""
+    signs = {"*": "[^/]*", "?": "[^/]", "%": "[^/]*"}
+    return re.compile("".join(signs[sign] if sign in wildcards else re.escape(sign) for sign in path))

@@ -1,0 +1,78 @@
+"""The rows of a state as native privileges of another system: what is there, what should be there, and the difference.
+
+Here is what every target is: one protocol. A new target is one module, which a package names as an entry point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from privtab import _plugins
+from privtab_connect.pushdown.rights import Account, Inventory, Object, Right, Traits
+
+if TYPE_CHECKING:
+    from privtab_connect.pushdown.document import MappingDocument
+    from privtab_connect.pushdown.rights import PushPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a target is reached, beside its address."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    """What placeholders of the mapping document stand for."""
+    token: str | None = None
+    """A bearer token."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    record: Path | None = None
+    """The file that keeps what was granted, for targets that have no place for it."""
+
+
+class Session(Protocol):
+    """One push to an opened target."""
+
+    @property
+    def where(self) -> str:
+        """How the target is shown."""
+
+    def prepare(self) -> None:
+        """Before anything is read that will be changed: keep other pushes away. Raises PushError."""
+
+    def read(self) -> Inventory:
+        """What is there now. Raises PushError."""
+
+    def normalised(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
+        """The desired rights in the target's own terms."""
+
+    def moved(self, inventory: Inventory, desired: frozenset[Right]) -> Inventory:
+        """What will be there after the owners change, as a side effect of that."""
+
+    def requests(self, plan: PushPlan) -> tuple[str, ...]:
+        """What the plan sends, in order, as text."""
+
+    def apply(self, plan: PushPlan) -> None:
+        """Carry out the plan and its record, all or nothing where the target can. Raises PushError."""
+
+
+class TargetModule(Protocol):
+    """What the module of a target has."""
+
+    TRAITS: Traits
+
+    def name_problem(self, item: Account | Object) -> str | None:
+        """Why the target cannot have this name; None if it can."""
+
+    def opened(
+        self, where: str, document: MappingDocument, pusher: str, options: Options
+    ) -> AbstractContextManager[Session]:
+        """The target at an address. Raises UsageError for an address of another kind, PushError if it is not reached."""
+
+
+def target_module(name: str) -> TargetModule:
+    """The module of a target."""
+    module: TargetModule = _plugins.module(_plugins.PUSH_TARGETS, name)
+    return module

@@ -1,0 +1,362 @@
+"""MariaDB: roles, default roles and grants of a server. It commits each change at once.
+
+Users are accounts with the mapping document's host; groups and roles are roles, and are created if they are missing. A login has one
+default role only: whoever holds several gets a role of their own that holds these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import assert_never
+
+from sqlalchemy.dialects.mysql.base import MySQLDialect
+
+from privtab.errors import PushError, UsageError
+from privtab_connect.pushdown import Options
+from privtab_connect.pushdown.document import MappingDocument
+from privtab_connect.pushdown.rights import (
+    EVERYONE,
+    WITH_EVERYONE,
+    Account,
+    DefaultRole,
+    Inventory,
+    NativeGrant,
+    NativeMembership,
+    NativeOwnership,
+    Object,
+    PushPlan,
+    Right,
+    Traits,
+    in_order,
+)
+from privtab_connect.pushdown.sql import RECORD, Quoting, Sql, connected, engine, recorded
+
+_ROUTINE = ("EXECUTE", "ALTER ROUTINE", "GRANT OPTION")
+_COLUMN = ("SELECT", "INSERT", "UPDATE", "REFERENCES")
+_TABLE = (*_COLUMN, "DELETE", "CREATE", "DROP", "INDEX", "ALTER", "CREATE VIEW", "SHOW VIEW", "TRIGGER", "GRANT OPTION")
+_DATABASE = (*_TABLE, "CREATE TEMPORARY TABLES", "LOCK TABLES", "CREATE ROUTINE", "ALTER ROUTINE", "EXECUTE", "EVENT")
+_SERVER = (
+    *_DATABASE,
+    *("RELOAD", "SHUTDOWN", "PROCESS", "FILE", "SHOW DATABASES", "SUPER", "CREATE USER", "CREATE TABLESPACE"),
+)
+TRAITS = Traits(
+    kinds={
+        "server": (),
+        "database": ("database",),
+        "table": ("database", "table"),
+        "column": ("database", "table", "column"),
+        "function": ("database", "function"),
+        "procedure": ("database", "procedure"),
+    },
+    privileges={
+        "server": _SERVER,
+        "database": _DATABASE,
+        "table": _TABLE,
+        "column": _COLUMN,
+        "function": _ROUTINE,
+        "procedure": _ROUTINE,
+    },
+    inherits=True,
+    grantees=WITH_EVERYONE,
+    owners=False,
+    login_hosts=True,
+)
+_BITS = {
+    name: bit
+    for bit, name in enumerate(
+        (
+            *("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "RELOAD", "SHUTDOWN", "PROCESS", "FILE"),
+            *("GRANT OPTION", "REFERENCES", "INDEX", "ALTER", "SHOW DATABASES", "SUPER", "CREATE TEMPORARY TABLES"),
+            *("LOCK TABLES", "EXECUTE", "REPLICATION SLAVE", "BINLOG MONITOR", "CREATE VIEW", "SHOW VIEW"),
+            *("CREATE ROUTINE", "ALTER ROUTINE", "CREATE USER", "EVENT", "TRIGGER", "CREATE TABLESPACE"),
+        )
+    )
+}
+"""The bits of privileges in `access` of `mysql.global_priv` (`privilege_t` of the server's source)."""
+PATTERN = "databases like"
+"""The kind of object of grants on databases whose names fit a pattern; only reported, and revoked on request."""
+_OWN_ROLE = "roles of "
+_LONGEST = {"login": 128 - len(_OWN_ROLE), "role": 128}
+_LONGEST_OBJECT = 64
+_BMP = 0xFFFF
+_SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys', 'privtab')"
+_COLUMNS = {
+    "CREATE TEMPORARY TABLES": "Create_tmp_table_priv",
+    "GRANT OPTION": "Grant_priv",
+}
+_QUOTING = Quoting(MySQLDialect(paramstyle="named"))
+
+
+def name_problem(item: Account | Object) -> str | None:
+    """As TargetModule.name_problem."""
+    names = item.names if isinstance(item, Object) else (item.name,)
+    longest = _LONGEST_OBJECT if isinstance(item, Object) else _LONGEST.get(item.kind, 0)
+    for name in names:
+        if not name:
+            return "the name is empty"
+        if len(name) > longest:
+            return f"`{name:.40}…` has more than {longest} characters"
+        if any(ord(character) > _BMP for character in name):
+            return f"`{name}` has a character above U+FFFF"
+        if name != name.rstrip():
+            return f"`{name}` ends with a space"
+    if isinstance(item, Account) and item.kind == "role":
+        if item.name.upper() in {"NONE", "PUBLIC"}:
+            return "the name is reserved"
+        if item.name.startswith(_OWN_ROLE):
+            return f"pushes give names that begin with `{_OWN_ROLE}` to roles of one user"
+    return None
+
+
+@contextlib.contextmanager
+def opened(where: str, document: MappingDocument, pusher: str, options: Options) -> Iterator[MariaDb]:
+    """As TargetModule.opened."""
+    del document, options
+    created, shown = engine(where, "mysql", "mariadb")
+    with connected(created, shown) as sql:
+        yield MariaDb(sql, pusher)
+
+
+class MariaDb:
+    """One push to a server."""
+
+    def __init__(self, sql: Sql, pusher: str) -> None:
+        self.where = sql.where
+        self._sql = sql
+        self._pusher = pusher
+
+    def prepare(self) -> None:
+        """As Session.prepare."""
+        [(locked,)] = self._sql.rows("SELECT GET_LOCK('privtab.pushed', 60)")
+        if locked != 1:
+            raise PushError(f"{self.where}: another push has been running for a minute")
+        database, table = _QUOTING.name(RECORD), _QUOTING.name(RECORD, "pushed")
+        self._sql.run(
+            [
+                f"CREATE DATABASE IF NOT EXISTS {database} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+                f"CREATE TABLE IF NOT EXISTS {table} (`pusher` text NOT NULL, `held` text NOT NULL)",
+            ]
+        )
+
+    def read(self) -> Inventory:
+        """As Session.read."""
+        accounts, unlimited, rights = self._accounts()
+        rights |= self._object_grants(accounts)
+        inherent = {r for r in rights if isinstance(r, DefaultRole) or _holder(r) in unlimited}
+        [(user,)] = self._sql.rows("SELECT CURRENT_USER()")
+        links = self._sql.rows("SELECT User, Host, Role, Admin_option FROM mysql.roles_mapping")
+        for name, host, role, admin in links:
+            membership = NativeMembership(_account(name, host, accounts), Account("role", role))
+            rights.add(membership)
+            if admin == "Y" and (f"{name}@{host}" == user or membership.account in unlimited):
+                inherent.add(membership)
+        own, others = self._recorded()
+        return Inventory(
+            accounts=frozenset(accounts),
+            objects=frozenset(self._objects()),
+            rights=frozenset(rights),
+            inherent=frozenset(inherent),
+            unlimited=frozenset(unlimited),
+            recorded=own,
+            recorded_elsewhere=others,
+        )
+
+    def _accounts(self) -> tuple[set[Account], set[Account], set[Right]]:
+        """All accounts, those that may do anything, and what they hold on the server."""
+        accounts: set[Account] = set()
+        unlimited: set[Account] = set()
+        rights: set[Right] = set()
+        for name, host, text in self._sql.rows("SELECT User, Host, Priv FROM mysql.global_priv"):
+            described = json.loads(text)
+            account = Account("role", name) if described.get("is_role") else _login(name, host)
+            access = int(described.get("access", 0))
+            held = {privilege for privilege in _SERVER if access >> _BITS[privilege] & 1}
+            accounts.add(account)
+            rights |= {NativeGrant(account, "allow", privilege, Object("server", ())) for privilege in held}
+            if "SUPER" in held:
+                unlimited.add(account)
+            if described.get("default_role"):
+                rights.add(DefaultRole(account, Account("role", described["default_role"])))
+        return accounts, unlimited, rights
+
+    def _object_grants(self, accounts: set[Account]) -> set[Right]:
+        """What accounts hold on databases and on what is in them."""
+        found: set[Right] = set()
+        columns = [_COLUMNS.get(name, f"{name.capitalize().replace(' ', '_')}_priv") for name in _DATABASE]
+        for name, host, pattern, *privileges in self._sql.rows(
+            f"SELECT User, Host, Db, {', '.join(columns)} FROM mysql.db"
+        ):
+            account = _account(name, host, accounts)
+            object_ = _database(pattern)
+            for privilege, yes in zip(_DATABASE, privileges, strict=True):
+                if yes == "Y":
+                    found.add(NativeGrant(account, "allow", privilege, object_))
+        queries = (
+            "SELECT User, Host, 'table', Table_priv, Db, Table_name FROM mysql.tables_priv",
+            "SELECT User, Host, 'column', Column_priv, Db, Table_name, Column_name FROM mysql.columns_priv",
+            "SELECT User, Host, lower(Routine_type), Proc_priv, Db, Routine_name FROM mysql.procs_priv",
+        )
+        for query in queries:
+            for name, host, kind, privileges, *names in self._sql.rows(query):
+                account = _account(name, host, accounts)
+                for word in _words(privileges):
+                    found.add(NativeGrant(account, "allow", word, Object(kind, tuple(names))))
+        return found
+
+    def _objects(self) -> set[Object]:
+        queries = (
+            f"SELECT 'database', schema_name FROM information_schema.schemata WHERE schema_name NOT IN {_SYSTEM}",
+            f"SELECT 'table', table_schema, table_name FROM information_schema.tables WHERE table_schema NOT IN {_SYSTEM}",
+            f"SELECT 'column', table_schema, table_name, column_name FROM information_schema.columns WHERE table_schema NOT IN {_SYSTEM}",
+            f"SELECT lower(routine_type), routine_schema, routine_name FROM information_schema.routines WHERE routine_schema NOT IN {_SYSTEM}",
+        )
+        found = {Object("server", ())}
+        for query in queries:
+            found |= {Object(kind, tuple(names)) for kind, *names in self._sql.rows(query)}
+        return found
+
+    def _recorded(self) -> tuple[frozenset[Right], frozenset[Right]]:
+        there = self._sql.rows(
+            f"SELECT 1 FROM information_schema.tables WHERE table_schema = '{RECORD}' AND table_name = 'pushed'"
+        )
+        rows = self._sql.rows(f"SELECT `pusher`, `held` FROM {_QUOTING.name(RECORD, 'pushed')}") if there else ()
+        return recorded(((pusher, held) for pusher, held in rows), self._pusher, self.where)
+
+    def normalised(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
+        """As Session.natural: every login that holds a role has one in force as soon as it connects."""
+        del inventory
+        held: dict[Account, set[Account]] = defaultdict(set)
+        rights: set[Right] = set()
+        for right in desired:
+            if isinstance(right, NativeMembership) and right.account.kind == "login":
+                held[right.account].add(right.role)
+            else:
+                rights.add(right)
+        for account, roles in held.items():
+            role = next(iter(roles)) if len(roles) == 1 else Account("role", f"{_OWN_ROLE}{account.name}")
+            rights |= {NativeMembership(account, role), DefaultRole(account, role)}
+            rights |= {NativeMembership(role, other) for other in roles if len(roles) > 1}
+        return frozenset(rights)
+
+    def moved(self, inventory: Inventory, desired: frozenset[Right]) -> Inventory:
+        """As Session.moved: a new default role takes the place of another one."""
+        accounts = {right.account for right in desired - inventory.rights if isinstance(right, DefaultRole)}
+        lost = {r for r in inventory.rights if isinstance(r, DefaultRole) and r.account in accounts}
+        return replace(inventory, rights=inventory.rights - lost, recorded=inventory.recorded - lost)
+
+    def requests(self, plan: PushPlan) -> tuple[str, ...]:
+        """As Session.requests."""
+        return (
+            *(f"CREATE ROLE {_who(account)}" for account in sorted(plan.create)),
+            *map(_revoked, reversed(in_order(set(plan.revoke)))),
+            *map(_granted, in_order(set(plan.grant))),
+        )
+
+    def apply(self, plan: PushPlan) -> None:
+        """As Session.apply. New rights are recorded before they are granted, old ones as long as they are not revoked."""
+        table = _QUOTING.name(RECORD, "pushed")
+        before, _ = self._recorded()
+        self._sql.record(table, self._pusher, before, before | plan.record)
+        self._sql.commit()
+        self._sql.run(self.requests(plan))
+        self._sql.record(table, self._pusher, before | plan.record, plan.record)
+        self._sql.commit()
+        after = self.read()
+        different = in_order(set((plan.desired - after.rights) | (plan.revoke & after.rights)))
+        if different:
+            raise PushError(f"{self.where}: the server did not carry out the plan: {different[0]}")
+
+
+def _account(name: str, host: str, accounts: set[Account]) -> Account:
+    """The account of a row of the grant tables."""
+    role = Account("role", name)
+    return role if not host and role in accounts else _login(name, host)
+
+
+def _login(name: str, host: str) -> Account:
+    return EVERYONE if not host and name == "PUBLIC" else Account("login", name, host)
+
+
+def _holder(right: Right) -> Account | None:
+    return None if isinstance(right, NativeOwnership) else right.account
+
+
+def _words(privileges: object) -> Iterator[str]:
+    """The native privileges of a column of the grant tables: a set, as text or as a set."""
+    words = privileges.split(",") if isinstance(privileges, str) else privileges if isinstance(privileges, set) else ()
+    for word in words:
+        if word:
+            yield "GRANT OPTION" if word == "Grant" else str(word).upper()
+
+
+def _database(pattern: str) -> Object:
+    r"""The database that a row of `mysql.db` is about, or the pattern: `\`, `_` and `%` are escaped in a name."""
+    name, position = "", 0
+    while position < len(pattern):
+        sign = pattern[position]
+        if sign in "_%":
+            return Object(PATTERN, (pattern,))
+        if sign == "\\" and position + 1 < len(pattern):
+            position += 1
+            sign = pattern[position]
+        name += sign
+        position += 1
+    return Object("database", (name,))
+
+
+def _on(object_: Object) -> str:
+    match object_.kind:
+        case "server":
+            return "ON *.*"
+        case "database":
+            escaped = object_.names[0].replace("\\", "\\\\").replace("_", "\\_").replace("%", "\\%")
+            return f"ON {_QUOTING.name(escaped)}.*"
+        case "databases like":
+            return f"ON {_QUOTING.name(*object_.names)}.*"
+        case "column" | "table":
+            return f"ON {_QUOTING.name(*object_.names[:2])}"
+        case kind:
+            return f"ON {kind.upper()} {_QUOTING.name(*object_.names)}"
+
+
+def _what(right: NativeGrant) -> str:
+    column = f" ({_QUOTING.name(right.object.names[2])})" if right.object.kind == "column" else ""
+    return f"{right.privilege}{column} {_on(right.object)}"
+
+
+def _who(account: Account) -> str:
+    if account.kind == "everyone":
+        return "PUBLIC"
+    return _QUOTING.name(account.name) + (f"@{_QUOTING.name(account.host)}" if account.kind == "login" else "")
+
+
+def _granted(right: Right) -> str:
+    match right:
+        case NativeGrant():
+            return f"GRANT {_what(right)} TO {_who(right.account)}"
+        case NativeMembership():
+            return f"GRANT {_who(right.role)} TO {_who(right.account)}"
+        case DefaultRole():
+            return f"SET DEFAULT ROLE {_who(right.role)} FOR {_who(right.account)}"
+        case NativeOwnership():
+            raise UsageError("MariaDB has no owners")
+        case _:
+            assert_never(right)
+
+
+def _revoked(right: Right) -> str:
+    match right:
+        case NativeGrant():
+            return f"REVOKE {_what(right)} FROM {_who(right.account)}"
+        case NativeMembership():
+            return f"REVOKE {_who(right.role)} FROM {_who(right.account)}"
+        case DefaultRole():
+            return f"SET DEFAULT ROLE NONE FOR {_who(right.account)}"
+        case NativeOwnership():
+            raise UsageError("MariaDB has no owners")
+        case _:
+            assert_never(right)

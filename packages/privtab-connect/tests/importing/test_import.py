@@ -1,0 +1,460 @@
+"""What a system answers becomes rows; what a state cannot say is reported, and never dropped in silence."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+from ranger import LAKE, ranger_policy
+
+from privtab.errors import FileError, UsageError
+from privtab.pipeline import load_program
+from privtab.request import Entity
+from privtab_connect.importing.answers import opened
+from privtab_connect.importing.document import load
+from privtab_connect.importing.run import ImportResult, run
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    path = tmp_path / "lake.yaml"
+    path.write_text(LAKE, encoding="utf-8")
+    return path
+
+
+TOKEN = "example"  # noqa: S105  (a server of this test knows it)
+
+
+def imported(document: str, source: str, policy: str | Path, **options: Any) -> ImportResult:
+    with opened(source, token=options.pop("token", None)) as answers:
+        return run(load(document), answers, load_program(policy), **options)
+
+
+def saved(folder: Path, answers: Mapping[str, object]) -> str:
+    """A folder of saved answers."""
+    for address, answer in answers.items():
+        path = folder / f"{address.strip('/')}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(answer), encoding="utf-8")
+    return str(folder)
+
+
+def grants(found: ImportResult) -> set[tuple[str, str, str, str]]:
+    return {(g.grantee, g.effect, g.privilege, str(g.entity)) for g in found.state.grants}
+
+
+# --- Ranger ----------------------------------------------------------------------------------------------------------
+
+
+def test_ranger_policies_are_grants_and_denials(tmp_path: Path, lake: Path) -> None:
+    item = {"accesses": [{"type": "update"}], "users": [], "groups": ["temps"], "roles": ["intern"]}
+    export = {"policies": [ranger_policy(1, denyPolicyItems=[item]), ranger_policy(2, isEnabled=False)]}
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(export), encoding="utf-8")
+    found = imported("ranger", str(path), lake)
+    assert grants(found) == {
+        ("user:ann", "allow", "SELECT", "table:sales/orders"),
+        ("group:hr", "allow", "SELECT", "table:sales/orders"),
+        ("group:temps", "deny", "UPDATE", "table:sales/orders"),
+        ("role:intern", "deny", "UPDATE", "table:sales/orders"),
+    }
+    assert not found.not_taken
+
+
+@pytest.mark.parametrize(
+    ("more", "why", "left"),
+    [
+        (
+            {"allowExceptions": [{"users": ["bob"], "accesses": []}]},
+            "exceptions from allow; its allow items are left out",
+            0,
+        ),
+        ({"denyExceptions": [{"users": ["bob"], "accesses": []}]}, "exceptions from deny", 2),
+        ({"validitySchedules": [{"endTime": "2027/01/01 00:00:00"}]}, "it holds at some times only", 0),
+        ({"policyType": 1}, "a data mask", 0),
+        ({"policyType": 2}, "a row filter", 0),
+        ({"resources": {"database": {"values": ["hr"], "isExcludes": True}}}, "all resources but these", 0),
+        ({"resources": {"path": {"values": ["/data"]}}}, "its resources are path", 0),
+    ],
+)
+def test_parts_of_ranger_policies_that_no_state_can_express_are_reported(
+    tmp_path: Path, lake: Path, more: dict[str, object], why: str, left: int
+) -> None:
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps([ranger_policy(7, **more)]), encoding="utf-8")
+    found = imported("ranger", str(path), lake)
+    assert any(why in str(skipped) and "`p7`" in skipped.what for skipped in found.not_taken), found.not_taken
+    assert len(found.state.grants) == left
+
+
+def test_wildcards_are_expanded_or_refused(tmp_path: Path, lake: Path) -> None:
+    resources = {"database": {"values": ["sales"]}, "table": {"values": ["o*"]}, "column": {"values": ["*"]}}
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps([ranger_policy(1, resources=resources)]), encoding="utf-8")
+    alone = imported("ranger", str(path), lake)
+    assert not alone.state.grants
+    assert {skipped.why for skipped in alone.not_taken} == {"no list of entities was given to expand it"}
+    entities = [Entity("table", path) for path in ("sales/orders", "sales/offers", "sales/items", "hr/o")]
+    listed = imported("ranger", str(path), lake, entities=entities)
+    assert {entity for _, _, _, entity in grants(listed)} == {"table:sales/orders", "table:sales/offers"}
+    assert listed.translated == ("`table:sales/o*` stands for 2 entities of the list",)
+    assert not listed.not_taken
+
+
+# --- over HTTP -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def serving(answers: Mapping[str, Callable[[dict[str, list[str]]], object] | object], token: str = "") -> Iterator[str]:
+    """A server of recorded answers by path; anything else is 404, and 401 without the token."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            answer = answers.get(unquote(parts.path))
+            if callable(answer):
+                answer = answer(parse_qs(parts.query))
+            status = 404 if answer is None else 200
+            if token and self.headers.get("Authorization") != f"Bearer {token}":
+                status = 401
+            body = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def with_hierarchy(policy: Path) -> Path:
+    """The policy with groups in groups and roles held by roles."""
+    text = policy.read_text(encoding="utf-8").replace("semantics: {", "semantics: {hierarchy: [groups, roles], ")
+    assert "hierarchy" in text
+    policy.write_text(text, encoding="utf-8")
+    return policy
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
+def test_scim_groups_are_memberships_page_by_page(lake: Path, *, nested: bool) -> None:
+    if nested:
+        lake = with_hierarchy(lake)
+    people = [{"id": str(n), "userName": f"user{n}@x", "active": n != 4} for n in range(5)]
+    groups = [
+        {"id": "g1", "displayName": "hr", "members": [{"value": "0"}, {"value": "3", "type": "User"}, {"value": "4"}]},
+        {"id": "g2", "displayName": "all", "members": [{"value": "g1", "display": "hr", "type": "Group"}]},
+    ]
+
+    def page(resources: list[dict[str, Any]]) -> Callable[[dict[str, list[str]]], object]:
+        def answer(query: dict[str, list[str]]) -> object:
+            start = int(query.get("startIndex", ["1"])[0])
+            return {"totalResults": len(resources), "startIndex": start, "Resources": resources[start - 1 : start + 1]}
+
+        return answer
+
+    with serving({"/scim/v2/Users": page(people), "/scim/v2/Groups": page(groups)}, token=TOKEN) as url:
+        found = imported("scim", f"{url}/scim/v2", lake, token=TOKEN)
+    more = {("group:hr", "all")} if nested else set()
+    assert set(found.state.memberships) == {("user0@x", "hr"), ("user3@x", "hr")} | more
+    lost = {skipped.name: skipped for skipped in found.not_taken}
+    assert lost.keys() == {"deactivated-member"} | (set() if nested else {"nested-group"})
+    assert lost["deactivated-member"].what == "user `user4@x` in group `hr` is deactivated, and left out of it"
+    assert all(skipped.denies for skipped in found.not_taken), "a group may be denied something"
+
+
+def test_nothing_is_taken_from_a_server_that_refuses(lake: Path) -> None:
+    with serving({"/Users": {"Resources": []}}, token=TOKEN) as url, pytest.raises(FileError, match="answered 401"):
+        imported("scim", url, lake)
+
+
+def test_nothing_is_taken_where_a_server_goes_away_in_the_middle(lake: Path) -> None:
+    with (
+        serving({"/Users": {"totalResults": 0, "Resources": []}}) as url,
+        pytest.raises(FileError, match="no answer to `/Groups"),
+    ):
+        imported("scim", url, lake)
+
+
+def users(*pages: object) -> Callable[[dict[str, list[str]]], object]:
+    """The pages of a list of users, of which each has one; None: there is no answer."""
+    return lambda query: pages[int(query.get("startIndex", ["1"])[0]) - 1]
+
+
+ONE_OF_TWO = {"totalResults": 2, "Resources": [{"id": "1", "userName": "ann"}]}
+
+
+@pytest.mark.parametrize(
+    ("pages", "message"),
+    [
+        ((ONE_OF_TWO, None), "no answer to `/Users.*startIndex=2`, a further page"),
+        ((ONE_OF_TWO, {"totalResults": 2, "Resources": []}), "ends after 1 of 2 items"),
+        ((ONE_OF_TWO, {"totalResults": 2}), "ends after 1 of 2 items"),
+        ((ONE_OF_TWO, {"detail": "try again"}), "has no number at `totalResults`"),
+        (({"Resources": [{"id": "1", "userName": "ann"}]},), "has no number at `totalResults`"),
+    ],
+    ids=["a page is gone", "an empty page", "a page without items", "another answer", "no total"],
+)
+def test_nothing_is_taken_where_pages_are_missing(lake: Path, pages: tuple[object, ...], message: str) -> None:
+    groups = {"totalResults": 0, "Resources": []}
+    with serving({"/Users": users(*pages), "/Groups": groups}) as url, pytest.raises(FileError, match=message):
+        imported("scim", url, lake)
+
+
+def test_nothing_is_taken_from_an_answer_that_ends_in_the_middle(lake: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n{"totalResults": 0')
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(FileError, match=re.escape(url)):
+            imported("scim", url, lake)
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"policies": [{"id": 1, "isEn', "is not JSON"),
+        ('{"policies": [{"name": "zo\u00eb"}]}'.encode("latin-1"), "is not JSON"),
+        (b'{"policies": [], "policies": []}', "is not JSON"),
+        (b"", "is not JSON"),
+    ],
+    ids=["half written", "another encoding", "a doubled key", "empty"],
+)
+def test_nothing_is_taken_from_a_broken_file(tmp_path: Path, lake: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "export.json"
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=message):
+        imported("ranger", str(path), lake)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("create table grants (grantee, effect, privilege)", "no such column: entity"),
+        ("insert into members values (cast(x'fffe41' as text), 'lake:l')", "UTF-8"),
+    ],
+    ids=["a column is missing", "another encoding"],
+)
+def test_nothing_is_taken_from_a_database_with_wrong_tables(
+    tmp_path: Path, lake: Path, script: str, message: str
+) -> None:
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "state.db") as connection:
+        connection.executescript(
+            'create table members ("user", "of"); create table memberships ("user", "group");'
+            f"create table assignments (principal, role, scope); {script};"
+        )
+    with pytest.raises(FileError, match=message):
+        imported("tables", f"sqlite:///{tmp_path / 'state.db'}", lake)
+
+
+def test_gravitino_is_read_through_its_api() -> None:
+    names = {"code": 0, "identifiers": [{"namespace": ["prod"], "name": "hive"}]}
+    role = {
+        "name": "analyst",
+        "securableObjects": [
+            {
+                "fullName": "hive.sales.orders",
+                "type": "TABLE",
+                "privileges": [{"name": "select_table", "condition": "allow"}],
+            },
+            {"fullName": "hive", "type": "CATALOG", "privileges": [{"name": "USE_CATALOG", "condition": "DENY"}]},
+            {"fullName": "prod", "type": "METALAKE", "privileges": [{"name": "CREATE_ROLE", "condition": "ALLOW"}]},
+            {
+                "fullName": "hive.sales.f",
+                "type": "FUNCTION",
+                "privileges": [{"name": "EXECUTE_FUNCTION", "condition": "DENY"}],
+            },
+        ],
+    }
+    base = "/api/metalakes/prod"
+    answers = {
+        f"{base}/users": {"code": 0, "users": [{"name": "ann", "roles": ["analyst"]}, {"name": "bob", "roles": []}]},
+        f"{base}/groups": {"code": 0, "groups": [{"name": "hr", "roles": ["analyst"]}]},
+        f"{base}/roles": {"code": 0, "names": ["analyst"]},
+        f"{base}/roles/analyst": {"code": 0, "role": role},
+        f"{base}/catalogs": names,
+        f"{base}/catalogs/hive/schemas": {"code": 0, "identifiers": [{"namespace": ["prod", "hive"], "name": "sales"}]},
+        f"{base}/catalogs/hive/schemas/sales/tables": {"code": 0, "identifiers": [{"name": "orders"}]},
+        f"{base}/owners/CATALOG/hive": {"code": 0, "owner": {"name": "ann", "type": "USER"}},
+        f"{base}/owners/TABLE/hive.sales.orders": {"code": 0, "owner": {"name": "hr", "type": "GROUP"}},
+    }
+    with serving(answers) as url:
+        found = imported("gravitino", url, "gravitino/1.1.0", values={"metalake": "prod"})
+    assert grants(found) == {
+        ("role:prod/analyst", "allow", "SELECT_TABLE", "table:prod/hive/sales/orders"),
+        ("role:prod/analyst", "deny", "USE_CATALOG", "catalog:prod/hive"),
+        ("role:prod/analyst", "allow", "CREATE_ROLE", "metalake:prod"),
+    }
+    assert {(a.principal, a.role) for a in found.state.assignments} == {
+        ("user:ann", "prod/analyst"),
+        ("group:hr", "prod/analyst"),
+    }
+    assert {(user, str(of)) for user, of in found.state.members} == {("ann", "metalake:prod"), ("bob", "metalake:prod")}
+    assert [(str(e), o) for e, o in found.state.owners] == [("catalog:prod/hive", "user:ann")]
+    function, owner = sorted(found.not_taken, key=lambda skipped: skipped.what)
+    assert "EXECUTE_FUNCTION" in function.what
+    assert function.denies
+    assert owner.what == "owners: entity table:prod/hive/sales/orders, owner group:hr"
+    assert not owner.denies
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
+def test_polaris_catalog_roles_are_held_by_principal_roles(tmp_path: Path, lake: Path, *, nested: bool) -> None:
+    if nested:
+        lake = with_hierarchy(lake)
+    source = saved(
+        tmp_path / "saved",
+        {
+            "/principal-roles": {"roles": [{"name": "engineer"}]},
+            "/principal-roles/engineer/principals": {"principals": [{"name": "etl"}]},
+            "/catalogs": {"catalogs": [{"name": "prod"}]},
+            "/catalogs/prod/catalog-roles": {"roles": [{"name": "rea%der"}]},
+            "/catalogs/prod/catalog-roles/rea%der/principal-roles": {"roles": [{"name": "engineer"}]},
+            "/catalogs/prod/catalog-roles/rea%der/grants": {
+                "grants": [
+                    {"type": "namespace", "namespace": ["a"], "privilege": "TABLE_READ_DATA"},
+                    {"type": "view", "namespace": ["a"], "viewName": "v/1", "privilege": "VIEW_LIST"},
+                    {"type": "namespace", "namespace": ["a", "b"], "privilege": "TABLE_READ_DATA"},
+                    {"type": "policy", "namespace": ["a"], "policyName": "p", "privilege": "POLICY_READ"},
+                ]
+            },
+        },
+    )
+    found = imported("polaris", source, lake)
+    grantee = "role:prod/rea%25der" if nested else "role:engineer"
+    assert grants(found) == {
+        (grantee, "allow", "TABLE_READ_DATA", "namespace:prod/a"),
+        (grantee, "allow", "VIEW_LIST", "view:prod/a/v%2F1"),
+    }
+    chain = [("role:engineer", "prod/rea%25der", Entity("catalog", "prod"))] if nested else []
+    assert [(a.principal, a.role, a.scope) for a in found.state.assignments] == [("user:etl", "engineer", None), *chain]
+    whys = sorted(f"{skipped.what} {skipped.why}" for skipped in found.not_taken)
+    assert "`POLICY_READ` on a policy of prod, granted to `rea%der`" in whys[0]
+    assert "wrong depth: `namespace:prod/a/b`" in whys[1]
+    assert not any(skipped.denies for skipped in found.not_taken)
+
+
+UNITY = """\
+privtab: 1
+system: unity
+version: "1"
+entities:
+  catalog:
+    schema:
+      table:
+privileges:
+  SELECT: {on: [catalog, schema, table]}
+semantics: {inheritance: down, deny: none, owner: {kinds: [user, group]}}
+tables:
+  table:
+    read: SELECT (table) or owner (table)
+"""
+
+
+def test_unity_catalog_grants_and_owners(tmp_path: Path) -> None:
+    policy = tmp_path / "unity.yaml"
+    policy.write_text(UNITY, encoding="utf-8")
+
+    def tables(query: dict[str, list[str]]) -> object:
+        assert query["schema_name"] == ["s"]
+        if "page_token" in query:
+            return {"tables": [{"name": "t2", "owner": "stewards"}]}
+        return {"tables": [{"name": "t1", "owner": "ann@x"}], "next_page_token": "2 &"}
+
+    permissions = {"privilege_assignments": [{"principal": "hr", "privileges": ["SELECT", "MODIFY"]}]}
+    answers = {
+        "/catalogs": {"catalogs": [{"name": "main", "owner": None}], "next_page_token": ""},
+        "/permissions/catalog/main": {"privilege_assignments": []},
+        "/schemas": {"schemas": [{"name": "s"}]},
+        "/permissions/schema/main.s": {"privilege_assignments": [{"principal": "bob@x", "privileges": ["SELECT"]}]},
+        "/tables": tables,
+        "/permissions/table/main.s.t1": permissions,
+        "/permissions/table/main.s.t2": {"privilege_assignments": []},
+    }
+    with serving(answers) as url:
+        found = imported("unity", url, policy)
+    assert grants(found) == {
+        ("user:bob@x", "allow", "SELECT", "schema:main/s"),
+        ("group:hr", "allow", "SELECT", "table:main/s/t1"),
+    }
+    assert {(str(e), o) for e, o in found.state.owners} == {
+        ("table:main/s/t1", "user:ann@x"),
+        ("table:main/s/t2", "group:stewards"),
+    }
+    (left_out,) = found.not_taken
+    assert "unknown privilege `MODIFY`" in left_out.why
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_values_that_a_document_needs_are_required(lake: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs `metalake`: --set NAME=VALUE"):
+        imported("gravitino", str(tmp_path), "gravitino/1.1.0")
+    with pytest.raises(UsageError, match="does not use `region`"):
+        imported("scim", str(tmp_path), lake, values={"region": "eu"})
+
+
+def test_a_source_of_another_kind_is_refused(lake: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has SQL queries: give the URL of a database"):
+        imported("postgresql", str(tmp_path), lake)
+    with pytest.raises(UsageError, match="requests `/Users"):
+        imported("scim", "sqlite://", lake)
+
+
+def test_a_database_with_the_tables_of_a_state(tmp_path: Path, lake: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "state.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript("""
+            create table members ("user", "of");
+            create table memberships ("user", "group");
+            create table assignments (principal, role, scope);
+            create table grants (grantee, effect, privilege, entity);
+            create table owners (entity, owner);
+            create table service_admins ("user");
+            insert into memberships values ('ann', 'hr');
+            insert into assignments values ('group:hr', 'reader', null);
+            insert into grants values ('role:reader', 'allow', 'SELECT', 'table:sales/a%2Fb');
+            insert into owners values ('schema:sales', 'user:bob');
+        """)
+    found = imported("tables", f"sqlite:///{path}", lake)
+    assert grants(found) == {("role:reader", "allow", "SELECT", "table:sales/a%2Fb")}
+    assert found.state.memberships == (("ann", "hr"),)
+    assert not found.not_taken
