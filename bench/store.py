@@ -57,7 +57,7 @@ def writes(url: str, repetitions: int) -> tuple[Spread, Spread]:
     """
     from lake_policy import asks, grant
 
-    from privtab.store.store import Store
+    from privtab_server.store.store import Store
 
     store = Store.create(url, _program(), administrators=["root"])
     grants = [grant(f"user:u{n % 5_000}", "SELECT", f"table:l/s{n % 100}/t{n}") for n in range(THERE)]
@@ -99,7 +99,7 @@ def writes(url: str, repetitions: int) -> tuple[Spread, Spread]:
 
 def _bare_tables(url: str) -> str:
     """Another database with the tables of a store."""
-    from privtab.store.store import Store
+    from privtab_server.store.store import Store
 
     if "://" not in url:
         bare = f"{url}.bare"
@@ -129,7 +129,7 @@ def load(grants: int) -> tuple[float, float, float]:
 def _load(url: str, grants: int) -> None:
     from lake_policy import grant
 
-    from privtab.store.store import Store
+    from privtab_server.store.store import Store
 
     rows = {"grants": [grant(f"user:u{n % 50_000}", "SELECT", f"table:l/s{n % 1_000}/t{n}") for n in range(grants)]}
     store = Store.create(url, _program())

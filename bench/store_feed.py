@@ -48,7 +48,7 @@ def delays(grants: int, changes: int) -> list[float]:
     from store_server import serve_store, write_tokens
 
     from privtab.pipeline import load_program
-    from privtab.store.store import Store
+    from privtab_server.store.store import Store
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

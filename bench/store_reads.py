@@ -48,7 +48,7 @@ def reads(grants: int, repetitions: int) -> tuple[Spread, Spread, Spread]:
     from store_server import serve_store, token, write_tokens
 
     from privtab.pipeline import load_program
-    from privtab.store.store import Store
+    from privtab_server.store.store import Store
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

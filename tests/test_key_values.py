@@ -35,7 +35,7 @@ def _readings(texts: list[str]) -> object:
 
 
 def _storage(texts: list[str]) -> object:
-    from privtab.cli._registry_options import storage_options
+    from privtab_server.commands._registry_options import storage_options
 
     return storage_options(texts)
 

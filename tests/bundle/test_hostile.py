@@ -19,8 +19,8 @@ from privtab.bundle.inspect import inspect
 from privtab.bundle.sign import verify
 from privtab.cli._app import run
 from privtab.errors import BrokenBundle, BundleRefused, FileError
-from privtab.registry import Registry
 from privtab.signatures import Trust
+from privtab_server.registry import Registry
 
 TEN_GB = 10 << 30
 DATA = "privtab_state/shop/data.json"

@@ -17,8 +17,8 @@ from privtab import __version__
 from privtab.bundle.inspect import inspect
 from privtab.bundle.provenance import provenance
 from privtab.pipeline import load_program
-from privtab.registry.deploy.rollout import pack
 from privtab.state.load import load, validate
+from privtab_server.registry.deploy.rollout import pack
 
 POLICY = """
 privtab: 1

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from privtab import Client, Embedded, Request
-from privtab.authzen.messages import SearchKind
-from privtab.authzen.points import LocalDecisionPoint
-from privtab.authzen.service import Service
 from privtab.bundle import state_bundle
 from privtab.errors import AccessDenied, InvalidRequest
 from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
 from privtab.request import Entity
 from privtab.state.nodes import Assignment, Grant, State
+from privtab_server.authzen.messages import SearchKind
+from privtab_server.authzen.points import LocalDecisionPoint
+from privtab_server.authzen.service import Service
 
 POLICY = """\
 privtab: 1

@@ -9,7 +9,7 @@ import hostile
 import pytest
 
 from privtab.cli._app import run
-from privtab.registry import Registry
+from privtab_server.registry import Registry
 
 CNF = "20 clauses of 20"
 

@@ -20,20 +20,20 @@ from proxies import proxy, use_proxy, without_proxies
 import privtab
 from privtab import Client, Embedded, PrivtabError, pipeline
 from privtab.cli._app import run
-from privtab.cli._store_session import RequestedChange, Settings, carry_out, listed, session
 from privtab.client import AsyncClient
 from privtab.client._sender import Sender, SendError
 from privtab.client._transport import RequestsTransport
 from privtab.errors import UsageError
 from privtab.pipeline import policy_artifacts
-from privtab.registry import Registry
-from privtab.registry.deploy.fleet import FleetUnreadable, OpaReader, ServerReader
-from privtab.registry.deploy.push import push
 from privtab.state.nodes import State
 from privtab_connect.importing import answers
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import load as mapping
 from privtab_connect.targets.gravitino import opened as target
+from privtab_server.commands._store_session import RequestedChange, Settings, carry_out, listed, session
+from privtab_server.registry import Registry
+from privtab_server.registry.deploy.fleet import FleetUnreadable, OpaReader, ServerReader
+from privtab_server.registry.deploy.push import push
 from privtab_testing.conform import World
 from privtab_testing.conform.drivers import open_driver
 

@@ -17,7 +17,7 @@ from privtab import Client, DecisionUnavailable, Embedded
 from privtab.cli._app import run
 from privtab.client import AsyncClient
 from privtab.errors import PolicyError, PrivtabError
-from privtab.registry import Registry
+from privtab_server.registry import Registry
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is this machine on Linux")
 TOKEN = "s3cret-token"  # noqa: S105

@@ -20,8 +20,8 @@ import pytest
 from checkout import ROOT
 
 from privtab import AccessDenied, DecisionUnavailable
-from privtab.registry import Registry
 from privtab.request import Decision, Entity, Request
+from privtab_server.registry import Registry
 
 PRIVTAB = [sys.executable, "-m", "privtab"]
 PATIENCE = 300.0

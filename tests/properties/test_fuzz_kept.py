@@ -14,11 +14,11 @@ from privtab.bundle.archive import archive
 from privtab.cli._stored import load_policy, load_rows
 from privtab.diagnostics import Diagnostic
 from privtab.errors import FileError, RegistryError, UsageError
-from privtab.registry import Registry
-from privtab.registry.maintenance import check
-from privtab.registry.nodes import Canary, channel_of, revision_of
 from privtab.state.findings import render_text
 from privtab.state.load import validate
+from privtab_server.registry import Registry
+from privtab_server.registry.maintenance import check
+from privtab_server.registry.nodes import Canary, channel_of, revision_of
 from privtab_testing.scenarios.collect import cases_of, read_script
 
 

@@ -10,9 +10,6 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
-from privtab.authzen.app import AppSettings, application
-from privtab.authzen.points import DecisionPoint
-from privtab.authzen.service import Service
 from privtab.client._transport import Timeout
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
@@ -23,6 +20,9 @@ from privtab.request import Decision, Request
 from privtab.state.index import index
 from privtab.state.nodes import State
 from privtab.vocabulary import Vocabulary
+from privtab_server.authzen.app import AppSettings, application
+from privtab_server.authzen.points import DecisionPoint
+from privtab_server.authzen.service import Service
 from privtab_testing.conform import World
 from privtab_testing.conform.drivers import AuthZenDriver
 

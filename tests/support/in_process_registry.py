@@ -9,12 +9,12 @@ from typing import Any
 
 import httpx
 
-from privtab.registry import Registry
-from privtab.registry.server.app import ServerState, application
-from privtab.registry.server.feeds import Feeds
-from privtab.registry.server.fleet import FleetTracker
-from privtab.registry.server.kept_logs import KeptLogs
-from privtab.serving.tokens import Tokens
+from privtab_server.registry import Registry
+from privtab_server.registry.server.app import ServerState, application
+from privtab_server.registry.server.feeds import Feeds
+from privtab_server.registry.server.fleet import FleetTracker
+from privtab_server.registry.server.kept_logs import KeptLogs
+from privtab_server.serving.tokens import Tokens
 
 POLICY, STATE = "/channels/dev/shop/policy.tar.gz", "/channels/dev/shop/state.tar.gz"
 

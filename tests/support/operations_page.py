@@ -13,7 +13,7 @@ import yaml
 
 from privtab.bundle.sign import opa_configuration, public_keys, signed
 from privtab.cli._app import run
-from privtab.registry import Registry
+from privtab_server.registry import Registry
 
 POLICY = sidecar_fleet.POLICY.replace("system: shop", "system: studio")
 

@@ -9,7 +9,7 @@ from typing import Any
 import requests
 from authzen_server import Server, start
 
-from privtab.store.server.openapi import PREFIX
+from privtab_server.store.server.openapi import PREFIX
 
 EVERYTHING = "read write evaluate search"
 """The scopes of a token that is good for questions about everybody, too."""

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from privtab.authzen.points import Directory
 from privtab.backends.describe import describe
 from privtab.engines.index import Index
 from privtab.ir.nodes import Program
@@ -19,6 +18,7 @@ from privtab_analysis.changes import change_text
 from privtab_analysis.entitlements.universe import asked_entities, universe
 from privtab_analysis.explain import explain
 from privtab_analysis.who_can import who_can
+from privtab_server.authzen.points import Directory
 
 LAKE = """
 privtab: 1

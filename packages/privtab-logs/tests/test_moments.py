@@ -16,13 +16,13 @@ from lake_policy import asks, grant
 from privtab import moments as times
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.registry import Registry
 from privtab.state.load import from_tables
-from privtab.store.store import Store
 from privtab_logs import reading
 from privtab_logs.moments import KnownState, Moments, Policy, registered, stored
 from privtab_logs.replaying import Replay, replay
 from privtab_logs.schema import SCHEMA, Reading
+from privtab_server.registry import Registry
+from privtab_server.store.store import Store
 
 
 def row(user: str, action: str, resource: str, answer: bool, **more: Any) -> dict[str, Any]:

@@ -17,7 +17,6 @@ import worlds
 from privtab import pipeline
 from privtab.client import Embedded
 from privtab.ir.nodes import Program
-from privtab.registry import Registry, Revision, names
 from privtab.request import Request
 from privtab.state.load import from_tables, to_tables
 from privtab.state.nodes import State
@@ -25,6 +24,7 @@ from privtab.state.shards import PEOPLE
 from privtab_logs import reading, replaying
 from privtab_logs.moments import KnownState, Moments, Policy, registered
 from privtab_logs.schema import NO_ANSWER, Reading
+from privtab_server.registry import Registry, Revision, names
 from privtab_testing.scenarios.mutants import Mutants
 
 PER_RULE = 6

@@ -19,10 +19,10 @@ from explored import HOSTILE, PLAIN, shop, tables, url
 from logged_world import decided
 
 from privtab.cli._app import run
-from privtab.registry import Registry
 from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 from privtab_pages.explore.server import Explorer, application
+from privtab_server.registry import Registry
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow

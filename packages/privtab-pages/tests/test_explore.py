@@ -21,7 +21,6 @@ from starlette.testclient import TestClient
 
 from privtab.pipeline import load_program
 from privtab.request import Entity, Request
-from privtab.serving.tokens import Tokens
 from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, State
 from privtab_analysis import explain, what_can
@@ -35,6 +34,7 @@ from privtab_pages.explore.server import Explorer, Scope, application, names_of
 from privtab_pages.explore.site import answer, exported
 from privtab_pages.explore.views import decision, heat
 from privtab_pages.explore.world import LONGEST, Asked, World, linked
+from privtab_server.serving.tokens import Tokens
 
 CONTROLS = "a\x1b[31m\x00\x7f\r\nX: y\ud800"
 """What no state may name."""

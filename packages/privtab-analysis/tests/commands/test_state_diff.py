@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from privtab.registry import Registry
+from privtab_server.registry import Registry
 
 Privtab = Callable[..., Any]
 NEW = """\

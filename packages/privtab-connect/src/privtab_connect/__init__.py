@@ -1,5 +1,5 @@
 """What privtab knows of single systems beyond documents: plug-ins, found by the entry points in `pyproject.toml`.
 
 Another package adds a system in the same way: `privtab.push_targets` names modules that are a `privtab_connect.pushdown.TargetModule`,
-`privtab.store_apis` modules with a function `routes`, as `privtab.store.server.app` describes it.
+`privtab.store_apis` modules with a function `routes`, as `privtab_server.store.server.app` describes it.
 """

@@ -17,13 +17,13 @@ from privtab.pipeline import load_program
 from privtab.request import Entity
 from privtab.state.load import to_tables
 from privtab.state.nodes import Assignment, Effect, Grant, State
-from privtab.store.store import Store
 from privtab_connect.importing import document as import_document
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.run import run
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import load
 from privtab_connect.pushdown.run import PushReport, push
+from privtab_server.store.store import Store
 
 pytestmark = pytest.mark.slow
 

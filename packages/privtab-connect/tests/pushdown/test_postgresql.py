@@ -18,11 +18,11 @@ from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
-from privtab.store.store import Store
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import Account, NativeGrant, NativeOwnership, Object
 from privtab_connect.pushdown.run import PushReport, push
 from privtab_connect.targets.postgresql import LONGEST_NAME
+from privtab_server.store.store import Store
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgresql-15")]
 

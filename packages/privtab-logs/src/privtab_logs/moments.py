@@ -19,7 +19,6 @@ from privtab.errors import BrokenBundle, FileError, PolicyError, PrivtabError, U
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.pipeline import optimised, policy_artifacts
-from privtab.registry import Registry, Revision
 from privtab.shard_names import combined
 from privtab.state.findings import stops
 from privtab.state.index import index
@@ -28,9 +27,10 @@ from privtab.state.names import UsedParts, uses
 from privtab.state.raw import RawState
 from privtab.state.shards import PEOPLE
 from privtab.state.written import as_written
-from privtab.store.journal import Journal
 from privtab_logs.deciding import Decider
 from privtab_logs.schema import PARTS
+from privtab_server.registry import Registry, Revision
+from privtab_server.store.journal import Journal
 
 MOST_OPEN = 6
 """Moments that are kept open."""

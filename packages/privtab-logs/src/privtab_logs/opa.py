@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from privtab.errors import InvalidRequest
-from privtab.registry.server.decisions import RULES
 from privtab.request import context_flags, context_roles
 from privtab_logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, UNREAD, WRONG_ANSWER, Reading
+from privtab_server.registry.server.decisions import RULES
 
 Row: TypeAlias = tuple[Any, ...]
 """The cells of a row, in the order of the schema; the time as text."""

@@ -66,7 +66,7 @@ def _of_store(location: str, reading: Reading) -> Iterator[Row]:
 
     `state_revision` is the number of the change before which each was made.
     """
-    from privtab.store.journal import Journal
+    from privtab_server.store.journal import Journal
 
     journal = Journal.open(location.removeprefix(STORE))
     reading.files += 1

@@ -12,8 +12,8 @@ import sidecars
 from example_bundles import POLICY, READS, STATES, WIDER
 
 from privtab.pipeline import load_program, policy_bundle
-from privtab.registry import Registry
 from privtab.state.load import load, validate
+from privtab_server.registry import Registry
 
 Privtab = Callable[..., Any]
 

@@ -95,7 +95,7 @@ def _keep(rows: str, table: str | None, found: Filter) -> None:
     if table is None:
         raise UsageError("`--rows store:…` needs `--table`")
     with needing("`--rows store:…`", "store"):
-        from privtab.store.database import keep_rows
+        from privtab_server.store.database import keep_rows
     keep_rows(rows, table, found.columns_of_rows, found.rows(), found.key, found.revision)
 
 

@@ -78,7 +78,7 @@ def run(
 
     _check(user, target, resource, operation, all_users=all_users)
     with needing("a path through a store", "store"):
-        from privtab.store.authority import Authority as OfStores
+        from privtab_server.store.authority import Authority as OfStores
     program = asked.program()
     flags = caller.flags(program)
     loaded, _, partial = asked.rows(program)

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Annotated, cast
 from privtab.cli._options import LogOptions, PolicyOption
 from privtab.cli._output import print_error
 from privtab.cli._parameters import needing, option, policies
-from privtab.cli._registry_options import open_registry
-from privtab.cli._store_states import opened_store, running_store
 from privtab.cli._stored import load_policy, load_rows
 from privtab.errors import UsageError
 from privtab.formats import STATE_HELP
 from privtab.source import read_text
+from privtab_server.commands._registry_options import open_registry
+from privtab_server.store_states import opened_store, running_store
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
-    from privtab.registry import Registry
-    from privtab.registry.deploy.gates import Gate
     from privtab_analysis.diff.nodes import Diff
     from privtab_logs.moments import Moments
     from privtab_logs.reading import Entries
     from privtab_logs.report import Report
+    from privtab_server.registry import Registry
+    from privtab_server.registry.deploy.gates import Gate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +63,9 @@ def replay_gate(
     allow_incomplete: bool,
 ) -> Gate:
     """Fails for each logged decision that a deployment changes, or that is unexplained, unless that is accepted; and for what is not replayed, unless it is allowed."""
-    from privtab.registry.deploy.gates import Gate, GateStatus
     from privtab_logs.moments import KnownState, Moments, Policy, registered
     from privtab_logs.report import summary
+    from privtab_server.registry.deploy.gates import Gate, GateStatus
 
     started = time.perf_counter()
     moments = Moments(new=Policy.of(program))
@@ -151,8 +151,8 @@ def _moments(asked: Asked) -> Moments:
 
 def _compared(moments: Moments) -> Diff | None:
     """The exact comparison with the policy of the last moment."""
-    from privtab.registry.deploy.program import comparable
     from privtab_analysis.diff import diff
+    from privtab_server.registry.deploy.program import comparable
 
     earlier = moments.last_policy
     if earlier is None:

@@ -14,11 +14,11 @@ from privtab._staged import write_all
 from privtab.cli._options import LogOptions, Question, load_for_queries, moment_of
 from privtab.cli._output import progress, show_diagnostics, stop
 from privtab.cli._parameters import needing, option
-from privtab.cli._store_states import running_store
 from privtab.cli._stored import is_stored, load_rows
 from privtab.errors import UsageError
 from privtab.printable import count
 from privtab_logs.commands._replay import entries_of
+from privtab_server.store_states import running_store
 
 if TYPE_CHECKING:
     from privtab.diagnostics import Diagnostic

@@ -17,11 +17,11 @@ from privtab.cli._ask import CallerOptions, RequestOptions, principal_name
 from privtab.cli._options import AtOption, PartialOption, PolicyArguments, load_for_queries, moment_of
 from privtab.cli._output import out, spinner
 from privtab.cli._parameters import needing, option
-from privtab.cli._serving import ServerSettings
 from privtab.cli._stored import is_stored, load_policy
 from privtab.errors import UsageError
 from privtab.formats import STATE_HELP
 from privtab.moments import text as moment_text
+from privtab_server.commands._serving import ServerSettings
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -174,9 +174,9 @@ def _export(world: World, folder: Path, entities: list[str]) -> None:
 
 def _serve(world: World, settings: ServerSettings, *, opens: bool) -> None:
     with needing("`privtab explore`", "serve"):
-        from privtab.serving.tokens import Tokens
         from privtab_pages.explore.server import Explorer, Scope, application, names_of
-    from privtab.serving.server import is_loopback
+        from privtab_server.serving.tokens import Tokens
+    from privtab_server.serving.server import is_loopback
 
     if not (is_loopback(settings.host) or settings.token_file):
         raise UsageError(f"{settings.host} can be reached from other machines: give `--token-file`")

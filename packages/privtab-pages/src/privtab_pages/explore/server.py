@@ -20,11 +20,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from privtab.html import PAGE_HEADERS
-from privtab.serving.access_log import AccessLog, note
-from privtab.serving.endpoint import HttpError, answered, authorize, running
-from privtab.serving.tokens import Tokens
 from privtab_pages.explore.site import Answer, answer
 from privtab_pages.explore.world import MOST_VALUES, World
+from privtab_server.serving.access_log import AccessLog, note
+from privtab_server.serving.endpoint import HttpError, answered, authorize, running
+from privtab_server.serving.tokens import Tokens
 
 HEADERS = PAGE_HEADERS | {
     "Content-Security-Policy": (

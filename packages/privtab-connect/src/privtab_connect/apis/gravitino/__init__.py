@@ -13,11 +13,11 @@ from starlette.routing import Route
 
 from privtab import __version__
 from privtab.errors import AccessDenied, InvalidRequest, PrivtabError, StateInvalid, StoreConflict, UsageError
-from privtab.serving.endpoint import HttpError
-from privtab.store.server.app import StoreScope, StoreServer, route
-from privtab.store.server.calls import Call, JsonResponse, NotFound
 from privtab_connect.apis.gravitino.answers import ApiRequest
 from privtab_connect.apis.gravitino.objects import Named
+from privtab_server.serving.endpoint import HttpError
+from privtab_server.store.server.app import StoreScope, StoreServer, route
+from privtab_server.store.server.calls import Call, JsonResponse, NotFound
 
 VERSION, PREFIX = "/api/version", "/api/metalakes"
 MEDIA = "application/vnd.gravitino.v1+json"

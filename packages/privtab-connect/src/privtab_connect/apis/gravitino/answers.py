@@ -10,11 +10,11 @@ from typing import Any
 from privtab.errors import StoreConflict, UsageError
 from privtab.names import decode_name, encode_name
 from privtab.request import Entity
-from privtab.serving.endpoint import HttpError
-from privtab.store.guarded import DesiredChange, WriteOptions
-from privtab.store.server.calls import NotFound, flag
 from privtab_connect.apis.gravitino.objects import Exists, Illegal, Missing, NotEmpty, Objects, last_of, without_secrets
 from privtab_connect.apis.gravitino.paths import ACTS, KINDS
+from privtab_server.serving.endpoint import HttpError
+from privtab_server.store.guarded import DesiredChange, WriteOptions
+from privtab_server.store.server.calls import NotFound, flag
 
 
 class ApiRequest(Objects):

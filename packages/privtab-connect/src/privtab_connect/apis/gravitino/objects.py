@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from privtab.errors import AccessDenied, PrivtabError, StoreConflict, UsageError
 from privtab.names import decode_name, encode_name
 from privtab.request import Entity, Request
-from privtab.store.guarded import Created, GuardedStore
-from privtab.store.server.calls import Call, NotFound
-from privtab.store.view import Snapshot
+from privtab_server.store.guarded import Created, GuardedStore
+from privtab_server.store.server.calls import Call, NotFound
+from privtab_server.store.view import Snapshot
 
 _LOADING = ("load", "get")
 _SECRET = re.compile(r"password|secret|token|credential|(private|access|account)[-_. ]?key", re.IGNORECASE)

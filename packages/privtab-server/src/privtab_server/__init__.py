@@ -1,0 +1,1 @@
+"""Servers and what they keep: registries, deployments, the store, AuthZEN."""

@@ -1,0 +1,229 @@
+"""Options that select a registry, and what is printed of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privtab.cli._app import PolicyCommand
+from privtab.cli._output import out, print_error, table
+from privtab.cli._parameters import argument, needing, option
+from privtab.cli._tokens import is_http, token_in
+from privtab.errors import FileError, UsageError
+from privtab.key_values import key_values
+from privtab.printable import count
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from privtab_server.registry import Channel, Registry, Revision
+
+
+def channels(context: typer.Context, incomplete: str) -> list[str]:
+    """The channels with this prefix in the registry of the command line or the environment, if it is a folder."""
+    from privtab_server.registry.names import CHANNELS
+
+    registry = next((context.params[name] for name in ("registry", "url") if context.params.get(name)), None)
+    try:
+        folders = (Path(str(registry)) / CHANNELS).iterdir() if registry and "://" not in str(registry) else ()
+        return sorted(folder.name for folder in folders if folder.is_dir() and folder.name.startswith(incomplete))
+    except OSError:
+        return []
+
+
+RegistryArgument = Annotated[
+    str,
+    argument(
+        "URL",
+        "A folder, s3://bucket/folder, or another URL that fsspec supports; or `--registry URL`.",
+        envvar="PRIVTAB_REGISTRY",
+    ),
+]
+ChannelArgument = Annotated[str, argument("CHANNEL", "Channel name, such as dev or prod.", autocompletion=channels)]
+SystemArgument = Annotated[str, argument("SYSTEM", "The system of the policy.")]
+WhyOption = Annotated[str, option("--why TEXT", "Reason, recorded in the history.")]
+ExpectOption = Annotated[
+    int | None, option("--expect RELEASE", "Only if the channel is still at this release; 0: if it has none.", min=0)
+]
+StorageOption = Annotated[
+    list[str] | None, option("--storage KEY=VALUE", "Storage option, as fsspec takes it; repeatable.")
+]
+RegistryTokenOption = Annotated[
+    Path | None, option("--registry-token-file FILE", "Bearer token for a registry behind http(s)://.")
+]
+
+
+class RegistryCommand(PolicyCommand):
+    """A command whose registry is its first argument, or `--registry` as in `deploy` and `status`."""
+
+    option = ("--registry", "-r")
+    names = ("url",)
+
+
+def open_registry(
+    url: str | None, storage: list[str] | None = None, token_file: Path | None = None, *, token: str | None = None
+) -> Registry:
+    """Open a registry by its address, with a token if it is behind HTTP; raises UsageError, also if none is given, and FileError."""
+    if url is None:
+        raise UsageError("no registry: give `--registry URL`, or set $PRIVTAB_REGISTRY")
+    options = storage_options(storage)
+    if token_file is not None and not is_http(url):
+        raise UsageError("`--registry-token-file` is for registries behind http:// or https://")
+    if is_http(url) and (given := token or token_in(token_file, "--registry-token-file")):
+        options["token"] = given
+    with needing("a registry", "compiler", "registry"):
+        from privtab_server.registry import Registry
+
+        try:
+            return Registry.open(url, **options)
+        except TypeError as error:
+            raise UsageError(f"{url} has no such option: {error}") from None
+
+
+def no_channel(registry: Registry, name: str) -> str:
+    """What to say of a channel that a registry does not have: which it has."""
+    if not registry.settings():
+        return f"there is no registry at {registry.url}"
+    available = sorted({f"{channel.channel}/{channel.system}" for channel in registry.channels()})
+    return f"{registry.url} has no channel {name}; there are: {', '.join(available) or 'none'}"
+
+
+def running_channels(registry: Registry, channel: str | None, system: str | None) -> list[Channel]:
+    """The channels that ever ran something, all or those of a name and of a system."""
+    found = [registry.channel(channel, system)] if channel and system else registry.channels()
+    return [c for c in found if c.last and channel in (None, c.channel) and system in (None, c.system)]
+
+
+def storage_options(options: list[str] | None) -> dict[str, Any]:
+    """Parse `--storage KEY=VALUE` options; values may be JSON. Raises UsageError."""
+    found: dict[str, Any] = {}
+    example = "endpoint_url=https://s3.acme.example"
+    for key, value in key_values(options, "--storage", "KEY=VALUE", example=example, allow_empty=True).items():
+        if not key.isidentifier():
+            raise UsageError(f"`--storage {key}={value}`: write KEY=VALUE, as in {example}")
+        try:
+            found[key] = json.loads(value)
+        except ValueError:
+            found[key] = value
+    return found
+
+
+def stored_revision(registry: Registry, system: str, kinds: Iterable[str], prefix: str) -> tuple[str, str] | None:
+    """The kind and the id of the revision that has an id, else of that whose id begins with it. Raises UsageError if several do."""
+    stored = sorted({(kind, revision.id) for kind in kinds for revision in registry.revisions(system, kind)})
+    exact = [revision for revision in stored if revision[1] == prefix]
+    found = exact or [revision for revision in stored if revision[1].startswith(prefix)]
+    if len(found) > 1:
+        names = ", ".join(map(" ".join, found[:5]))
+        raise UsageError(f"several revisions of {system} begin with `{prefix}`: {names}")
+    return found[0] if found else None
+
+
+def release_stored(registry: Registry, stored: list[Revision], channel: str, why: str, expect: int | None) -> Channel:
+    """Release the stored bundles to a channel: a policy, and a state, whole or sharded."""
+    systems = {revision.system for revision in stored}
+    if len(systems) != 1:
+        raise UsageError(f"`--channel` is for bundles of one system; these are of {', '.join(sorted(systems))}")
+    (system,) = systems
+    chosen: dict[str, Any] = {}
+    for kind in ("policy", "state"):
+        ids = {revision.id for revision in stored if revision.kind == kind}
+        if len(ids) > 1:
+            raise UsageError(f"`--channel` runs one {kind}; these are {', '.join(sorted(ids))}")
+        chosen[kind] = next(iter(ids), None)
+    shards = {revision.shard: revision.id for revision in stored if revision.kind == "shard"}
+    if shards and "people" not in shards:
+        # Only some of the active shards; the shard of principals is in every complete set.
+        shards = {**registry.channel(channel, system).shards, **shards}
+    if not any(chosen.values()) and not shards:
+        raise UsageError("`--channel` runs policies and states; these bundles are neither")
+    return registry.release(channel, system, **chosen, shards=shards or None, why=why, expect=expect)
+
+
+def show_channels(channels: list[Channel]) -> None:
+    """Print a line for each channel, or for each release of a channel; problems go to standard error."""
+    for channel in channels:
+        if channel.trouble:
+            print_error(channel.trouble)
+    canaries = ["canary"] if any(channel.canary for channel in channels) else []
+    grid = table("channel", "system", "release", "policy", "state", *canaries, "when", "by", "why", right=("release",))
+    no_wrapping(grid)
+    for channel in channels:
+        state = _short(channel.state) or (count(len(channel.shards), "shard") if channel.shards else "")
+        canary_cell = [_canary(channel)] if canaries else []
+        grid.add_row(
+            channel.channel,
+            channel.system,
+            str(channel.sequence),
+            _short(channel.policy),
+            state,
+            *canary_cell,
+            time_text(channel.when),
+            channel.by,
+            channel.why,
+        )
+    out().print(grid)
+
+
+REVISION_CELLS: Mapping[str, Callable[[Revision], str]] = {
+    "system": lambda revision: revision.system,
+    "kind": lambda revision: f"shard {revision.shard}" if revision.shard else revision.kind,
+    "revision": lambda revision: revision.id,
+    "version": lambda revision: str(revision.metadata.get("version", "")),
+    "created": lambda revision: time_text(revision.created),
+    "bytes": lambda revision: f"{revision.size:,}",
+    "signed": lambda revision: "yes" if revision.signed else "no",
+}
+"""What tables show of a revision, by column."""
+
+
+def show_revisions(revisions: Iterable[Revision], *columns: str, runs_in: Sequence[str] | None = None) -> None:
+    """Print a line for each revision, with these columns of `REVISION_CELLS`, and what runs each."""
+    shown = ("system", "kind", "revision", *columns)
+    grid = table(*shown, *([] if runs_in is None else ["runs in"]), right=("bytes",))
+    no_wrapping(grid)
+    for number, revision in enumerate(revisions):
+        cells = [REVISION_CELLS[column](revision) for column in shown]
+        grid.add_row(*cells, *([] if runs_in is None else [runs_in[number]]))
+    out().print(grid)
+
+
+def _short(revision: str | None) -> str:
+    """The prefix of a revision, which commands accept instead of it."""
+    return (revision or "")[:10]
+
+
+def no_wrapping(grid: Table) -> None:
+    """Do not wrap names and revisions, so that they can be copied; a time takes at most two lines."""
+    for column in grid.columns:
+        column.no_wrap = column.header in ("channel", "system", "policy", "state", "revision")
+        column.min_width = 10 if column.header in ("when", "created") else None
+
+
+def _canary(channel: Channel) -> str:
+    canary = channel.canary
+    if canary is None:
+        return ""
+    labels = ",".join(f"{name}={value}" for name, value in canary.labels.items())
+    revision = _short(canary.policy or canary.state) or count(len(canary.shards), "shard")
+    return f"{revision} for {canary.share:.0%}{f' of {labels}' if labels else ''}"
+
+
+def bundle_paths(paths: list[Path]) -> list[Path]:
+    """The bundles given directly or in folders; raises FileError for a folder without any."""
+    found: list[Path] = []
+    for path in paths:
+        bundles = sorted(path.rglob("*.tar.gz")) if path.is_dir() else [path]
+        if not bundles:
+            raise FileError(f"{path} has no bundles: no .tar.gz in it")
+        found += bundles
+    return found
+
+
+def time_text(text: str) -> str:
+    """A time to the second."""
+    return text[:19].replace("T", " ")

@@ -1,0 +1,388 @@
+"""Shared by the commands that serve HTTP: TLS files, exposure to other machines, the log; `privtab serve registry` and `store`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from privtab.cli._options import AuthoriseOption, PolicyChoice, SigningOptions
+from privtab.cli._output import Format, flush, out, print_error, print_line
+from privtab.cli._parameters import needing, option
+from privtab.errors import UsageError
+from privtab.printable import printable
+from privtab_server.commands._registry_options import RegistryArgument, StorageOption, open_registry
+from privtab_server.commands._store_session import UrlArgument
+
+if TYPE_CHECKING:
+    from starlette.routing import Route
+    from starlette.types import ASGIApp
+
+    from privtab.bundle.pack import PolicyArtifacts
+    from privtab.bundle.sign import SigningKey
+    from privtab_server.registry.server.feeds import Feeds
+    from privtab_server.serving.server import Tls
+    from privtab_server.store.view import View
+
+ConnectionsOption = Annotated[
+    int | None,
+    option(
+        "--connections-per-address N", "Connections allowed per address; 0: unlimited. (default: half of all)", min=0
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """The options that these commands have."""
+
+    host: Annotated[str, option("--host ADDRESS", "Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, option("--port", "Port; 0 picks a free one.", min=0, max=65535)] = 8080
+    public_url: Annotated[str | None, option("--public-url URL", "Public URL, for the documents of the server.")] = None
+    token_file: Annotated[
+        Path | None, option("--token-file FILE", "File of bearer tokens: name, token and scopes per line.")
+    ] = None
+    insecure: Annotated[bool, option("--insecure", "Allow listening beyond this machine without tokens.")] = False
+    tls_cert: Annotated[Path | None, option("--tls-cert FILE", "TLS certificate, PEM.")] = None
+    tls_key: Annotated[Path | None, option("--tls-key FILE", "Private key of the certificate, PEM.")] = None
+    tls_client_ca: Annotated[
+        Path | None, option("--tls-client-ca FILE", "Require client certificates signed by these CAs, PEM.")
+    ] = None
+    max_body: Annotated[int, option("--max-body BYTES", "Maximum size of a request.", min=1024)] = 1024 * 1024
+    header_timeout: Annotated[
+        float, option("--header-timeout SECONDS", "Timeout for the head of a request.", min=0.1)
+    ] = 10.0
+    quiet: Annotated[bool, option("--quiet -q", "Log only problems, not each request.")] = False
+    format_: Annotated[Format, option("--format", "Format of the first line: for people or for programs.")] = "text"
+
+    def checked_tls(self, *, tokens: bool) -> Tls | None:
+        """The TLS files, if any. Raises UsageError, FileError.
+
+        Also raises UsageError for an address that other machines reach where nothing keeps callers out; `tokens`: tokens
+        do. Warns if such connections are not encrypted. Starts the log of requests.
+        """
+        from privtab_server.serving.server import is_loopback
+
+        self._public_url()
+        log_requests(quiet=self.quiet)
+        tls = self._tls()
+        if is_loopback(self.host):
+            return tls
+        if not (tokens or self.tls_client_ca or self.insecure):
+            raise UsageError(
+                f"{self.host} can be reached from other machines: give `--token-file` or `--tls-client-ca`, "
+                "or `--insecure` where something else keeps callers out"
+            )
+        if tls is None:
+            print_error("no TLS: tokens and answers cross the network as they are, unless something in front encrypts")
+        return tls
+
+    def _tls(self) -> Tls | None:
+        from privtab_server.serving.server import Tls
+
+        cert, key = self.tls_cert, self.tls_key
+        if cert is None and key is None and self.tls_client_ca is None:
+            return None
+        if cert is None or key is None:
+            raise UsageError("`--tls-cert` and `--tls-key` go together")
+        tls = Tls(cert=cert, key=key, client_ca=self.tls_client_ca)
+        tls.check()
+        return tls
+
+    def _public_url(self) -> str | None:
+        """The public URL without a slash at its end. Raises UsageError."""
+        url = self.public_url
+        if url is not None and (not url.startswith(("https://", "http://")) or set("?#") & set(url)):
+            raise UsageError(f"`--public-url {url}`: write https://host, without a query or a fragment")
+        return None if url is None else url.rstrip("/")
+
+    def serve(
+        self,
+        tls: Tls | None,
+        make: Callable[[str], ASGIApp],
+        served: Callable[[], tuple[str, Mapping[str, object]]],
+        **limits: Any,
+    ) -> None:
+        """Serve the application that `make` makes for the address that callers use, until Ctrl-C.
+
+        When it does, prints what is served where, for people or as JSON. `limits`: as `serving.server.serve` takes them.
+        """
+        from privtab_server.serving.server import address, listen, serve
+
+        with listen(self.host, self.port) as listening:
+            base = self._public_url() or address(listening, self.host, tls)
+
+            def ready() -> None:
+                shown, document = served()
+                if self.format_ == "json":
+                    print_line({"url": base, **document})
+                else:
+                    out().print(f"{shown} at {base}; Ctrl-C ends it")
+                flush()
+
+            serve(make(base), listening, tls=tls, ready=ready, head_seconds=self.header_timeout, **limits)
+
+
+class _OneLine(logging.Formatter):
+    """Formats each message on one line, since callers choose paths and names."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the base class's name)
+        return printable(super().formatMessage(record), one_line=True)
+
+
+def log_requests(*, quiet: bool) -> None:
+    """Log problems and, unless quiet, each request to standard error."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
+    access = logging.getLogger("privtab.serve.access")
+    access.setLevel(logging.WARNING if quiet else logging.INFO)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_OneLine("%(message)s"))
+    access.handlers = [handler]
+    access.propagate = False
+    logging.getLogger("privtab.serve").setLevel(logging.INFO)
+
+
+MAX_CONNECTIONS = 50_000
+"""Maximum connections: each sidecar keeps one open for each of its bundles."""
+
+
+def serve_registry(
+    url: RegistryArgument,
+    channel: Annotated[
+        list[str] | None, option("--channel NAME", "Channels to serve; repeatable. Default: all.")
+    ] = None,
+    storage: StorageOption = None,
+    poll: Annotated[float, option("--poll SECONDS", "Interval between checks for new releases.", min=0.05)] = 0.3,
+    forget: Annotated[float, option("--forget SECONDS", "Forget sidecars unseen for this long.", min=1)] = 900.0,
+    each: ConnectionsOption = None,
+    logs: Annotated[
+        Path | None, option("--logs FOLDER", "Keep uploaded decision logs here, for `privtab replay`.")
+    ] = None,
+    logs_limit: Annotated[
+        float, option("--logs-limit GB", "Refuse logs beyond this size of the folder; nothing is deleted.", min=0.001)
+    ] = 20.0,
+    *,
+    settings: ServerSettings,
+) -> None:
+    """Serve a registry's bundles to sidecars, and receive their reports, until Ctrl-C.
+
+    Requests are logged to standard error as JSON lines.
+
+    Example:
+      privtab serve registry s3://policies/registry --channel prod
+      privtab serve registry /srv/registry --logs /srv/decision-logs
+      privtab serve registry /srv/registry --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
+    """
+    tls = settings.checked_tls(tokens=settings.token_file is not None)
+    from privtab_server.registry import names
+    from privtab_server.registry.server.feeds import Feeds
+    from privtab_server.registry.server.fleet import FleetTracker
+    from privtab_server.serving.tokens import Tokens
+
+    with needing("`privtab serve registry`", "compiler", "registry"):
+        from privtab_server.registry.server.app import Role, ServerState, application
+        from privtab_server.registry.server.kept_logs import KeptLogs
+    for name in channel or ():
+        names.checked("the channel", name)
+    tokens = Tokens(settings.token_file, Role, bindings=True) if settings.token_file is not None else None
+    raise_file_limit()
+    registry = open_registry(url, storage)
+    if not registry.settings():
+        print_error(f"there is no registry at {registry.url} yet: the first bundle stored there creates it")
+    feeds = Feeds(registry, only=channel or (), poll=poll)
+    kept = None if logs is None else KeptLogs(logs, int(logs_limit * 1e9))
+    state = ServerState(feeds=feeds, fleet=FleetTracker(forget=forget), tokens=tokens, kept_logs=kept)
+    limits = {"ending": feeds.end, "at_once": MAX_CONNECTIONS, "each": each}
+    settings.serve(tls, lambda _: application(state), lambda: _served(feeds), **limits)
+
+
+def raise_file_limit() -> None:
+    """Raise the limit of open files, and so of connections, to what the system allows."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return  # not on Unix
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = MAX_CONNECTIONS + 1000 if hard == resource.RLIM_INFINITY else min(MAX_CONNECTIONS + 1000, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+def _served(feeds: Feeds) -> tuple[str, dict[str, object]]:
+    """What is served, as text and as JSON."""
+    channels = [f"{channel}/{system}" for channel, system in sorted(feeds.channels)]
+    shown = f"{feeds.registry.url} ({', '.join(channels) or 'no channels yet'})"
+    return shown, {"registry": feeds.registry.url, "channels": channels}
+
+
+# --- `privtab serve store` ---
+
+
+POLL_SECONDS = 0.2
+"""Seconds between two looks for changes that other processes made."""
+
+
+class ServedBundles(NamedTuple):
+    """What serves bundles."""
+
+    at_once: int
+    routes: Sequence[Route] = ()
+    beside: Sequence[Callable[[], AbstractAsyncContextManager[None]]] = ()
+    end: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleOptions(SigningOptions):
+    """The options about bundles."""
+
+    channel: Annotated[str | None, option("--channel NAME", "Serve bundles to OPA sidecars too, as this channel.")] = (
+        None
+    )
+    sidecar_token_file: Annotated[
+        Path | None, option("--sidecar-token-file FILE", "Tokens of sidecars and operators, as of a registry's server.")
+    ] = None
+    sequence: Annotated[
+        int | None,
+        option(
+            "--sequence N", "Sequence number of the policy; that of a state is N plus the number of its change.", min=0
+        ),
+    ] = None
+
+    def checked(self, *, others: bool) -> SigningKey | None:
+        """The key to sign with. `others`: whether something other than tokens keeps callers out, or nobody wants that.
+
+        Raises UsageError for options that need another one, FileError.
+        """
+        if self.channel is None:
+            for option, value in (
+                ("--sidecar-token-file", self.sidecar_token_file),
+                ("--signing-key", self.key if self.key != os.environ.get("PRIVTAB_SIGNING_KEY") else None),
+                ("--key-id", self.key_id),
+                ("--scope", self.scope or None),
+                ("--sequence", self.sequence),
+            ):
+                if value is not None:
+                    raise UsageError(f"`{option}` is for the bundles of `--channel NAME`")
+            return None
+        if self.sidecar_token_file is None and not others:
+            raise UsageError("bundles hold all rows: give `--sidecar-token-file`, or `--tls-client-ca`")
+        return self.signing_key()
+
+    def served(self, view: View, artifacts: PolicyArtifacts, signing: SigningKey | None) -> ServedBundles:
+        """The registry's server code over a store, whose changes are releases of one channel; nothing without a channel.
+
+        Raises UsageError.
+        """
+        from privtab_server.serving.server import MOST_AT_ONCE
+        from privtab_server.serving.tokens import Tokens
+
+        if self.channel is None:
+            return ServedBundles(MOST_AT_ONCE)
+        with needing("`privtab serve store --channel`", "registry"):
+            from privtab_server.registry.server.app import Role, ServerState, sidecar_routes, watching
+            from privtab_server.registry.server.feeds import Feeds
+            from privtab_server.registry.server.fleet import FleetTracker
+            from privtab_server.store.server.releases import StoreReleases
+        raise_file_limit()
+        feeds = Feeds(StoreReleases(view, artifacts, self.channel, signing), poll=POLL_SECONDS)
+        token_file = self.sidecar_token_file
+        state = ServerState(
+            feeds=feeds,
+            fleet=FleetTracker(),
+            tokens=Tokens(token_file, Role, bindings=True) if token_file is not None else None,
+        )
+        return ServedBundles(MAX_CONNECTIONS, sidecar_routes(state), [partial(watching, state)], feeds.end)
+
+
+def serve_store(
+    url: UrlArgument,
+    policy: PolicyChoice,
+    authorise: AuthoriseOption = None,
+    auditor: Annotated[
+        list[str] | None, option("--auditor USER", "User who may read all rows and the journal; repeatable.")
+    ] = None,
+    api: Annotated[
+        list[str] | None, option("--api NAME", "Serve this system's paths and payloads too; repeatable.")
+    ] = None,
+    anonymous: Annotated[str | None, option("--anonymous USER", "User of requests without a token.")] = None,
+    *,
+    bundles: BundleOptions,
+    settings: ServerSettings,
+) -> None:
+    """Serve a store over HTTP until Ctrl-C: rows, changes, and AuthZEN decisions.
+
+    The name of a token is the user who makes its requests. The OpenAPI document is at /store/v1/openapi.json.
+
+    Example:
+      privtab serve store grants.db --policy lake.yaml --token-file tokens
+      privtab serve store grants.db -p lake.yaml --anonymous root --authorise owners=grant
+      privtab serve store grants.db -p gravitino/1.1.0 --token-file tokens --api gravitino
+      privtab serve store grants.db -p lake.yaml --token-file tokens \\
+              --channel live --sidecar-token-file sidecars --signing-key prod.pem
+    """
+    with needing("`privtab serve store`", "store", "serve"):
+        from privtab_server.authzen.app import AppSettings, application
+        from privtab_server.authzen.service import Service
+        from privtab_server.serving.tokens import Tokens
+        from privtab_server.store.server import app
+        from privtab_server.store.server.app import StoreScope, StoreServer, routes
+        from privtab_server.store.server.calls import Metrics
+        from privtab_server.store.server.releases import StoreDecisionPoint, wait_for_change
+        from privtab_server.store.store import Store
+    from privtab.pipeline import policy_artifacts
+    from privtab_server.store.authority import Authority
+    from privtab_server.store.guarded import GuardedStore
+    from privtab_server.store.view import View
+
+    if settings.token_file is None and anonymous is None:
+        raise UsageError("changes need a user: give `--token-file` with a token for each user, or `--anonymous USER`")
+    tls = settings.checked_tls(tokens=anonymous is None)
+    others = anonymous is not None or settings.tls_client_ca is not None or settings.insecure
+    signing = bundles.checked(others=others)
+    program = policy.program()
+    authority = Authority(program, authorise or ())
+    store = Store.open(url, program)
+    artifacts = policy_artifacts(program)
+    view = View(store, program, artifacts.program)
+    view.now()  # Wrong rows are told now, not to the first caller.
+    metrics = Metrics(view)
+    tokens = Tokens(settings.token_file, StoreScope) if settings.token_file is not None else None
+    signed = "" if signing is None else f", its bundles signed with {signing.id}"
+    shown = f"{store.database.shown}, a store of {store.system}{signed},"
+    document = {"system": store.system, "store": store.database.shown}
+    sidecars = bundles.served(view, artifacts, signing)
+    service = Service(StoreDecisionPoint(view), system=program.system)
+
+    def make(base: str) -> ASGIApp:
+        server = StoreServer(
+            guarded=GuardedStore(store, view, authority, auditor or (), metrics.record),
+            metrics=metrics,
+            base=base,
+            tokens=tokens,
+            anonymous=anonymous,
+            max_body=settings.max_body,
+        )
+        found = routes(server)
+        for name in api or ():
+            found += app.plugin_routes(name, server)
+        served = AppSettings(
+            services={"": service, f"/{program.system}": service},
+            base=base,
+            tokens=tokens,
+            of_users=True,
+            max_body=settings.max_body,
+            routes=[*found, *sidecars.routes],
+            beside=sidecars.beside,
+            admit=wait_for_change(store),
+        )
+        return application(served)
+
+    settings.serve(tls, make, lambda: (shown, document), ending=sidecars.end, at_once=sidecars.at_once)

@@ -1,0 +1,395 @@
+"""Shared by the commands that change one thing in a store: a store that is opened here, or one that a server serves."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from urllib.parse import urlencode
+
+import typer
+
+from privtab.cli._ask import entity, user_name
+from privtab.cli._options import AuthoriseOption
+from privtab.cli._output import fail_if, out, print_error, stop
+from privtab.cli._parameters import argument, needing, option, policies
+from privtab.cli._stored import load_policy
+from privtab.cli._tokens import TOKEN_VARIABLE, is_http, token_of
+from privtab.effects import Change
+from privtab.errors import StateInvalid, StoreConflict, StoreError, UsageError
+from privtab.printable import count
+from privtab.request import Entity
+from privtab.state.findings import row_text
+from privtab_server.store_states import rows_of_store
+
+if TYPE_CHECKING:
+    from privtab_server.store.guarded import DesiredChange, GuardedStore
+    from privtab_server.store.journal import Entry
+    from privtab_server.store.planning import Proposal as Planned
+    from privtab_server.store.store import Outcome, Store
+
+Row: TypeAlias = Mapping[str, str]
+Tables: TypeAlias = Mapping[str, Sequence[Row]]
+MOST_NAMES = 5
+"""The most names in one line of an effect."""
+_TIMEOUT = (10.0, 70.0)
+"""Seconds to connect to a server, and to wait for its answer: it may wait for other writers for a minute."""
+_LARGEST = 1 << 28
+"""Bytes of one answer."""
+
+UrlArgument = Annotated[str, argument("STORE", "Path of an SQLite file, or postgresql+psycopg://USER@HOST/DATABASE.")]
+StoreArgument = Annotated[
+    str, argument("STORE", "Path of an SQLite file, postgresql+psycopg://USER@HOST/DATABASE, or URL of a server.")
+]
+TokenFileOption = Annotated[
+    Path | None, option("--token-file FILE", f"Token for a server. (default: ${TOKEN_VARIABLE})")
+]
+CaFileOption = Annotated[Path | None, option("--ca FILE", "CA certificates for a server, PEM.")]
+ScopeOption = Annotated[str | None, option("--scope TYPE:PATH", "Entity in which the role counts.")]
+ResourceOption = Annotated[
+    str | None, option("--resource TYPE:PATH", "Entity that the rows are about, if its name is not unique.")
+]
+SinceOption = Annotated[str | None, option("--since TIME", "Time from which the row holds.")]
+UntilOption = Annotated[str | None, option("--until TIME", "Time until which the row holds.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestedChange:
+    """Rows to add and to remove."""
+
+    add: Tables = field(default_factory=dict)
+    remove: Tables = field(default_factory=dict)
+    resource: Entity | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The store, and the options that all these commands have."""
+
+    store: StoreArgument
+    policy: Annotated[
+        str | None,
+        option("--policy -p POLICY", "A policy by name or path; a server has its own.", autocompletion=policies),
+    ] = None
+    user: Annotated[str | None, option("--as USER", "User who makes the change; a server takes it from the token.")] = (
+        None
+    )
+    authorise: AuthoriseOption = None
+    dry_run: Annotated[bool, option("--dry-run", "Show who gains and loses what; change nothing.")] = False
+    yes: Annotated[bool, option("--yes -y", "Also give sensitive operations, without a question.")] = False
+    request_id: Annotated[str | None, option("--request-id ID", "Do nothing if this request was done before.")] = None
+    expect: Annotated[int | None, option("--expect N", "Fail if a change after N concerns the same rows.", min=1)] = (
+        None
+    )
+    token_file: TokenFileOption = None
+    ca: CaFileOption = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a change did, or would do: its rows, and the JSON of `state diff`, or why that is not known."""
+
+    number: int
+    changes: Sequence[Change]
+    repeated: bool = False
+    effect: Mapping[str, Any] | None = None
+    undecided: str = ""
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Answer:
+        """Read the answer of a server."""
+        known = {name: answer[name] for name in ("repeated", "effect", "undecided") if name in answer}
+        return cls(number=answer["number"], changes=tuple(map(Change.from_json, answer["changes"])), **known)
+
+
+Session: TypeAlias = "_Local | _Remote"
+"""A store, here or behind a server."""
+
+
+def session(settings: Settings) -> Session:
+    """Open the store."""
+    return _Remote(settings) if is_http(settings.store) else _Local(settings)
+
+
+def carry_out(settings: Settings, opened: Session, intent: RequestedChange) -> None:
+    """Show what a change does, ask before it gives sensitive operations, and make it."""
+    expected = settings.expect
+    if settings.dry_run or not settings.yes:
+        proposal = opened.propose(intent)
+        confirm(proposal, dry_run=settings.dry_run)
+        expected = proposal.number if expected is None else expected
+    if not settings.dry_run:
+        print_done(opened.change(intent, settings.request_id, expected))
+
+
+def found(rows: list[Row], what: str) -> list[Row]:
+    """Rows that a command removes. Raises StoreConflict if there are none."""
+    if not rows:
+        raise StoreConflict(f"the store does not hold {what}, or it may not be seen")
+    return rows
+
+
+def resource_of(text: str | None) -> Entity | None:
+    """The entity of `--resource`. Raises UsageError."""
+    return None if text is None else entity(text)
+
+
+def window(since: str | None, until: str | None) -> dict[str, str]:
+    """The columns of a row that holds for a time."""
+    return {name: value for name, value in (("from", since), ("until", until)) if value is not None}
+
+
+def principal(text: str, option: str) -> str:
+    """A principal as rows have it; a bare name is a user's. Raises UsageError."""
+    kind, colon, name = text.partition(":")
+    if not text or (colon and kind in ("user", "group", "role") and not name):
+        raise UsageError(f"`{option} {text}` has no name")
+    return text if colon and kind in ("user", "group", "role") else f"user:{user_name(text)}"
+
+
+class _Local:
+    """A store that is opened here."""
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.policy is None or settings.user is None:
+            raise UsageError("a store that is opened here needs `--policy POLICY` and `--as USER`; a server has both")
+        self._user = user_name(settings.user)
+        self._guarded = _guarded(settings.store, settings.policy, settings.authorise or ())
+
+    def rows(self, table: str, **cells: str) -> list[Row]:
+        return _matching(self._guarded.view.now().tables[table], cells)
+
+    def propose(self, intent: RequestedChange) -> Answer:
+        return proposed(self._guarded.propose("change", self._desired(intent)))
+
+    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> Answer:
+        from privtab_server.store.guarded import WriteOptions
+
+        how = WriteOptions(request_id=request_id, expect=expect)
+        return Answer.of(self._guarded.carry_out("change", self._desired(intent), how).to_json())
+
+    def _desired(self, intent: RequestedChange) -> DesiredChange:
+        from privtab_server.store.guarded import DesiredChange
+
+        add, remove = (
+            {table: [dict(row) for row in rows] for table, rows in t.items()} for t in (intent.add, intent.remove)
+        )
+        return DesiredChange(user=self._user, add=add, remove=remove, resource=intent.resource)
+
+
+class _Remote:
+    """A store that a server serves."""
+
+    def __init__(self, settings: Settings) -> None:
+        from privtab.client._sender import Sender
+
+        if settings.user is not None or settings.policy is not None or settings.authorise:
+            raise UsageError(
+                "a server has its policy, and knows the user by the token: leave out `--policy`, `--as`, `--authorise`"
+            )
+        self._url = settings.store.rstrip("/") + "/store/v1"
+        self._sender = Sender(
+            timeout=_TIMEOUT,
+            seconds=sum(_TIMEOUT),
+            largest=_LARGEST,
+            token=token_of(settings.token_file),
+            verify=True if settings.ca is None else os.fspath(settings.ca),
+        )
+
+    def rows(self, table: str, **cells: str) -> list[Row]:
+        about = next(cells[name] for name in ("grantee", "principal", "entity") if name in cells)
+        return _matching([entry["row"] for entry in self.listed(f"/rows/{table}", {"about": about})], cells)
+
+    def listed(self, path: str, query: dict[str, str]) -> list[dict[str, Any]]:
+        """The rows of all pages."""
+        listed: list[dict[str, Any]] = []
+        after: str | None = None
+        while True:
+            page = self._ask("GET", path, query | {"limit": "1000"} | ({} if after is None else {"after": after}))
+            with self._expected():
+                listed += [{"table": row["table"], "row": dict(row["row"])} for row in page["rows"]]
+                after = page["next"]
+            if after is None:
+                return listed
+
+    def propose(self, intent: RequestedChange) -> Answer:
+        answer = self._ask("POST", "/changes", {"dry_run": "true"}, _body(intent))
+        with self._expected():
+            return Answer.of(answer)
+
+    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> Answer:
+        headers = {} if request_id is None else {"Idempotency-Key": request_id}
+        headers |= {} if expect is None else {"If-Match": f'"{expect}"'}
+        answer = self._ask("POST", "/changes", {}, _body(intent), headers)
+        with self._expected():
+            return Answer.of(answer)
+
+    def _expected(self) -> AbstractContextManager[None]:
+        from privtab.client._sender import expected
+
+        return expected(self._url, StoreError)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        from privtab.client._sender import SendError
+
+        try:
+            answer = self._sender.send(
+                method, f"{self._url}{path}{'?' if query else ''}{urlencode(query)}", body, headers=headers
+            )
+        except SendError as problem:
+            raise StoreError(f"{self._url} cannot be reached: {problem.why}") from None
+        try:
+            content = answer.json()
+        except SendError:
+            raise StoreError(
+                f"{self._url} answered {answer.status} without JSON: is it the URL of `privtab serve store`?"
+            ) from None
+        error = content.get("error") if isinstance(content, dict) else {}
+        if answer.status == 200 and error is None:
+            return content
+        error = error if isinstance(error, dict) else {}
+        message = str(error.get("message") or f"{self._url} answered {answer.status}")
+        match error.get("kind"):
+            case "denied" | "conflict":
+                raise StoreConflict(message)
+            case "wrong_rows":
+                raise StateInvalid(tuple(map(str, error.get("findings", ()))))
+            case "invalid" | "malformed" | "not_found" | "refused":
+                raise UsageError(message)
+            case _:
+                raise StoreError(message)
+
+
+def listed(settings: Settings, name: str | None, at: str | None = None) -> list[tuple[str, Row]]:
+    """The rows that name a principal or an entity, or all, of a store or of a server: (table, row). `at`: at a moment of a store's journal."""
+    if is_http(settings.store):
+        if at is not None:
+            raise UsageError("a server shows the rows of now: leave `--at` out, or give the database")
+        entries = _Remote(settings).listed("/rows", {} if name is None else {"about": name})
+        return [(entry["table"], entry["row"]) for entry in entries]
+    from privtab_server.store.view import names_in
+
+    _, tables = rows_of_store(settings.store, at)
+    return [(table, row) for table, rows in tables.items() for row in rows if name is None or name in names_in(row)]
+
+
+def _guarded(url: str, policy: str, authorise: Sequence[str]) -> GuardedStore:
+    with needing("a store", "store"):
+        from privtab_server.store.authority import Authority
+        from privtab_server.store.guarded import GuardedStore
+        from privtab_server.store.store import Store
+        from privtab_server.store.view import View
+    from privtab.pipeline import policy_artifacts
+
+    program = load_policy(policy)
+    store = Store.open(url, program)
+    view = View(store, program, policy_artifacts(program).program)
+    return GuardedStore(store, view, Authority(program, authorise))
+
+
+def _matching(rows: Sequence[Row], cells: Mapping[str, str]) -> list[Row]:
+    return [row for row in rows if cells.items() <= row.items()]
+
+
+def _body(intent: RequestedChange) -> dict[str, Any]:
+    body: dict[str, Any] = {"add": intent.add, "remove": intent.remove}
+    return body if intent.resource is None else body | {"resource": str(intent.resource)}
+
+
+def _print_effect(proposal: Answer) -> None:
+    """Print who gains and loses which operations on what."""
+    if proposal.effect is None:
+        print_error(f"who gains and loses what is not known: {proposal.undecided}")
+        return
+    for access in proposal.effect["access"]:
+        names, entities = (_names(access[key]) for key in ("subjects", "entities"))
+        several = access["subjects"]["count"] != 1
+        verb = ("gain" if access["change"] == "gained" else "lose") + ("" if several else "s")
+        objects = "".join(f" with {slot} {_names(found)}" for slot, found in access["with"].items())
+        out().print(f"  {names} {verb} {_operation(access)} on {entities}{objects}")
+    if not proposal.effect["access"]:
+        out().print("  no user gains or loses an operation")
+    for text in proposal.effect["undecided"]:
+        print_error(f"not decided: {text}")
+
+
+def _operation(access: Mapping[str, Any]) -> str:
+    """An operation, what a request for it gives, and whether it is sensitive."""
+    from privtab.ir.names import value_text
+
+    given = dict(access["attributes"])
+    owners = given.pop("with", {}).items()
+    values = [f"{of}.{n} = {value_text(v)}" for of, named in (*given.items(), *owners) for n, v in named.items()]
+    flags = f" with {' and '.join(access['flags'])}" if access["flags"] else ""
+    condition = f" if {' and '.join(values)}" if values else ""
+    return f"`{access['operation']}`{flags}{condition}{' (sensitive)' if access['sensitive'] else ''}"
+
+
+def _names(named: Mapping[str, Any]) -> str:
+    shown = ", ".join(named["names"][:MOST_NAMES])
+    more = named["count"] - min(len(named["names"]), MOST_NAMES)
+    return f"{shown} and {more:,} more" if more else shown
+
+
+def proposed(planned: Planned) -> Answer:
+    """What a change of a store that is opened here would do."""
+    from privtab_server.store.guarded import proposal_json
+
+    return Answer.of(proposal_json(planned))
+
+
+def confirm(proposal: Answer, *, dry_run: bool) -> None:
+    """Show what a change does, if it gives sensitive operations or with `dry_run`; without, ask before it gives them.
+
+    A dry run that cannot tell who gains what exits with 1.
+    """
+    effect = proposal.effect
+    sensitive = effect is None or bool(effect["undecided"]) or effect["summary"]["gained"]["sensitive"] > 0
+    if dry_run or sensitive:
+        print_changes(proposal.changes)
+        _print_effect(proposal)
+    fail_if(dry_run and effect is None)
+    if dry_run or not sensitive:
+        return
+    if not sys.stdin.isatty() or not typer.confirm("This gives sensitive operations. Change the store?"):
+        stop("nothing was changed: the request gives sensitive operations; `--yes` confirms it")
+
+
+def store_class() -> type[Store]:
+    """The class; raises UsageError if its libraries are not installed."""
+    with needing("a store", "store"):
+        from privtab_server.store.store import Store
+    return Store
+
+
+def show_entries(entries: Iterable[Entry]) -> None:
+    """Print changes: who did what, when, and the rows."""
+    for entry in entries:
+        what = entry.action if entry.resource is None else f"{entry.action} {entry.resource}"
+        out().print(f"{entry.number} {entry.at} {entry.actor} {what}")
+        print_changes(entry.changes)
+
+
+def print_changes(changes: Iterable[Change]) -> None:
+    """Print the rows that a change adds and removes."""
+    for change_ in changes:
+        sign = "+" if change_.action == "add" else "-"
+        out().print(f"  {sign} {row_text(change_.table, change_.row or {})}")
+
+
+def print_done(done: Answer | Outcome) -> None:
+    """Print what a change did, or that an earlier request with the same id did it."""
+    print_changes(done.changes)
+    again = ", done before" if done.repeated else ""
+    out().print(f"change {done.number}: {count(len(done.changes), 'row')}{again}")

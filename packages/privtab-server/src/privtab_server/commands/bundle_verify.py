@@ -1,0 +1,99 @@
+"""`privtab bundle verify`: whether bundles are signed as required, and sidecars new enough to check it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from privtab.cli._options import ScopeOption, VerificationKeyOption, trust
+from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data
+from privtab.cli._parameters import argument, option
+from privtab.errors import BrokenBundle, FileError, FleetError, SignatureRefused, UsageError
+from privtab_server.commands._rollout import FleetOptions
+
+if TYPE_CHECKING:
+    from privtab.signatures import Trust
+    from privtab_server.registry.deploy import Fleet
+
+
+def verify(
+    bundles: Annotated[list[Path], argument("BUNDLE", "Bundles, as OPA loads them.")],
+    keys: VerificationKeyOption = None,
+    scope: ScopeOption = "",
+    newer_than: Annotated[
+        str | None, option("--newer-than BUNDLE|N", "Refuse bundles not newer than this bundle or sequence.")
+    ] = None,
+    *,
+    fleet: FleetOptions,
+    format_: FormatOption = "text",
+) -> None:
+    """Verify the signatures of bundles and all their files, as OPA does.
+
+    Exits with 1 if a bundle is refused: unsigned, signed by another key or for another scope, changed, with missing or
+    additional files, not newer, or incomplete. With `--server` or `--opa`, also if a sidecar's OPA is older than 1.21.3,
+    which may accept unsigned bundles.
+
+    Example:
+      privtab bundle verify policy.tar.gz --verification-key prod.pub.pem --scope prod
+      privtab bundle verify new/state.tar.gz --verification-key prod.pub.pem --newer-than old/state.tar.gz
+    """
+    trusted = trust(keys, scope)
+    if trusted is None:
+        raise UsageError("give the key to verify with: `--verification-key FILE`")
+    minimum_sequence = None if newer_than is None else _baseline_sequence(newer_than, trusted)
+    rows = [_verify(bundle, trusted, minimum_sequence) for bundle in bundles]
+    with fleet.reader() as read:
+        rows += _unsafe(None if read is None else read())
+    if not print_if_data(format_, rows):
+        for row in rows:
+            if row["verified"]:
+                order = "" if row["sequence"] is None else f", sequence {row['sequence']}"
+                out().print(
+                    f"{row['bundle']}: signed with {row['key']} ({row['algorithm']}){order}, {row['files']} files"
+                )
+            elif "sidecar" in row:
+                print_error(f"{row['sidecar']} {row['why']}")
+            else:
+                print_error(f"{row['bundle']} is refused: {row['why']}")
+    fail_if(not all(row["verified"] for row in rows))
+
+
+def _verify(bundle: Path, trusted: Trust, minimum_sequence: int | None) -> dict[str, Any]:
+    from privtab.bundle.sign import verify as verified
+
+    try:
+        signed = verified(bundle, trusted, newer_than=minimum_sequence)
+    except (SignatureRefused, BrokenBundle) as error:
+        return {"bundle": str(bundle), "verified": False, "why": str(error)}
+    said = {name: getattr(signed, name) for name in ("key", "algorithm", "scope", "sequence")}
+    return {"bundle": str(bundle), "verified": True, **said, "files": len(signed.files)}
+
+
+def _unsafe(fleet: Fleet | None) -> list[dict[str, Any]]:
+    """The sidecars that may accept unsigned bundles. Raises FleetError if one cannot be read."""
+    if fleet is None:
+        return []
+    if unread := [text for text in (fleet.problem, *(sidecar.problem for sidecar in fleet.sidecars)) if text]:
+        raise FleetError("; ".join(unread))
+    return [
+        {"sidecar": sidecar.url or sidecar.id, "verified": False, "why": sidecar.verifier_problem}
+        for sidecar in fleet.sidecars
+        if sidecar.verifier_problem
+    ]
+
+
+def _baseline_sequence(baseline: str, trusted: Trust) -> int:
+    """The sequence given as a number or by another bundle, whose signature must verify too; raises UsageError without one."""
+    if baseline.isdecimal():
+        return int(baseline)
+    from privtab.bundle.sign import verify as verified
+
+    try:
+        sequence = verified(baseline, trusted).sequence
+    except (SignatureRefused, BrokenBundle) as error:
+        raise FileError(f"{baseline} is refused: {error}") from None
+    if sequence is None:
+        raise UsageError(
+            f"the signature of {baseline} has no sequence, so its order is unknown: sign with `--sequence`"
+        )
+    return sequence

@@ -1,0 +1,213 @@
+"""`privtab serve`: serve decisions over the OpenID AuthZEN Authorization API 1.0, or bundles of a registry."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privtab.cli._app import Commands
+from privtab.cli._options import PartialOption, load_state
+from privtab.cli._parameters import needing, option, policies
+from privtab.errors import UsageError
+from privtab_server.commands._registry_options import RegistryCommand
+from privtab_server.commands._serving import ConnectionsOption, ServerSettings, serve_registry, serve_store
+from privtab_server.store_states import running_store
+
+if TYPE_CHECKING:
+    from privtab_server.authzen.service import Service
+
+PANEL = "Start here"
+
+STORE_REFRESH = 1.0
+"""Seconds between two looks for changes of a store, unless `--refresh` gives others."""
+
+
+app = Commands(invoke_without_command=True)
+app.command("store")(serve_store)
+app.command("registry", cls=RegistryCommand)(serve_registry)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Who decides."""
+
+    policy: Annotated[
+        list[str] | None,
+        option("--policy -p POLICY", "A policy by name (cdap/final) or a path; repeatable.", autocompletion=policies),
+    ] = None
+    state: Annotated[
+        list[Path] | None, option("--state -s STATE", "State for each policy, in the same order; repeatable.")
+    ] = None
+    bundles: Annotated[
+        list[str] | None,
+        option("--bundles -b PATH|URL", "Compiled bundles instead of a policy and a state; repeatable."),
+    ] = None
+    opa: Annotated[str | None, option("--opa URL", "Ask a running OPA, which decides by its own bundles.")] = None
+
+    def check(self) -> None:
+        """Raise UsageError unless one is given, and a state for each policy."""
+        if sum(map(bool, (self.policy, self.bundles, self.opa))) != 1:
+            raise UsageError(
+                "who decides? give one of `--policy` with `--state`, `--bundles`, or `--opa`; or serve a `store` or a `registry`"
+            )
+        if len(self.policy or []) != len(self.state or []):
+            raise UsageError(
+                "give one `--state` for each `--policy`, in the same order: "
+                f"there are {len(self.state or [])} and {len(self.policy or [])}"
+            )
+
+
+@app.callback()
+def run(
+    context: typer.Context,
+    sources: Sources,
+    system: Annotated[
+        list[str] | None, option("--system NAME", "Systems to serve, of the bundles or the OPA; repeatable.")
+    ] = None,
+    refresh: Annotated[
+        float | None, option("--refresh SECONDS", "Interval between checks for newer bundles.", min=0.1)
+    ] = None,
+    max_staleness: Annotated[
+        float | None, option("--max-staleness SECONDS", "Refuse to decide by bundles older than this.", min=0.1)
+    ] = None,
+    brief: Annotated[
+        bool, option("--brief", "Answer without reasons: faster, and reveals nothing to callers.")
+    ] = False,
+    page_size: Annotated[int, option("--page-size", "Default number of search results.", min=1, max=1000)] = 100,
+    decision_log: Annotated[
+        Path | None,
+        option(
+            "--decision-log FILE", "Append each decision, as OPA's log has it; what cannot be logged is not answered."
+        ),
+    ] = None,
+    each_address: ConnectionsOption = None,
+    allow_partial: PartialOption = False,
+    *,
+    settings: ServerSettings,
+) -> None:
+    """Answer the OpenID AuthZEN Authorization API 1.0 over HTTP, or serve a store or a registry's bundles, until Ctrl-C.
+
+    A single system is served at the root and under its name; several under their names. Requests are logged to standard
+    error as JSON lines.
+
+    Example:
+      privtab serve -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
+      privtab serve -p lake.yaml -s store:grants.db --max-staleness 5
+      privtab serve --bundles build/ --system gravitino --refresh 10 \\
+              --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
+      privtab serve -p lake.yaml -s state.yaml --decision-log decisions.jsonl
+      privtab serve --opa http://127.0.0.1:8181
+      privtab serve store grants.db -p lake.yaml --token-file tokens
+      privtab serve registry s3://policies/registry --channel prod
+    """
+    if context.invoked_subcommand is not None:
+        _check_none_given(context)
+        return
+    with needing("`privtab serve`", "compiler", "serve"):
+        from privtab_server.authzen.app import AppSettings, Scope, application
+        from privtab_server.authzen.service import DecisionLog, Service
+        from privtab_server.serving.tokens import Tokens
+    sources.check()
+    policy, state, opa = sources.policy, sources.state or [], sources.opa
+    if decision_log is not None and opa is not None:
+        raise UsageError("`--decision-log` is for decisions made here: an OPA has a decision log of its own")
+    tls = settings.checked_tls(tokens=settings.token_file is not None)
+    tokens = Tokens(settings.token_file, Scope) if settings.token_file is not None else None
+    with ExitStack() as stack:
+        if policy:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))
+            places = _write_bundles(policy, state, folder, allow_partial=allow_partial)
+            if refresh is None and any(map(running_store, state)):
+                refresh = STORE_REFRESH
+        else:
+            places = [(name, sources.bundles or []) for name in _names(system)]
+        log = None if decision_log is None else DecisionLog(decision_log)
+        make = partial(Service, brief=brief, page_size=page_size, decision_log=log)
+        services = _remote(opa, system, make) if opa is not None else _local(places, max_staleness, make)
+        names = [service.system for service in services if service.system]
+        chosen: dict[str, Any] = {"tokens": tokens, "max_body": settings.max_body, "refresh": refresh}
+        settings.serve(
+            tls,
+            lambda base: application(AppSettings(services=_paths(services), base=base, **chosen)),
+            lambda: (", ".join(names) or "an OPA", {"systems": names}),
+            each=each_address,
+        )
+
+
+def _check_none_given(context: typer.Context) -> None:
+    """Options before `store` or `registry` would be lost."""
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if (source := context.get_parameter_source(str(parameter.name))) is not None and source.name == "COMMANDLINE"
+    ]
+    if given:
+        raise UsageError(f"write {' and '.join(given)} after `{context.invoked_subcommand}`, if it has such an option")
+
+
+def _write_bundles(
+    policies: Sequence[str], states: Sequence[Path], folder: Path, *, allow_partial: bool
+) -> list[tuple[str | None, list[str]]]:
+    """Write bundles to a folder for each system, so that the server runs what would be deployed; stores are read as they change."""
+    from privtab.bundle.pack import state_bundle
+    from privtab.pipeline import load_program, policy_bundle
+
+    folders: dict[str | None, list[str]] = {}
+    for policy, path in zip(policies, states, strict=True):
+        program = load_program(policy)
+        if program.system in folders:
+            raise UsageError(f"two policies are of the system `{program.system}`: one version is active at a time")
+        store = running_store(path)
+        loaded = None if store else load_state(program, path, allow_partial=allow_partial)
+        system_folder = folder / program.system
+        system_folder.mkdir()
+        (system_folder / "policy.tar.gz").write_bytes(policy_bundle(program))
+        if loaded is not None:
+            (system_folder / "state.tar.gz").write_bytes(state_bundle(program, loaded))
+        folders[program.system] = [str(system_folder), *([store] if store else [])]
+    return list(folders.items())
+
+
+def _local(
+    sources: Sequence[tuple[str | None, list[str]]], max_staleness: float | None, make: Callable[..., Service]
+) -> list[Service]:
+    from privtab.client.embedded import Embedded
+    from privtab_server.authzen.points import LocalDecisionPoint
+
+    services = []
+    for system, paths in sources:
+        # Modes are for callers; the environment must not make a server allow everything.
+        try:
+            embedded = Embedded(*paths, system=system, mode="enforce", max_staleness=max_staleness)
+        except UsageError as error:
+            raise UsageError(str(error).replace("as in Embedded(system=…)", "with `--system`")) from None
+        services.append(make(LocalDecisionPoint(embedded), system=embedded.system))
+    return services
+
+
+def _remote(url: str, systems: list[str] | None, make: Callable[..., Service]) -> list[Service]:
+    from privtab_server.authzen.points import ClientDecisionPoint
+
+    with needing("`privtab serve --opa`", "compiler", "serve"):
+        from privtab.client.aio import AsyncClient
+
+        clients = [(name, AsyncClient(url, system=name, mode="enforce")) for name in _names(systems)]
+    return [make(ClientDecisionPoint(client), system=name or "") for name, client in clients]
+
+
+def _names(systems: list[str] | None) -> Sequence[str | None]:
+    """The systems to serve; [None] for the only one in the OPA."""
+    return systems or (None,)
+
+
+def _paths(services: Sequence[Service]) -> dict[str, Service]:
+    """The services by path prefix: each under its name; a single one at the root, too."""
+    services_by_path = {f"/{service.system}": service for service in services if service.system}
+    return {"": services[0], **services_by_path} if len(services) == 1 else services_by_path
