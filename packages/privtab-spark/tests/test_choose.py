@@ -42,7 +42,7 @@ def test_a_choice_reads_well_and_is_logged(
 ) -> None:
     policy, state = decision_rows.files(tmp_path)
     df = decision_rows.frame(spark, [("ann", "s/a/1")], "user string, path string")
-    with caplog.at_level(logging.INFO, logger="privtab_spark"):
+    with caplog.at_level(logging.INFO, logger="privtab.spark"):
         decide(df, policy, state, **BOX)
     assert caplog.messages[0].startswith("decide: kernel: the state has 8 rows, whose arrays fit every executor\n")
     assert caplog.messages[0].endswith("has this version of privtab")
@@ -57,7 +57,7 @@ def test_a_state_beyond_the_limits_is_divided(
     chosen = str(plan(df, policy, state, limits=Limits(rows=7), **BOX))
     assert chosen.startswith("portions: the state has 8 rows; more than 7 are not collected on the driver\n")
     with (
-        caplog.at_level(logging.INFO, logger="privtab_spark"),
+        caplog.at_level(logging.INFO, logger="privtab.spark"),
         pytest.warns(DeprecationWarning, match="`portions` now"),
     ):
         decided = decide(df, policy, state, plan="joins", **BOX)

@@ -85,7 +85,7 @@ def test_the_rows_that_requests_need_answer_as_the_reference(
     rows = {t: [tuple(row.get(c) for c in COLUMNS[t].names) for row in own] for t, own in to_tables(state).items()}
     flags = sorted({flag for rule in program.rules.values() for flag in rule_flags(program, rule)})
     narrows = program.semantics.active_roles == "request"
-    with caplog.at_level(logging.INFO, logger="privtab_spark"):
+    with caplog.at_level(logging.INFO, logger="privtab.spark"):
         decided = decide(
             frame(spark, requests, flags), program, tables(spark, **{t: own for t, own in rows.items() if own}),
             subject="user", action=F.col("action"), resource="entity", with_={slot: slot for slot in slots(requests)},
@@ -124,7 +124,7 @@ def test_paths_of_every_object_count_and_rows_that_are_no_requests_do_not(
         ("ann", "read", "/".join("c" * 5000), None, False, "wrong depth"),
     ]
     names = "user string, action string, path string, to string, want boolean, why string"
-    with caplog.at_level(logging.INFO, logger="privtab_spark"):
+    with caplog.at_level(logging.INFO, logger="privtab.spark"):
         decided = decide(
             spark.createDataFrame(wanted, names), policy, tables(spark, grants=GRANTS), subject="user", plan="portions",
             action=F.col("action"), resource=("table", "path"), with_={"to": ("table", "to")},
@@ -191,14 +191,14 @@ def test_when_a_part_is_looked_for(spark: SparkSession, policy: Path, caplog: py
     assert "  of `grants`, only the rows that the requests need are taken, if these fit" in str(chosen)
     assert plan(rows, policy, state, limits=Limits(large=150), **READ).selected == ()
     assert plan(rows, policy, state, plan="kernel", limits=few, **READ).selected == ()
-    with caplog.at_level(logging.INFO, logger="privtab_spark"):
+    with caplog.at_level(logging.INFO, logger="privtab.spark"):
         first = decide(rows, policy, state, limits=few, **READ)
     assert needed(caplog) == (2, 100)
     # The next call by the same state prepares all of it.
     assert plan(rows, policy, state, limits=few, **READ).selected == ()
     # A part that does not fit either is divided.
     caplog.clear()
-    with caplog.at_level(logging.INFO, logger="privtab_spark"):
+    with caplog.at_level(logging.INFO, logger="privtab.spark"):
         divided = decide(rows, policy, state, limits=Limits(rows=1), **READ)
     assert needed(caplog) == (2, 100)
     for decided in (first, divided, decide(rows, policy, state, limits=few, **READ)):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 NO_TIME = "null"
 """The reason for a row whose time is null."""
-log = logging.getLogger("privtab_spark")
+log = logging.getLogger("privtab.spark")
 
 
 class BatchArguments(RequestArguments, total=False):

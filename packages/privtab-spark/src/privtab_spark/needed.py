@@ -46,7 +46,7 @@ ROWS = 1 << 16
 """Rows that are checked at once."""
 _ALLOWS = {"effect": "allow"}
 """Cells of rows that deny nothing."""
-log = logging.getLogger("privtab_spark")
+log = logging.getLogger("privtab.spark")
 
 
 def decide_by_needed(

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from privtab.errors import AccessDenied, DecisionError, DecisionUnavailable, InvalidRequest, Unauthenticated
 from privtab.request import Decision
 
-LOG = logging.getLogger("privtab_web")
+LOG = logging.getLogger("privtab.web")
 CONTENT_TYPE = "application/problem+json"
 
 

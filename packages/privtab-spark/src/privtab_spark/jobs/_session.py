@@ -158,7 +158,7 @@ def _pass_on(reader: int, writer: int) -> None:
 
 BEAT = 10.0
 """Seconds between heartbeats while Spark is working."""
-LOG = logging.getLogger("privtab_spark")
+LOG = logging.getLogger("privtab.spark")
 
 
 @dataclass

@@ -28,7 +28,7 @@ from privtab_analysis.entitlements.rows import NOT_ON_ENTITIES, Way, ways
 from privtab_analysis.entitlements.subjects import Concerns, Subject, Subjects
 from privtab_spark.matrix.question import Question, check
 
-LOG = logging.getLogger("privtab_spark")
+LOG = logging.getLogger("privtab.spark")
 BATCH = 16_384
 """Number of rows in a batch, or a few more."""
 MOST_RUNS = 2_000_000
