@@ -9,6 +9,8 @@ from typing import Any
 from privtab.errors import UsageError
 
 COMMANDS = "privtab.commands"
+GATES = "privtab.gates"
+SCHEMAS = "privtab.schemas"
 DOORS = "privtab.doors"
 PUSH_TARGETS = "privtab.push_targets"
 STATES = "privtab.states"

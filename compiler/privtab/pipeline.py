@@ -200,6 +200,21 @@ def policy_artifacts(
     )
 
 
+def comparable(program: Program) -> Program:
+    """A program as read back from its own bundle, with positions in its file: two of these differ only if the bundles do."""
+    from privtab import strict_json
+    from privtab.bundle.archive import json_bytes
+    from privtab.ir.deserialise import program_from_json
+    from privtab.ir.serialise import program_json
+
+    # Go through the bundle's JSON, so that types and operations have its order on both sides.
+    document = strict_json.loads(json_bytes(program_json(program, optimised(program))))
+    restored = program_from_json(document, f"{program.system}/{program.version}")
+    return replace(
+        restored, rules={pair: replace(rule, span=program.rules[pair].span) for pair, rule in restored.rules.items()}
+    )
+
+
 def policy_revision(program: Program, *, parallel: bool = False) -> str:
     """The revision of a program's policy bundle, from the user's cache if it was computed before."""
     return user_cache.revision_of(program, lambda: policy_artifacts(program, parallel=parallel).revision)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from privtab import _plugins
 from privtab._staged import write
 from privtab.cli._files import json_text
 from privtab.cli._options import OutputOption
@@ -27,10 +28,12 @@ def run(
       privtab schema --of decisions
     """
     if of == "policy":
-        from privtab.syntax.keys import policy_schema as schema
+        from privtab.syntax.keys import policy_schema
+
+        schema = policy_schema()
     else:
-        from privtab_logs.schema import log_schema as schema
+        schema = _plugins.module(_plugins.SCHEMAS, of).log_schema()
     if output is None:
-        print_json(schema())
+        print_json(schema)
     else:
-        write(output, json_text(schema()).encode())
+        write(output, json_text(schema).encode())

@@ -88,6 +88,9 @@ CODES = {
 _UNREAD = frozenset({"S001", "S002", "S007", "S107"})
 """The rest of a file or a table was not read, even if the finding is at one of its rows, or the file may end within that row."""
 
+DENIES = "they may include a denial, and ignoring it would widen access"
+"""The consequence of wrong rows where a state can deny."""
+
 
 def errors(findings: Iterable[StateFinding]) -> tuple[StateFinding, ...]:
     """The findings that removed a row, or a whole table, from the state."""

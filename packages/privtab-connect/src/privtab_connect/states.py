@@ -8,8 +8,9 @@ from urllib.parse import parse_qsl
 
 from privtab.cli._output import print_error
 from privtab.cli._stored import with_slashes
-from privtab.errors import UsageError
+from privtab.errors import StateInvalid, UsageError
 from privtab.printable import count
+from privtab.state.findings import DENIES
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -21,7 +22,7 @@ _IMPORT = re.compile(r"import:(?P<document>[^:?]+)(?:\?(?P<values>[^:]*))?:(?P<s
 def rows(program: Program | None, location: str) -> RawState:
     """The rows that an import document gives of another system, now."""
     from privtab.state.load import as_raw
-    from privtab_spark.state.opening import import_state
+    from privtab_connect.importing.imported import imported
 
     found = _IMPORT.fullmatch(location)
     if found is None:
@@ -35,9 +36,11 @@ def rows(program: Program | None, location: str) -> RawState:
     values = {name: value for name, value in given if name != "accept"}
     accept = [value for name, value in given if name == "accept"]
     source = with_slashes(found["source"])
-    imported = import_state(program, found["document"], source, values=values, accept=accept)
-    if imported.not_taken:
+    result = imported(program, found["document"], source, values=values)
+    if refused := result.refused(strict=False, allow_partial=False, accept=accept):
+        raise StateInvalid(refused, DENIES)
+    if result.not_taken:
         print_error(
-            f"{count(len(imported.not_taken), 'thing')} of {location} cannot be expressed; `privtab state import` lists them"
+            f"{count(len(result.not_taken), 'thing')} of {location} cannot be expressed; `privtab state import` lists them"
         )
-    return as_raw(imported.state, location)
+    return as_raw(result.state, location)

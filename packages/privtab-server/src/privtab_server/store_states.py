@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from privtab.client._bundles import BundleLocation
     from privtab.ir.nodes import Program
     from privtab.state.raw import RawState
+    from privtab_server.store.authority import Authority
     from privtab_server.store.journal import Journal
 
 _MOMENT = re.compile(r"(?P<url>.+?)(?:@(?P<at>[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}[^@/]*))?", re.DOTALL)
@@ -36,6 +38,27 @@ def opened(location: str) -> BundleLocation:
     from privtab_server.store.location import StoreLocation
 
     return StoreLocation(location)
+
+
+def authority(program: Program, authorise: Iterable[str]) -> Authority:
+    """Who may change what in a store with these options. Raises ImportError where an extra is missing."""
+    from privtab_server.store.authority import Authority
+
+    return Authority(program, authorise)
+
+
+def keep_rows(
+    location: str,
+    table: str,
+    columns: Sequence[str],
+    rows: Iterable[tuple[object, ...]],
+    key: str,
+    revision: str | None,
+) -> None:
+    """Keep the rows of a filter in a table of a store's database. Raises ImportError where an extra is missing."""
+    from privtab_server.store.database import keep_rows as keep
+
+    keep(location, table, columns, rows, key, revision)
 
 
 def running_store(state: Path) -> str | None:

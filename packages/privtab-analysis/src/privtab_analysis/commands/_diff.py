@@ -110,7 +110,7 @@ def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice])
 def programs(before: Side, after: Side, known: Program | None = None) -> tuple[Program, Program]:
     """The programs of two sides, of which that of `after` may be known. A policy that does not exist gets the other's declarations, and no rows."""
     if before.stored or after.stored:
-        from privtab_server.registry.deploy.program import comparable
+        from privtab.pipeline import comparable
 
         # Use the order of a bundle for types and operations on both sides.
         return comparable(_program(before)), comparable(_program(after, known))

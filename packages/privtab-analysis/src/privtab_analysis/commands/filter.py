@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from privtab import _plugins
 from privtab._staged import write
 from privtab.cli._ask import RequestOptions, show_notes
 from privtab.cli._engines import opened
@@ -95,7 +96,7 @@ def _keep(rows: str, table: str | None, found: Filter) -> None:
     if table is None:
         raise UsageError("`--rows store:…` needs `--table`")
     with needing("`--rows store:…`", "store"):
-        from privtab_server.store.database import keep_rows
+        keep_rows = _plugins.module(_plugins.STATES, "store").keep_rows
     keep_rows(rows, table, found.columns_of_rows, found.rows(), found.key, found.revision)
 
 

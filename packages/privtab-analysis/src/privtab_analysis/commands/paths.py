@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any
 
+from privtab import _plugins
 from privtab.cli import _ask as ask
 from privtab.cli._options import AuthoriseOption, Question
 from privtab.cli._output import (
@@ -78,7 +79,7 @@ def run(
 
     _check(user, target, resource, operation, all_users=all_users)
     with needing("a path through a store", "store"):
-        from privtab_server.store.authority import Authority as OfStores
+        of_store = _plugins.module(_plugins.STATES, "store").authority
     program = asked.program()
     flags = caller.flags(program)
     loaded, _, partial = asked.rows(program)
@@ -88,7 +89,7 @@ def run(
     query = _PathsQuery(
         reference,
         loaded,
-        OfStores(program, authorise or ()),
+        of_store(program, authorise or ()),
         _administrators(program),
         max_steps=max_steps,
         format=format_,

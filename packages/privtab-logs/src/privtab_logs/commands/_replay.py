@@ -151,8 +151,8 @@ def _moments(asked: Asked) -> Moments:
 
 def _compared(moments: Moments) -> Diff | None:
     """The exact comparison with the policy of the last moment."""
+    from privtab.pipeline import comparable
     from privtab_analysis.diff import diff
-    from privtab_server.registry.deploy.program import comparable
 
     earlier = moments.last_policy
     if earlier is None:

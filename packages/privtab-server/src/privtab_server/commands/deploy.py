@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from privtab import _plugins
 from privtab.cli._options import (
     DoorOption,
     IncompleteLogsOption,
@@ -320,11 +321,11 @@ class _Deployment:
 
     def _replay(self, logs: list[Path], program: Program) -> None:
         """Run the gate that decides logged requests again."""
-        from privtab_logs.commands._replay import replay_gate
-
         accepted, allowed = self.options.accept_replay, self.options.allow_incomplete_logs
         with self.report.step("replay"):
-            gate = replay_gate(logs, program, self.options.state, self.registry, accepted, allow_incomplete=allowed)
+            gate = _plugins.module(_plugins.GATES, "replay").replay_gate(
+                logs, program, self.options.state, self.registry, accepted, allow_incomplete=allowed
+            )
         self.report.ended(gate)
 
     def _comparison(self, before: Channel, program: Program, path: Path, opened: Collection[str]) -> Gate:

@@ -10,11 +10,10 @@ import pytest
 from privtab import source
 from privtab.bundle.program import program_in
 from privtab.ir.nodes import Program
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import comparable, load_program, policy_bundle
 from privtab_analysis.diff.waivers import read_waivers
 from privtab_server.commands._rollout import show_gate
 from privtab_server.registry.deploy.gates import FailingOn, Gate, GateStatus, diff_gate, lint_gate, skipped, test_gate
-from privtab_server.registry.deploy.program import comparable
 
 POLICY = """\
 privtab: 1

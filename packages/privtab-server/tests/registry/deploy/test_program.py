@@ -14,10 +14,9 @@ from privtab.bundle.program import program_in
 from privtab.errors import FileError
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.serialise import program_json
-from privtab.pipeline import find_policies, load_program, optimised, policy_bundle
+from privtab.pipeline import comparable, find_policies, load_program, optimised, policy_bundle
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.nodes import Verdict
-from privtab_server.registry.deploy.program import comparable
 
 POLICIES = find_policies([ROOT / "policy_src"])
 

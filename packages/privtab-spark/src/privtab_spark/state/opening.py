@@ -13,12 +13,13 @@ from privtab._resources import how_to_install
 from privtab.engines.index import require_kept
 from privtab.errors import StateInvalid, UsageError
 from privtab.request import Entity
+from privtab.state.findings import DENIES
 from privtab.state.names import FOR_FILTERS, filters_need
 from privtab.state.nodes import State
 from privtab_spark.frames import is_frame, of_spark
 from privtab_spark.state.bundles import is_bundle, rows_of_bundles
 from privtab_spark.state.read import Read, read_state, read_written
-from privtab_spark.state.schemas import DENIES, checked_rows, is_written, program_of, schema, tables_of
+from privtab_spark.state.schemas import checked_rows, is_written, program_of, schema, tables_of
 from privtab_spark.state.tables import SparkState
 
 if TYPE_CHECKING:
@@ -99,15 +100,12 @@ def import_state(
     express; UsageError for wrong arguments; FileError if the source does not answer.
     """
     try:
-        from privtab_connect.importing import answers, run
-        from privtab_connect.importing.document import load
+        from privtab_connect.importing.imported import imported
     except ImportError as error:
         raise UsageError(f"`import_state` needs {error.name}: {how_to_install('import')}") from error
-    program = program_of(policy)
-    known = [entity if isinstance(entity, Entity) else Entity.parse(entity) for entity in entities]
-    read = load(document)
-    with answers.opened(source, token=token, headers=headers) as system:
-        found = run.run(read, system, program, values=values, entities=known)
+    found = imported(
+        program_of(policy), document, source, values=values, entities=entities, token=token, headers=headers
+    )
     if refused := found.refused(strict=strict, allow_partial=allow_partial, accept=accept):
         raise StateInvalid(refused, "`strict` accepts none" if strict else DENIES)
     return found

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
+from privtab.state.findings import DENIES
 from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, ENTITIES
 
@@ -73,8 +74,6 @@ def is_written(state: object) -> bool:
     return isinstance(state, str | os.PathLike) and (Path(state) / MANIFEST).is_file()
 
 
-DENIES = "they may include a denial, and ignoring it would widen access"
-"""Why invalid rows make a state unusable."""
 UNREAD = "it was not read whole"
 """Why a state with a file or a table that cannot be read is unusable, if there are no denials."""
 

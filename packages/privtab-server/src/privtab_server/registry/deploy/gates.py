@@ -14,7 +14,7 @@ from typing import Any, Literal
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.ir.nodes import Program
 from privtab.lint.settings import FailOn
-from privtab.pipeline import PolicyCheck, lint_policy
+from privtab.pipeline import PolicyCheck, comparable, lint_policy
 from privtab.printable import count
 from privtab.state.nodes import State
 from privtab_analysis.diff import diff
@@ -23,7 +23,6 @@ from privtab_analysis.diff.summary import diff_json, folded
 from privtab_analysis.diff.waivers import apply_waivers, failing
 from privtab_analysis.state_diff import StateDiff, state_diff
 from privtab_analysis.state_diff.summary import headline, state_diff_json, totals
-from privtab_server.registry.deploy.program import comparable
 from privtab_testing.scenarios.collect import plans
 from privtab_testing.scenarios.run import Engine, Failure, ReferenceEngine, failures, opa
 
