@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
+from privtab import _plugins
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.ir.nodes import Program
 from privtab.lint.settings import FailOn
@@ -23,8 +23,6 @@ from privtab_analysis.diff.summary import diff_json, folded
 from privtab_analysis.diff.waivers import apply_waivers, failing
 from privtab_analysis.state_diff import StateDiff, state_diff
 from privtab_analysis.state_diff.summary import headline, state_diff_json, totals
-from privtab_testing.scenarios.collect import plans
-from privtab_testing.scenarios.run import Engine, Failure, ReferenceEngine, failures, opa
 
 Name = Literal["lint", "tests", "diff", "state", "replay"]
 
@@ -65,7 +63,7 @@ class Gate:
     says: str
     seconds: float = 0.0
     diagnostics: tuple[Diagnostic, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[Any, ...] = ()
     diff: Diff | None = None
     blocking: tuple[RowChange, ...] = ()
     """The changes that stopped it."""
@@ -127,15 +125,7 @@ def test_gate(
 ) -> Gate:
     """The scenarios beside the policy, as in `privtab test`; fails if there are none."""
     started = time.perf_counter()
-    case_count, failed = 0, list[Failure]()
-    for plan in plans([policy], readings or None):
-        if plan.subject.variant != variant or not plan.cases:
-            continue
-        with ExitStack() as stack:
-            engines: list[Engine] = [] if engine == "opa" else [ReferenceEngine(plan.program)]
-            engines += [] if engine == "reference" else [stack.enter_context(opa(plan.program))]
-            failed += failures(plan, plan.cases, engines)
-            case_count += len(plan.cases)
+    case_count, failed = _plugins.module(_plugins.GATES, "test").failed_cases(policy, variant, readings, engine)
     says = count(case_count, "case") + (" answered as expected" if not failed else f", {len(failed):,} failed")
     none = "there are no scenarios for this policy: write some, or deploy with `--skip-tests WHY`"
     return Gate(
