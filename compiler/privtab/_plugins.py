@@ -23,11 +23,17 @@ def names(group: str) -> tuple[str, ...]:
 
 
 def module(group: str, name: str) -> Any:
-    """The module of a plug-in, loaded. Raises UsageError if no installed package has it."""
+    """The module of a plug-in, loaded. Raises UsageError if no installed package has it, or its package cannot be imported."""
     found = _found(group).get(name)
     if found is None:
         raise UsageError(f"no installed package has `{name}` among its entry points `{group}`")
-    return found.load()
+    try:
+        return found.load()
+    except ImportError as error:
+        package = found.value.partition(".")[0]
+        if (error.name or "").partition(".")[0] != package:
+            raise  # a library that an extra installs, which the caller names
+        raise UsageError(f"`{name}` is in the package `{package}`, which cannot be imported: {error}") from error
 
 
 @cache

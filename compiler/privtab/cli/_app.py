@@ -128,7 +128,7 @@ def application(commands: Mapping[str, Callable[[], Any]]) -> Commands:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     ordered = dict.fromkeys((*filter(commands.__contains__, FIRST), *sorted(commands)))
-    modules = {name: commands[name]() for name in ordered}
+    modules = {name: module for name in ordered if (module := commands[name]()) is not None}
     for name, module in sorted(modules.items(), key=_place):
         group, _, own = name.rpartition(".")
         if hasattr(module, "app"):
@@ -215,16 +215,27 @@ def command(name: str | None = None, *, own: bool = False) -> Any:
     """
     found = {word: partial(import_module, module) for word, module in MODULES.items() if name in (word, None)}
     added = {} if own else plugged()
-    return typer.main.get_command(
-        application(
-            found | {word: load for word, load in added.items() if name in (word, word.partition(".")[0], None)}
-        )
-    )
+    if name is None:
+        found |= {word: partial(_said, load) for word, load in added.items()}
+    else:
+        found |= {word: load for word, load in added.items() if name in (word, word.partition(".")[0])}
+    return typer.main.get_command(application(found))
+
+
+def _said(load: Callable[[], Any]) -> Any:
+    """The module of a command; None, which is said, for one that cannot be loaded: help shows the others."""
+    try:
+        return load()
+    except UsageError as error:
+        print_error(str(error))
+        return None
 
 
 def _command(arguments: Sequence[str]) -> Any:
     """The part of the application that a command line needs: for help, completion and words that nothing has, all of it."""
     first, second, *_ = *(word for word in arguments[:2] if not word.startswith("-")), "", ""
+    if not first and "--version" in arguments:
+        return command(FIRST[0], own=True)
     if first not in MODULES:
         return command(first if first in plugged() else None)
     group = getattr(import_module(MODULES[first]), "app", None)
