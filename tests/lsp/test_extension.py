@@ -12,8 +12,8 @@ import pytest
 from command_lines import problems
 
 from privtab import __version__
+from privtab.files import LARGEST
 from privtab.fmt import is_policy
-from privtab.source import LARGEST
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "editors" / "vscode"

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from privtab import files
 from privtab.cli._app import PolicyCommand
 from privtab.cli._output import out, print_error, table
 from privtab.cli._parameters import argument, channels, needing, option
 from privtab.errors import FileError, UsageError
 from privtab.key_values import key_values
 from privtab.printable import count
-from privtab.source import read_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -96,7 +96,7 @@ def token_in(path: Path | None, option: str = "--token-file") -> str | None:
     """The token in a file. Raises FileError, and UsageError for a file with anything else."""
     if path is None:
         return None
-    text = read_text(path).strip()
+    text = files.secret(path).strip()
     if not text or len(text.split()) != 1:
         raise UsageError(f"`{option} {path}`: it holds one token and nothing else")
     return text
@@ -238,11 +238,7 @@ def read_file(path: Path) -> bytes:
     from privtab.bundle.archive import LARGEST
 
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise FileError(f"{path}: a bundle is a file, not a pipe or a device")
-        if path.is_file() and path.stat().st_size > LARGEST:
-            raise FileError(f"{path}: a bundle has {LARGEST >> 30} GiB at most")
-        return path.read_bytes()
+        return files.content(path, LARGEST)
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from None
 

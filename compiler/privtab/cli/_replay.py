@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
+from privtab import files
 from privtab.cli._options import LogOptions, PolicyOption
 from privtab.cli._output import print_error
 from privtab.cli._parameters import needing, option, policies
@@ -15,7 +16,6 @@ from privtab.cli._registry_options import open_registry
 from privtab.cli._stored import load_policy, load_rows, opened_store, running_store
 from privtab.errors import UsageError
 from privtab.formats import STATE_HELP
-from privtab.source import read_text
 
 if TYPE_CHECKING:
     from privtab.analysis.diff.nodes import Diff
@@ -47,7 +47,7 @@ class Asked:
 
 def replayed(asked: Asked, log: LogOptions) -> Report:
     """Replay logs, and group what differs. Raises UsageError, FileError and what loading policies and states raises."""
-    metrics = [read_text(path) for path in log.metrics or ()]
+    metrics = [files.text(path) for path in log.metrics or ()]
     entries = entries_of(log.mapping, log.door, asked.old_policy or asked.policy)
     return _report(log.logs, _moments(asked), log.system, metrics, entries)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab import moments, source
+from privtab import files, moments, source
 from privtab._staged import write_all
 from privtab.cli._options import LogOptions, Question, load_for_queries, moment_of
 from privtab.cli._output import progress, show_diagnostics, stop
@@ -126,7 +126,7 @@ def answered(asked: Question, sources: Sources, propose: Path | None, *, diff: b
         from privtab.logs.row_use import Observed, unused
     from privtab.logs.schema import Reading
 
-    reading = Reading.beside(source.read_text(path) for path in sources.metrics or ())
+    reading = Reading.beside(files.text(path) for path in sources.metrics or ())
     program, moment = asked.program(), moment_of(asked.at)
     whole, places, partial = load_for_queries(program, asked.state, allow_partial=asked.allow_partial)
     kept, notes = _kept(sources.keep, whole, places, str(asked.state))

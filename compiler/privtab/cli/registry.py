@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from privtab import files
 from privtab._staged import write
 from privtab.cli import _registry_options as registry_options
 from privtab.cli import _rollback, _status, deploy
@@ -15,7 +16,6 @@ from privtab.cli._rollout import channel_json
 from privtab.cli._stored import bundle_of, release_at
 from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
 from privtab.printable import count
-from privtab.source import read_text
 
 if TYPE_CHECKING:
     from privtab.registry import Revision
@@ -45,7 +45,7 @@ def init(
       privtab registry init s3://policies/registry --verification-key release.pub.pem
     """
     registry = registry_options.open_registry(url, storage)
-    registry.init(verification_keys=[read_text(key) for key in verification_key or ()], scope=scope, replace=replace)
+    registry.init(verification_keys=[files.text(key) for key in verification_key or ()], scope=scope, replace=replace)
     accepts = (
         f"takes what {count(len(verification_key), 'key')} signed" if verification_key else "takes unsigned bundles"
     )

@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from privtab import strict_json
+from privtab import files, strict_json
 from privtab._staged import write
 from privtab.errors import PushError, UsageError
 from privtab.pushdown import Options
@@ -159,7 +159,7 @@ class Ranger:
     def _policies(self) -> list[dict[str, Any]]:
         """The policies of the file; none if there is no file yet."""
         try:
-            content = strict_json.loads(self._path.read_bytes())
+            content = strict_json.loads(files.content(self._path, 1 << 30))
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:
