@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from privtab import files
-from privtab.errors import BundleWriteError, FileError
+from privtab.errors import BundleWriteError, FileError, UsageError
 
 _MOST_LINKS = 40
 """As many as Linux follows on one way."""
@@ -56,20 +56,24 @@ ask: Callable[[str], bool] = _no
 """Asks a question; commands set it to ask at the terminal."""
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write a whole file or nothing, and create its folder if necessary. Raises BundleWriteError."""
-    write_pieces(path, [content])
+def write(path: Path, content: bytes, *, in_place: bool = False) -> None:
+    """Write a whole file or nothing, and create its folder if necessary.
+
+    Raises BundleWriteError, and UsageError for a file that was read, unless it is changed `in_place`.
+    """
+    write_pieces(path, [content], in_place=in_place)
 
 
-def write_pieces(path: Path, pieces: Iterable[bytes]) -> int:
+def write_pieces(path: Path, pieces: Iterable[bytes], *, in_place: bool = False) -> int:
     """As `write`, for content in pieces; returns the number of bytes. If the pieces end with an error, nothing is written."""
+    _refuse_inputs([path], in_place=in_place)
     with _naming(path):
         size = _put(path, pieces)
         sync_folder(path)
     return size
 
 
-def write_all(files: Mapping[Path, bytes]) -> None:
+def write_all(outputs: Mapping[Path, bytes], *, in_place: bool = False) -> None:
     """As `write`, for many files in several threads, since most of the time is waiting for the disk.
 
     If one cannot be written, others may have been.
@@ -81,18 +85,25 @@ def write_all(files: Mapping[Path, bytes]) -> None:
         with _naming(path):
             _put(path, [content], prepared=True)
 
+    _refuse_inputs(outputs, in_place=in_place)
     folders: dict[Path, Path] = {}
-    for path in files:
+    for path in outputs:
         folders.setdefault(path.parent, path)
     for path in folders.values():
         with _naming(path):
             _prepare(path.parent)  # here once, not in each thread for each file
     with ThreadPoolExecutor(_WRITERS) as threads:
-        for _ in threads.map(write_one, files.items()):
+        for _ in threads.map(write_one, outputs.items()):
             pass
     for path in folders.values():
         with _naming(path):
             sync_folder(path)
+
+
+def _refuse_inputs(paths: Iterable[Path], *, in_place: bool) -> None:
+    """Raise UsageError for outputs that were read, before anything is written."""
+    if not in_place and (inputs := [str(path) for path in paths if files.was_read(path)]):
+        raise UsageError(f"{' and '.join(inputs)} was read, and is not written over: give another output")
 
 
 @contextlib.contextmanager

@@ -22,16 +22,31 @@ _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a so
 _from_command_line: set[Path] = set()
 _pipes: dict[Path | str, bytes] = {}
 """The content of pipes, which can be read only once."""
+_read: set[Path] = set()
+"""The files that were read, so that no output takes the place of an input."""
 
 
 class SecretWarning(UserWarning):
     """A file with a token or a key can be read by other users."""
 
 
-def name_on_command_line(words: Iterable[str]) -> None:
-    """Let the pipes and devices be read that these words of a command line name, also behind `=`."""
+def begin(words: Iterable[str]) -> None:
+    """Begin a command: forget what was read, and let pipes and devices be read that these words name, also behind `=`."""
+    for known in (_from_command_line, _pipes, _read):
+        known.clear()
     parts = (part for word in words for part in (word, word.partition("=")[2]))
     _from_command_line.update(Path(part).absolute() for part in parts if part)
+
+
+def note_read(path: Path | str) -> None:
+    """Note a file, or those of a folder, that another reader reads."""
+    path = Path(path).resolve()
+    _read.update(path.rglob("*") if path.is_dir() else (path,))
+
+
+def was_read(path: Path | str) -> bool:
+    """Whether a path leads to a file that was read."""
+    return Path(path).resolve() in _read
 
 
 def problem(path: Path | str) -> str | None:
@@ -64,7 +79,9 @@ def content(path: Path | str, largest: int = LARGEST) -> bytes:
         found = file.read(largest + 1)
     if len(found) > largest:
         raise FileError(f"`{path}` has more than {_size(largest)}")
-    if not regular:
+    if regular:
+        note_read(path)
+    else:
         _pipes[path] = found
     return found
 

@@ -172,7 +172,7 @@ def command(name: str | None = None) -> Any:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; privtab's own errors never show a traceback."""
-    files.name_on_command_line(arguments)
+    files.begin(arguments)
     with printable_output(), warnings.catch_warnings():
         warnings.simplefilter("always", files.SecretWarning)
         warnings.showwarning = _show_warning

@@ -49,6 +49,7 @@ class Sources(LogOptions):
     keep: Annotated[
         Path | None, option("--keep FILE", "File of rows that stay, with reasons.", show_default=str(KEEP))
     ] = None
+    in_place: Annotated[bool, option("--in-place", "Let `--propose` name the state itself.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +153,7 @@ def answered(asked: Question, sources: Sources, propose: Path | None, *, diff: b
     )
     if propose is None or (answer.incomplete and not allow_incomplete):
         return answer
-    _write(program, asked.state, propose, whole, gone)
+    _write(program, asked.state, propose, whole, gone, in_place=sources.in_place)
     return replace(answer, written=propose)
 
 
@@ -199,7 +200,9 @@ def _difference(program: Program, observed: Observed, gone: dict[str, list[int]]
     return state_diff(program, observed.whole, after, places=(observed.places, NOWHERE), moment=observed.moment)
 
 
-def _write(program: Program, state: Path, target: Path, whole: State, gone: dict[str, list[int]]) -> None:
+def _write(
+    program: Program, state: Path, target: Path, whole: State, gone: dict[str, list[int]], *, in_place: bool
+) -> None:
     """Write the state without some rows, in its own form; one from a bundle, a store or another system as JSON or CSV."""
     if is_stored(state) or not state.exists():
         from privtab.analysis.state_diff.chosen import without_rows
@@ -209,8 +212,8 @@ def _write(program: Program, state: Path, target: Path, whole: State, gone: dict
         less = without_rows(whole, [(table, number) for table, numbers in gone.items() for number in numbers])
         write_tables(target, to_tables(less))
         return
-    files = _trimmed(program, state, gone)
-    write_all({target / name if name else target: content for name, content in files.items()})
+    outputs = _trimmed(program, state, gone)
+    write_all({target / name if name else target: content for name, content in outputs.items()}, in_place=in_place)
 
 
 def _trimmed(program: Program, state: Path, gone: dict[str, list[int]]) -> dict[str, bytes]:

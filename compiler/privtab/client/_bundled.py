@@ -94,7 +94,7 @@ class RollbackGuard:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
                 with locked(self._file.parent):
                     if (known := self._known(highest)) != self._known({}):
-                        write(self._file, _text(known))
+                        write(self._file, _text(known), in_place=True)
             except (OSError, BundleWriteError) as error:
                 raise FileError(f"sequence_file: {error}") from error
         self._highest = dict(highest)

@@ -126,6 +126,7 @@ def _ignored(file: Path, reader: RawReader) -> None:
 def _file(file: Path, reader: RawReader, table: str | None) -> None:
     """Read a file with all tables, or with the one that `table` names."""
     why = None if file.is_dir() else files.problem(file)
+    files.note_read(file)
     if why is not None:
         reader.report("S001", f"cannot be read: {why}", RowLocation(path=str(file), table=table or "", row=0))
         return

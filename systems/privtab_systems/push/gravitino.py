@@ -116,7 +116,7 @@ class Record:
     def write(self, rights: frozenset[Right]) -> None:
         """Replace the recorded rights."""
         content = {**self._identity, "rights": sorted(map(to_text, rights))}
-        write(self._path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+        write(self._path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode(), in_place=True)
 
 
 class Gravitino:

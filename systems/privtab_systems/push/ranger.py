@@ -154,7 +154,7 @@ class Ranger:
                     f"`{policy['name']}`, and Ranger takes one policy for each"
                 )
         text = json.dumps({"policies": [*kept, *pushed]}, indent=1, ensure_ascii=False, sort_keys=True)
-        write(self._path, (text + "\n").encode())
+        write(self._path, (text + "\n").encode(), in_place=True)
 
     def _policies(self) -> list[dict[str, Any]]:
         """The policies of the file; none if there is no file yet."""

@@ -65,7 +65,7 @@ class Root:
                 with self._system(name, BundleWriteError) as (system, where):
                     system.put_file(file.name, where)
             return
-        write_pieces(self.path(name), pieces)
+        write_pieces(self.path(name), pieces, in_place=True)
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if there is none. Raises FileError."""
