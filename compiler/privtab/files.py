@@ -40,13 +40,13 @@ def begin(words: Iterable[str]) -> None:
 
 def note_read(path: Path | str) -> None:
     """Note a file, or those of a folder, that another reader reads."""
-    path = Path(path).resolve()
+    path = Path(os.path.realpath(path))
     _read.update(path.rglob("*") if path.is_dir() else (path,))
 
 
 def was_read(path: Path | str) -> bool:
     """Whether a path leads to a file that was read."""
-    return Path(path).resolve() in _read
+    return Path(os.path.realpath(path)) in _read
 
 
 def problem(path: Path | str) -> str | None:

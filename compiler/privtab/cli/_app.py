@@ -7,7 +7,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -175,16 +175,16 @@ def run(arguments: Sequence[str]) -> int:
     files.begin(arguments)
     with printable_output(), warnings.catch_warnings():
         warnings.simplefilter("always", files.SecretWarning)
-        warnings.showwarning = _show_warning
+        warnings.showwarning = partial(_show_warning, warnings.showwarning)
         return _run(arguments)
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
+def _show_warning(others: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any) -> None:
     """Print a warning about a secret as a line of the command, any other as Python does."""
     if issubclass(category, files.SecretWarning):
         print_error(f"warning: {message}")
     else:
-        sys.stderr.write(warnings.formatwarning(message, category, *place[:2]))
+        others(message, category, *place)
 
 
 def _ask(question: str) -> bool:
