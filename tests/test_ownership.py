@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from privtab import _staged
-from privtab._staged import link_of_others, others_with_access, staged, write, write_all
+from privtab._staged import link_of_others, staged, write, write_all
 from privtab.errors import BundleWriteError, UsageError
+from privtab.files import others_with_access
 from privtab.lint.config import settings_for
 
 OTHER = 65534

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab import source
+from privtab import files, source
 from privtab.errors import FileError
 from privtab.source import SourceFile
 
@@ -49,6 +49,6 @@ def test_a_file_that_is_not_there_is_a_missing_file(tmp_path: Path) -> None:
 
 def test_a_file_of_more_bytes_than_a_policy_has_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "p.yaml").open("wb") as file:
-        file.truncate(source.LARGEST + 1)
+        file.truncate(files.LARGEST + 1)
     with pytest.raises(FileError, match="more than 16 MiB"):
         source.load(tmp_path / "p.yaml")

@@ -18,29 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from privtab.errors import BundleWriteError, FileError
+from privtab import files
+from privtab.errors import BundleWriteError, FileError, UsageError
 
 _MOST_LINKS = 40
 """As many as Linux follows on one way."""
-
-
-def others_with_access(path: Path, *, folder: bool = False) -> str | None:
-    """Why another user could have written a file, or could write a file into a folder; None if only this user and root could.
-
-    In a folder above with the sticky bit, such as /tmp, others cannot replace what they do not own; beside the file itself
-    they could have been first. A group that is the owner's alone counts as the owner. Access lists are not read.
-    """
-    if not hasattr(os, "geteuid"):
-        return None
-    path = path.resolve()
-    shared = (path,) if folder else (path, path.parent)
-    for place in (path, *path.parents):
-        status = place.stat()
-        if status.st_uid not in (0, os.geteuid()):
-            return f"{place} belongs to {_user(status.st_uid)}"
-        if _writable(status) and (place in shared or not status.st_mode & stat.S_ISVTX):
-            return f"other users may write to {place}"
-    return None
 
 
 def link_of_others(path: Path) -> Path | None:
@@ -61,34 +43,6 @@ def link_of_others(path: Path) -> Path | None:
     return place
 
 
-def _writable(status: os.stat_result) -> bool:
-    """Whether others than the owner may write."""
-    if status.st_mode & stat.S_IWGRP and not _is_private(status.st_gid, status.st_uid):
-        return True
-    return bool(status.st_mode & stat.S_IWOTH)
-
-
-def _is_private(group: int, user: int) -> bool:
-    """Whether a group is the one of the user's own, with the user's name and without other members."""
-    import grp
-    import pwd
-
-    try:
-        account, found = pwd.getpwuid(user), grp.getgrgid(group)
-    except KeyError:
-        return False
-    return account.pw_gid == group and found.gr_name == account.pw_name and set(found.gr_mem) <= {account.pw_name}
-
-
-def _user(number: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"user {number}"
-
-
 _followed: set[Path] = set()
 """The links that may be followed."""
 _WRITERS = 8
@@ -102,20 +56,24 @@ ask: Callable[[str], bool] = _no
 """Asks a question; commands set it to ask at the terminal."""
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write a whole file or nothing, and create its folder if necessary. Raises BundleWriteError."""
-    write_pieces(path, [content])
+def write(path: Path, content: bytes, *, in_place: bool = False) -> None:
+    """Write a whole file or nothing, and create its folder if necessary.
+
+    Raises BundleWriteError, and UsageError for a file that was read, unless it is changed `in_place`.
+    """
+    write_pieces(path, [content], in_place=in_place)
 
 
-def write_pieces(path: Path, pieces: Iterable[bytes]) -> int:
+def write_pieces(path: Path, pieces: Iterable[bytes], *, in_place: bool = False) -> int:
     """As `write`, for content in pieces; returns the number of bytes. If the pieces end with an error, nothing is written."""
+    _refuse_inputs([path], in_place=in_place)
     with _naming(path):
         size = _put(path, pieces)
         sync_folder(path)
     return size
 
 
-def write_all(files: Mapping[Path, bytes]) -> None:
+def write_all(outputs: Mapping[Path, bytes], *, in_place: bool = False) -> None:
     """As `write`, for many files in several threads, since most of the time is waiting for the disk.
 
     If one cannot be written, others may have been.
@@ -127,18 +85,25 @@ def write_all(files: Mapping[Path, bytes]) -> None:
         with _naming(path):
             _put(path, [content], prepared=True)
 
+    _refuse_inputs(outputs, in_place=in_place)
     folders: dict[Path, Path] = {}
-    for path in files:
+    for path in outputs:
         folders.setdefault(path.parent, path)
     for path in folders.values():
         with _naming(path):
             _prepare(path.parent)  # here once, not in each thread for each file
     with ThreadPoolExecutor(_WRITERS) as threads:
-        for _ in threads.map(write_one, files.items()):
+        for _ in threads.map(write_one, outputs.items()):
             pass
     for path in folders.values():
         with _naming(path):
             sync_folder(path)
+
+
+def _refuse_inputs(paths: Iterable[Path], *, in_place: bool) -> None:
+    """Raise UsageError for outputs that were read, before anything is written."""
+    if not in_place and (inputs := [str(path) for path in paths if files.was_read(path)]):
+        raise UsageError(f"{' and '.join(inputs)} was read, and is not written over: give another output")
 
 
 @contextlib.contextmanager
@@ -255,8 +220,8 @@ def files_below(folder: Path) -> Iterator[Path]:
 def is_marked(path: Path, key: str, *, unreadable: bool) -> bool:
     """Whether a file is marked with the key. `unreadable`: the answer for a file that cannot be read."""
     try:
-        return has_mark(path.read_text(encoding="utf-8-sig"), key)
-    except (OSError, UnicodeDecodeError):
+        return has_mark(files.content(path).decode("utf-8-sig"), key)
+    except (OSError, FileError, UnicodeDecodeError):
         return unreadable
 
 

@@ -253,7 +253,7 @@ def find_policy(policy: str | Path) -> Path:
             f"`{policy}` is compiled already: give the tables that it was made of, or serve the bundle as it is "
             "(`privtab registry get` writes one out of a registry)"
         )
-    if path.is_file():
+    if path.exists() and not path.is_dir():
         return path
     for folder in policy_folders():
         for suffix in SUFFIXES:

@@ -9,10 +9,9 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
-from privtab import strict_json
+from privtab import files, strict_json
 from privtab._resources import how_to_install
 from privtab.errors import FileError, SignatureRefused, UsageError
 
@@ -68,9 +67,11 @@ def key_text(source: KeySource) -> tuple[str, str]:
     if text.lstrip().startswith(PEM):
         return text, "the given key"
     try:
-        return Path(text).read_text(encoding="ascii", errors="replace"), text
+        found = files.content(text).decode("ascii", "replace")
+        files.check_secret(text, public="PRIVATE KEY" not in found)
     except OSError as error:
         raise FileError(f"cannot read the key {text}: {error.strerror or error}") from error
+    return found, text
 
 
 def key_id(public: Any) -> str:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from privtab.diagnostics import Span
 from privtab.errors import FileError
+from privtab.files import content
 
-LARGEST = 16 << 20
-"""Limit on the bytes of a policy: hundreds of times the size of real tables."""
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
@@ -50,23 +49,9 @@ def load(path: str | Path, *, display: str | None = None) -> SourceFile:
     """
     file = Path(path)
     try:
-        with file.open("rb") as content:
-            raw = content.read(LARGEST + 1)
+        return decode(content(file), display or _shown(file))
     except OSError as error:
         raise FileError(f"cannot read `{path}`: {error.strerror}") from error
-    if len(raw) > LARGEST:
-        raise FileError(
-            f"`{path}` has more than {LARGEST >> 20} MiB, which is the most that a policy or its scenarios have"
-        )
-    return decode(raw, display or _shown(file))
-
-
-def read_text(path: Path) -> str:
-    """Read a text file in UTF-8; raises FileError."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
 
 
 def decode(raw: bytes, path: str) -> SourceFile:

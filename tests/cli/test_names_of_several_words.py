@@ -65,7 +65,7 @@ def test_suggested_scenarios_are_read_back(privtab: Callable[..., Any], unity: P
     (unity / "unity.scenarios.yaml").unlink()
     suggested = unity / "suggested.scenarios.yaml"
     assert privtab("test", unity / "unity.yaml", "--suggest", "-o", suggested).code == 0
-    assert '\\"USE CATALOG\\" (catalog:c)' in suggested.read_text(encoding="utf-8")
+    assert '"USE CATALOG" (catalog:c)' in suggested.read_text(encoding="utf-8")
     assert privtab("test", suggested).code == 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
@@ -17,7 +18,7 @@ import typer
 import typer.main
 from typer.core import TyperCommand
 
-from privtab import __version__, _plugins, _staged, errors
+from privtab import __version__, _plugins, _staged, errors, files
 from privtab.cli._output import Terminal, print_error, print_text, show_diagnostics, show_state_findings
 from privtab.cli._parameters import with_options
 from privtab.errors import UsageError
@@ -244,8 +245,19 @@ def _command(arguments: Sequence[str]) -> Any:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; privtab's own errors never show a traceback."""
-    with printable_output():
+    files.begin(arguments)
+    with printable_output(), warnings.catch_warnings():
+        warnings.simplefilter("always", files.SecretWarning)
+        warnings.showwarning = partial(_show_warning, warnings.showwarning)
         return _run(arguments)
+
+
+def _show_warning(others: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any) -> None:
+    """Print a warning about a secret as a line of the command, any other as Python does."""
+    if issubclass(category, files.SecretWarning):
+        print_error(f"warning: {message}")
+    else:
+        others(message, category, *place)
 
 
 def _ask(question: str) -> bool:

@@ -23,10 +23,11 @@ from rich.style import Style
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from privtab import files
 from privtab._staged import write
 from privtab.cli._parameters import option
 from privtab.diagnostics import Diagnostic, Severity, render
-from privtab.errors import ExitCode
+from privtab.errors import ExitCode, FileError
 from privtab.printable import no_formula, printable, printable_json
 from privtab.request import Entity
 from privtab.state.findings import render_text
@@ -347,8 +348,8 @@ delayed_spinner = partial(spinner, after=1.0)
 
 def _text(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        return files.content(path).decode("utf-8", "replace")
+    except (OSError, FileError):
         return ""
 
 

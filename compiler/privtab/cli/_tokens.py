@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from privtab import files
 from privtab.errors import FileError, UsageError
-from privtab.source import read_text
 
 TOKEN_VARIABLE = "PRIVTAB_TOKEN"  # noqa: S105  (the name of a variable)
 
@@ -20,7 +20,7 @@ def token_in(path: Path | None, option: str = "--token-file") -> str | None:
     """The token in a file. Raises FileError, and UsageError for a file with anything else."""
     if path is None:
         return None
-    text = read_text(path).strip()
+    text = files.secret(path).strip()
     if not text or len(text.split()) != 1:
         raise UsageError(f"`{option} {path}`: it holds one token and nothing else")
     return text
@@ -36,10 +36,6 @@ def read_file(path: Path) -> bytes:
     from privtab.bundle.archive import LARGEST
 
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise FileError(f"{path}: a bundle is a file, not a pipe or a device")
-        if path.is_file() and path.stat().st_size > LARGEST:
-            raise FileError(f"{path}: a bundle has {LARGEST >> 30} GiB at most")
-        return path.read_bytes()
+        return files.content(path, LARGEST)
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from None

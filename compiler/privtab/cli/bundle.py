@@ -62,7 +62,7 @@ def sign_bundles(
         target = output or bundle
         try:
             with opened(bundle) as file:
-                size = write_pieces(target, signed_pieces(file, signing))
+                size = write_pieces(target, signed_pieces(file, signing), in_place=True)
         except BrokenBundle as error:
             raise BrokenBundle(f"{bundle}: {error}") from None
         rows.append({"bundle": str(target), "bytes": size, "key": signing.id, "algorithm": signing.algorithm})

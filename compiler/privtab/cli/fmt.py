@@ -144,7 +144,7 @@ def _write(formatted: Sequence[FormattedFile]) -> None:
         # Write through symbolic links and keep the mode of the file.
         target = file.path.resolve()
         mode = target.stat().st_mode
-        write(target, file.text.encode())
+        write(target, file.text.encode(), in_place=True)
         target.chmod(mode)
 
 

@@ -12,7 +12,8 @@ from socket import inet_aton
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from privtab.errors import UsageError
+from privtab import files
+from privtab.errors import FileError, UsageError
 
 Verify: TypeAlias = bool | str | ssl.SSLContext
 """Whether to verify the server's certificate, or the CA certificates to use: a file, a folder or a context."""
@@ -146,11 +147,12 @@ def tls_context(verify: Verify, cert: Cert) -> ssl.SSLContext:
         except (OSError, ssl.SSLError) as error:
             raise UsageError(f"verify is `{verify}`: no certificates of authorities could be read ({error})") from None
     if cert is not None:
-        files = (cert, None) if isinstance(cert, str) else cert
+        own, key = (cert, cert) if isinstance(cert, str) else cert
         try:
-            context.load_cert_chain(files[0], files[1])
+            files.check_secret(key)
+            context.load_cert_chain(own, key)
         except (OSError, ssl.SSLError) as error:
-            raise UsageError(f"cert is `{files[0]}`: no certificate and key could be read ({error})") from None
+            raise UsageError(f"cert is `{own}`: no certificate and key could be read ({error})") from None
     return context
 
 
@@ -186,9 +188,9 @@ class Token:
             return self._token
         try:
             if (stamp := file_stamp(self._file)) != self._stamp:
-                self._token = _clean(Path(self._file).read_text(encoding="utf-8").strip(), "token_file")
+                self._token = _clean(files.secret(self._file).strip(), "token_file")
                 self._stamp = stamp
-        except (OSError, UnicodeDecodeError, UsageError) as error:
+        except (OSError, FileError, UsageError) as error:
             if self._token is None:
                 raise UsageError(f"token_file is `{self._file}`: no token could be read ({error})") from None
         self._checked_at = now

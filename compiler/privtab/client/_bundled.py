@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from privtab import moments, strict_json
+from privtab import files, moments, strict_json
 from privtab._staged import locked, write
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
@@ -94,7 +94,7 @@ class RollbackGuard:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
                 with locked(self._file.parent):
                     if (known := self._known(highest)) != self._known({}):
-                        write(self._file, _text(known))
+                        write(self._file, _text(known), in_place=True)
             except (OSError, BundleWriteError) as error:
                 raise FileError(f"sequence_file: {error}") from error
         self._highest = dict(highest)
@@ -109,7 +109,7 @@ class RollbackGuard:
 
 def _read(file: Path) -> Sequences:
     try:
-        document = strict_json.loads(file.read_bytes())
+        document = strict_json.loads(files.content(file))
         return {
             (kind, name): (_number(sequence), revision)
             for kind, names in document.items()

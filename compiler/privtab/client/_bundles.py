@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from privtab import strict_json
+from privtab import files, strict_json
 from privtab._collection import no_collection
 from privtab.bundle.archive import LARGEST_READ, MOST_ENTRIES, entries, read_object
 from privtab.bundle.sign import verify
@@ -227,7 +227,7 @@ class LocalLocation(BundleLocation):
     def _listed_archives(self) -> list[Path]:
         """The bundles of a sharded state listed in the folder; they may lie in subfolders, beside older ones."""
         try:
-            listing = strict_json.loads((self.path / SHARDS).read_bytes())
+            listing = strict_json.loads(files.content(self.path / SHARDS))
             names = [listing["people"]["file"], *(row["file"] for row in listing["shards"].values())]
             return sorted(self.path / str(name) for name in names)
         except FileNotFoundError:
@@ -240,7 +240,7 @@ class LocalLocation(BundleLocation):
 
         def load() -> Content:
             _check_packed(mark[1])
-            return self.content(path.read_bytes(), keep)
+            return self.content(files.content(path, LARGEST_READ), keep)
 
         return _read_if_changed(str(path), mark, before, load)
 

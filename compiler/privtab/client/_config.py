@@ -14,10 +14,11 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from privtab import files
 from privtab.client import _values
 from privtab.client._asking import Mode
 from privtab.client._values import Kind
-from privtab.errors import UsageError
+from privtab.errors import FileError, UsageError
 from privtab.hints import hint
 
 if TYPE_CHECKING:
@@ -290,8 +291,8 @@ def _file() -> tuple[str, Mapping[str, Any]]:
     if not explicit_path and not path.is_file():
         return FILE, {}
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        document = tomllib.loads(files.content(path).decode())
+    except (OSError, FileError, ValueError) as error:
         prefix = f"{FILE_VARIABLE}: " if explicit_path else ""
         raise UsageError(f"{prefix}{path} cannot be read as TOML: {error}") from None
     table = document.get("client", {})

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from privtab import source
-from privtab._staged import others_with_access
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import SettingsInvalid, UsageError
+from privtab.files import others_with_access
 from privtab.hints import nearest
 from privtab.lint.settings import FailOn, Level, LintFormat, Override, Settings, codes, unknown
 from privtab.source import SourceFile

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from privtab import files
 from privtab.errors import FileError, UsageError
 from privtab.formats import LOCAL, READERS, WHOLE
 from privtab.hints import nearest
@@ -27,7 +28,7 @@ from privtab.state.links import holding_roles, without_wrong, without_wrong_link
 from privtab.state.located import wrong_places
 from privtab.state.names import Places, Problem
 from privtab.state.nodes import ALL_TABLES, ENTITIES, TABLES, Cells, Placement, RowLocation, State, StateFinding
-from privtab.state.raw import COLUMNS, RawReader, RawRow, RawState
+from privtab.state.raw import COLUMNS, LARGEST, RawReader, RawRow, RawState
 from privtab.state.read_json import read_value
 
 
@@ -124,14 +125,19 @@ def _ignored(file: Path, reader: RawReader) -> None:
 
 def _file(file: Path, reader: RawReader, table: str | None) -> None:
     """Read a file with all tables, or with the one that `table` names."""
+    why = None if file.is_dir() else files.problem(file)
+    files.note_read(file)
+    if why is not None:
+        reader.report("S001", f"cannot be read: {why}", RowLocation(path=str(file), table=table or "", row=0))
+        return
     module = READERS.get(file.suffix.lower()) or _by_content(file)
     import_module(module).read(file, reader, table)
 
 
 def _by_content(file: Path) -> str:
     """The reader of a file with an unknown ending: JSON begins with a bracket, anything else is read as YAML."""
-    with suppress(OSError), file.open("rb") as stream:
-        if stream.read(1 << 10).decode("utf-8-sig", "replace").lstrip()[:1] in {"{", "["}:
+    with suppress(OSError, FileError):
+        if files.content(file, LARGEST)[: 1 << 10].decode("utf-8-sig", "replace").lstrip()[:1] in {"{", "["}:
             return READERS[".json"]
     return READERS[".yaml"]
 

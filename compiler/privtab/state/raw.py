@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from privtab import files
+from privtab.errors import FileError
 from privtab.hints import did_you_mean
 from privtab.moments import WINDOW
 from privtab.state.nodes import ALL_TABLES, ENTITY_COLUMNS, RowLocation, StateFinding
@@ -140,12 +142,14 @@ class RawReader:
             if (size := file.stat().st_size) > LARGEST:
                 self.too_much(f"the file has {size:,} bytes, and {LARGEST:,} is the most", place)
                 return None
-            return file.read_bytes().decode("utf-8-sig")
+            return files.content(file, LARGEST).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = bytes(error.object[: error.start]).count(b"\n") + 1
             self.report("S001", "not UTF-8", replace(place, line=line), help="save the file as UTF-8")
         except OSError as error:
             self.report("S001", f"cannot be read: {error.strerror}", place)
+        except FileError as error:
+            self.report("S001", str(error), place)
         return None
 
     def is_table(self, name: str, only: str | None, place: RowLocation, suffix: str) -> bool:

@@ -81,10 +81,12 @@ securityContext:
 - name: keys
   configMap: {name: {{ .Release.Name }}-verification-keys}
 - name: token
-  secret: {secretName: {{ .Values.sidecar.tokenSecret }}}
+  # For root and for the group of the pod (fsGroup).
+  secret: {secretName: {{ .Values.sidecar.tokenSecret }}, defaultMode: 0440}
 - name: authority
   secret:
     secretName: {{ .Values.registry.tlsSecret }}
+    defaultMode: 0440
     # Not the key.
     items: [{key: ca.crt, path: ca.crt}]
 - name: bundles

@@ -10,7 +10,9 @@ from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
+from privtab import files
 from privtab._resources import how_to_install
 from privtab.diagnostics import Span
 from privtab.errors import FileError, UsageError
@@ -90,8 +92,8 @@ def _sheet(path: Path) -> str:
     except ImportError:
         raise UsageError(f"workbooks need openpyxl: {how_to_install('excel')}; or save the sheet as CSV") from None
     try:
-        sheet = load_workbook(path, read_only=True, data_only=True).worksheets[0]
-    except (OSError, KeyError, ValueError, IndexError) as error:
+        sheet = load_workbook(files.archive(path), read_only=True, data_only=True).worksheets[0]
+    except (OSError, KeyError, ValueError, IndexError, BadZipFile) as error:
         raise FileError(f"cannot read {path} as a workbook: {error}") from error
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows(sheet.iter_rows(values_only=True))

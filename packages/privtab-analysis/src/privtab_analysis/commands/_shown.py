@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privtab import files
 from privtab.cli._output import styled
+from privtab.errors import FileError
 from privtab.moments import WINDOW, edge_texts
 
 if TYPE_CHECKING:
@@ -112,8 +113,8 @@ def rule_json(rule: Rule) -> dict[str, Any]:
 def _source(span: Span) -> list[str]:
     """The source of a row: the line of its key and the lines indented below; empty if the file is missing."""
     try:
-        lines = Path(span.path).read_text(encoding="utf-8").split("\n")[span.line - 1 :]
-    except OSError:
+        lines = files.text(span.path).split("\n")[span.line - 1 :]
+    except FileError:
         return []
     indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
     continuation = takewhile(lambda line: line.startswith(" " * (indent + 1)), lines[1:MOST_LINES])

@@ -8,6 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
+from privtab import files
 from privtab._resources import documents
 from privtab.cli._files import row_counts, write_tables
 from privtab.cli._options import AtOption, PartialOption, PolicyChoice, StateOption, load_state_and_places, moment_of
@@ -18,7 +19,6 @@ from privtab.errors import UsageError
 from privtab.key_values import key_values
 from privtab.printable import count
 from privtab.request import Entity
-from privtab.source import read_text
 from privtab.state.findings import to_json
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def import_(
     program = policy.program()
     import_document = load(document)
     variables = connection.values(allow_empty=True)
-    lines = [] if entities is None else read_text(entities).splitlines()
+    lines = [] if entities is None else files.text(entities, 1 << 28).splitlines()
     known_entities = [Entity.parse(line.strip()) for line in lines if line.strip()]
     with answers.opened(source, **connection.sent()) as system:
         result = run.run(import_document, system, program, values=variables, entities=known_entities)

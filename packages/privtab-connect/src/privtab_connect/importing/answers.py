@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 from urllib.parse import unquote, urlsplit
 
-from privtab import strict_json
+from privtab import files, strict_json
 from privtab._resources import how_to_install
 from privtab.client._address import shown
 from privtab.client._sender import Sender, SendError
@@ -119,9 +119,7 @@ class KeptAnswers(Answers):
                     f"as in `{address.partition('?')[0].strip('/')}.json`"
                 )
         try:
-            if path.stat().st_size > LARGEST:
-                raise FileError(f"{path} has more than {LARGEST:,} bytes")
-            content = path.read_bytes()
+            content = files.content(path, LARGEST)
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from privtab import strict_json
+from privtab import files, strict_json
 from privtab._staged import write
 from privtab.client._sender import Sender, SendError, expected
 from privtab.errors import PushError, UsageError
@@ -102,7 +102,7 @@ class Record:
     def read(self) -> frozenset[Right]:
         """The recorded rights; none if there is no file yet. Raises PushError for the file of another target."""
         try:
-            content = strict_json.loads(self._path.read_bytes())
+            content = strict_json.loads(files.content(self._path, 1 << 30))
             identity = {name: content[name] for name in self._identity}
             rights = frozenset(map(from_text, content["rights"]))
         except FileNotFoundError:
@@ -116,7 +116,7 @@ class Record:
     def write(self, rights: frozenset[Right]) -> None:
         """Replace the recorded rights."""
         content = {**self._identity, "rights": sorted(map(to_text, rights))}
-        write(self._path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+        write(self._path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode(), in_place=True)
 
 
 class Gravitino:

@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from privtab import strict_json
+from privtab import files, strict_json
 from privtab._staged import write
 from privtab.errors import PushError, UsageError
 from privtab_connect.pushdown import Options
@@ -154,12 +154,12 @@ class Ranger:
                     f"`{policy['name']}`, and Ranger takes one policy for each"
                 )
         text = json.dumps({"policies": [*kept, *pushed]}, indent=1, ensure_ascii=False, sort_keys=True)
-        write(self._path, (text + "\n").encode())
+        write(self._path, (text + "\n").encode(), in_place=True)
 
     def _policies(self) -> list[dict[str, Any]]:
         """The policies of the file; none if there is no file yet."""
         try:
-            content = strict_json.loads(self._path.read_bytes())
+            content = strict_json.loads(files.content(self._path, 1 << 30))
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:

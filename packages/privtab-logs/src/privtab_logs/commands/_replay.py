@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
+from privtab import files
 from privtab.cli._options import LogOptions, PolicyOption
 from privtab.cli._output import print_error
 from privtab.cli._parameters import needing, option, policies
 from privtab.cli._stored import load_policy, load_rows
 from privtab.errors import UsageError
 from privtab.formats import STATE_HELP
-from privtab.source import read_text
 from privtab_server.commands._registry_options import open_registry
 from privtab_server.store_states import opened_store, running_store
 
@@ -48,7 +48,7 @@ class Asked:
 
 def replayed(asked: Asked, log: LogOptions) -> Report:
     """Replay logs, and group what differs. Raises UsageError, FileError and what loading policies and states raises."""
-    metrics = [read_text(path) for path in log.metrics or ()]
+    metrics = [files.text(path) for path in log.metrics or ()]
     entries = entries_of(log.mapping, log.door, asked.old_policy or asked.policy)
     return _report(log.logs, _moments(asked), log.system, metrics, entries)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab import moments, source
+from privtab import files, moments, source
 from privtab._staged import write_all
 from privtab.cli._options import LogOptions, Question, load_for_queries, moment_of
 from privtab.cli._output import progress, show_diagnostics, stop
@@ -50,6 +50,7 @@ class Sources(LogOptions):
     keep: Annotated[
         Path | None, option("--keep FILE", "File of rows that stay, with reasons.", show_default=str(KEEP))
     ] = None
+    in_place: Annotated[bool, option("--in-place", "Let `--propose` name the state itself.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +128,7 @@ def answered(asked: Question, sources: Sources, propose: Path | None, *, diff: b
         from privtab_logs.row_use import Observed, unused
     from privtab_logs.schema import Reading
 
-    reading = Reading.beside(source.read_text(path) for path in sources.metrics or ())
+    reading = Reading.beside(files.text(path) for path in sources.metrics or ())
     program, moment = asked.program(), moment_of(asked.at)
     whole, places, partial = load_for_queries(program, asked.state, allow_partial=asked.allow_partial)
     kept, notes = _kept(sources.keep, whole, places, str(asked.state))
@@ -153,7 +154,7 @@ def answered(asked: Question, sources: Sources, propose: Path | None, *, diff: b
     )
     if propose is None or (answer.incomplete and not allow_incomplete):
         return answer
-    _write(program, asked.state, propose, whole, gone)
+    _write(program, asked.state, propose, whole, gone, in_place=sources.in_place)
     return replace(answer, written=propose)
 
 
@@ -200,7 +201,9 @@ def _difference(program: Program, observed: Observed, gone: dict[str, list[int]]
     return state_diff(program, observed.whole, after, places=(observed.places, NOWHERE), moment=observed.moment)
 
 
-def _write(program: Program, state: Path, target: Path, whole: State, gone: dict[str, list[int]]) -> None:
+def _write(
+    program: Program, state: Path, target: Path, whole: State, gone: dict[str, list[int]], *, in_place: bool
+) -> None:
     """Write the state without some rows, in its own form; one from a bundle, a store or another system as JSON or CSV."""
     if is_stored(state) or not state.exists():
         from privtab.cli._files import write_tables
@@ -210,8 +213,8 @@ def _write(program: Program, state: Path, target: Path, whole: State, gone: dict
         less = without_rows(whole, [(table, number) for table, numbers in gone.items() for number in numbers])
         write_tables(target, to_tables(less))
         return
-    files = _trimmed(program, state, gone)
-    write_all({target / name if name else target: content for name, content in files.items()})
+    outputs = _trimmed(program, state, gone)
+    write_all({target / name if name else target: content for name, content in outputs.items()}, in_place=in_place)
 
 
 def _trimmed(program: Program, state: Path, gone: dict[str, list[int]]) -> dict[str, bytes]:

@@ -98,7 +98,10 @@ class Documents:
             return None
         script = read_script(path, default_policy(path), [], file)
         about = None if script is None else script.subject.policy.resolve()
-        policy = None if about is None else self.get(about)
+        # What is no policy is a finding of these scenarios, whatever it is: scenarios may name themselves.
+        policy = None
+        if about is not None and (text := self.text(about)) is not None and has_mark(text.text, pipeline.MARK):
+            policy = self._policy(about, text)
         readable = None if policy is None else self._readable.get(policy.path)
         root = compose(file, [])
         names = () if readable is None or root is None else tuple(in_scenarios(root, file, readable.occurrences))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from privtab import files
 from privtab._staged import write
 from privtab.cli._app import Commands
 from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data
@@ -12,7 +13,6 @@ from privtab.cli._parameters import argument, option
 from privtab.cli._tokens import read_file
 from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
 from privtab.printable import count
-from privtab.source import read_text
 from privtab_server.commands import _registry_options as registry_options
 from privtab_server.commands import _rollback, _status, deploy
 from privtab_server.commands._registry_options import channels
@@ -47,7 +47,7 @@ def init(
       privtab registry init s3://policies/registry --verification-key release.pub.pem
     """
     registry = registry_options.open_registry(url, storage)
-    registry.init(verification_keys=[read_text(key) for key in verification_key or ()], scope=scope, replace=replace)
+    registry.init(verification_keys=[files.text(key) for key in verification_key or ()], scope=scope, replace=replace)
     accepts = (
         f"takes what {count(len(verification_key), 'key')} signed" if verification_key else "takes unsigned bundles"
     )

@@ -20,6 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from privtab import files
 from privtab.errors import FileError, UsageError
 
 HEAD_SECONDS = 10.0
@@ -194,9 +195,10 @@ class Tls:
         """Raise FileError if a file cannot be read, UsageError if they do not match."""
         for path in (self.cert, self.key, *([self.client_ca] if self.client_ca else [])):
             try:
-                path.read_bytes()
+                files.content(path)
             except OSError as error:
                 raise FileError(f"{path}: {error.strerror}") from None
+            files.check_secret(path, public=path != self.key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             # An empty password, so that an encrypted key fails instead of prompting.

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from privtab import files
 from privtab.errors import FileError, UsageError
-from privtab.source import read_text
 
 LOG = logging.getLogger("privtab.serve")
 
@@ -99,7 +99,7 @@ class Tokens:
 
 def read(path: Path, scopes: type[StrEnum], *, bindings: bool = False) -> tuple[Bearer, ...]:
     """The bearers in a file; raises FileError, and UsageError, which names the line but not the token."""
-    lines = read_text(path).splitlines()
+    lines = files.secret(path).splitlines()
     bearers = [
         _bearer(f"{path}:{number}", line.split(), scopes, bindings=bindings)
         for number, line in enumerate(lines, start=1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from privtab import strict_json
+from privtab import files, strict_json
 from privtab._resources import how_to_install
 from privtab._staged import write_pieces
 from privtab.errors import BundleWriteError, FileError, PrivtabError, UsageError
@@ -65,7 +65,7 @@ class Root:
                 with self._system(name, BundleWriteError) as (system, where):
                     system.put_file(file.name, where)
             return
-        write_pieces(self.path(name), pieces)
+        write_pieces(self.path(name), pieces, in_place=True)
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if there is none. Raises FileError."""
@@ -74,7 +74,7 @@ class Root:
                 with self._system(name, FileError) as (system, where):
                     content: bytes = system.cat_file(where)
                     return content
-            return self.path(name).read_bytes()
+            return files.content(self.path(name), 1 << 30)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

@@ -209,7 +209,7 @@ def _propose(
         row = f"{rule.entity}/{rule.operation}"
         print_error(f"no small change of `{row}` gives every answer of the system: the variant leaves it as it is")
     if found.changes:
-        write(file.path, found.text.encode())
+        write(file.path, found.text.encode(), in_place=True)
         err().print(f"{file.path}: variant `{file.name}` with {count(len(found.changes), 'row')}")
     elif not found.unexplained:
         err().print("no variant is needed: every answer is that of the table")

@@ -202,7 +202,11 @@ def _suggested_file(subject: Subject, text: str, output: Path | None) -> str:
     ]
     if subject.readings:
         header += ["readings:", *(f"  {row}: {name}" for row, name in subject.readings)]
-    return "\n".join(header) + "\n\n" + text
+    from privtab.fmt import format_source
+    from privtab.source import SourceFile
+
+    whole = "\n".join(header) + "\n\n" + text
+    return format_source(SourceFile.of("suggested.yaml", whole))[0] or whole
 
 
 def _report(results: Sequence[Result], format_: Format, *, verbose: bool) -> Report:

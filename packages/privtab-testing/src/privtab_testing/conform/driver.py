@@ -41,7 +41,7 @@ class StateFile:
         except OSError as error:
             raise DriverError(f"{self._path}: {error.strerror}") from error
         is_bundle = self._path.name.endswith(BUNDLE)
-        write(self._path, state_bundle(self._program, state) if is_bundle else state_bytes(state))
+        write(self._path, state_bundle(self._program, state) if is_bundle else state_bytes(state), in_place=True)
         self._wrote = True
         deadline = time.monotonic() + WAIT_SECONDS
         while shown is not None and not shown():
@@ -57,7 +57,7 @@ class StateFile:
             if self._before is None:
                 self._path.unlink(missing_ok=True)
             else:
-                write(self._path, self._before)
+                write(self._path, self._before, in_place=True)
         except OSError as error:
             return (f"{self._path}: {error.strerror}",)
         self._wrote = False

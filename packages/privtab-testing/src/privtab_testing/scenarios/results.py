@@ -9,8 +9,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from privtab import source, syntax
+from privtab import files, source, syntax
 from privtab.diagnostics import Span
+from privtab.errors import FileError
 from privtab.ir.names import atom_text
 from privtab.ir.nodes import Rule
 from privtab.ir.serialise import source_text
@@ -39,8 +40,8 @@ def row_lines(span: Span, limit: int = MAX_LINES) -> list[str]:
 @lru_cache(maxsize=16)
 def _lines(path: str) -> tuple[str, ...]:
     try:
-        return tuple(Path(path).read_text(encoding="utf-8").splitlines())
-    except OSError:
+        return tuple(files.text(path).splitlines())
+    except FileError:
         return ()
 
 
