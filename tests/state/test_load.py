@@ -129,9 +129,20 @@ def test_a_directory_without_any_table_is_no_state(read: Read, files: dict[str, 
     assert advice in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["grants.csv", "grants.json", "grants.yaml"])
-def test_a_directory_with_an_empty_table_is_an_empty_state(read: Read, name: str) -> None:
-    assert read({name: ""}) == RawState()
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("grants.csv", "grantee,effect,privilege,entity\n"), ("grants.json", "[]"), ("grants.yaml", "[]")],
+)
+def test_a_directory_with_an_empty_table_is_an_empty_state(read: Read, name: str, content: str) -> None:
+    assert read({name: content}) == RawState()
+
+
+@pytest.mark.parametrize("content", ["", "\n \n", "null\n", "# nothing\n"])
+@pytest.mark.parametrize("name", ["grants.csv", "grants.json", "grants.jsonl", "grants.yaml"])
+def test_a_file_of_a_table_that_says_nothing_is_an_error(read: Read, name: str, content: str) -> None:
+    (finding, *_) = read({name: content}).findings
+    assert finding.severity == "error"
+    assert finding.place.row == 0
 
 
 def test_a_file_without_suffix_is_json_when_it_begins_like_json(read: Read) -> None:
@@ -160,23 +171,9 @@ def test_two_files_for_one_table_are_a_finding_and_neither_is_read(read: Read) -
     assert "`members.csv` and `members.yaml`" in raw.findings[0].message
 
 
-@pytest.mark.parametrize("name", ["README.md", "notes.csv", "grants_of_alice.txt", ".grants.csv.swp", "_SUCCESS"])
-def test_unrelated_files_are_ignored(read: Read, name: str) -> None:
-    assert read({name: "anything", "owners.yaml": ""}) == RawState()
-
-
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
-        ("grant.csv", "did you mean `grants.csv`?"),
-        ("Service-Admins.json", "did you mean `service_admins.json`?"),
-        ("grants.tsv", "a table's file ends in .csv, .json, .parquet, .yaml, .yml"),
-    ],
-)
-def test_an_ignored_file_that_looks_like_a_table_is_noted(read: Read, name: str, advice: str) -> None:
-    raw = read({name: "anything", "owners.yaml": ""})
-    (finding,) = raw.findings
-    assert (finding.code, finding.severity, finding.help) == ("S006", "note", advice)
+@pytest.mark.parametrize("name", [".grants.csv.swp", "_SUCCESS", ".grants.csv.crc", "_grants.csv"])
+def test_files_of_no_consequence_are_left_out(read: Read, name: str) -> None:
+    assert read({name: "anything", "owners.yaml": "[]"}) == RawState()
 
 
 @pytest.mark.parametrize("name", ["grants.csv", "grants.json", "grants.yaml"])

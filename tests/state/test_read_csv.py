@@ -6,6 +6,7 @@ import pytest
 
 from privtab.state.raw import RawState
 
+LEAVE_OUT, HERE = "; to do without it, add `?accept=memberships.", "` to the state's location"
 Read = Callable[..., RawState]
 
 
@@ -32,9 +33,8 @@ def test_an_optional_column_may_be_left_off(read: Read) -> None:
     assert not read({"assignments.csv": "principal,role\nuser:a,r\n"}).findings
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "user,of\n"])
-def test_no_rows_are_no_findings(read: Read, text: str) -> None:
-    assert read({"members.csv": text}) == RawState()
+def test_no_rows_are_no_findings(read: Read) -> None:
+    assert read({"members.csv": "user,of\n"}) == RawState()
 
 
 def test_an_empty_cell_is_a_finding(read: Read) -> None:
@@ -66,7 +66,11 @@ def test_a_wrong_number_of_cells_is_a_finding(read: Read, row: str, message: str
         ("user\tgroup", [("S101", "separate columns by commas")]),
         (
             "alice,hr",
-            [("S101", "the columns of `memberships` are user, group, from, until")] * 2 + [("S102", None)] * 2,
+            [
+                ("S101", f"the columns of `memberships` are user, group, from, until{LEAVE_OUT}{c}{HERE}")
+                for c in ("alice", "hr")
+            ]
+            + [("S102", None)] * 2,
         ),
     ],
 )

@@ -24,8 +24,9 @@ CODES = {
     "S003": "unknown-table",
     "S004": "wrong-shape",
     "S005": "two-files-for-one-table",
-    "S006": "ignored-file",
+    "S006": "unknown-file",
     "S007": "too-much",
+    "S008": "empty-file",
     "S101": "unknown-column",
     "S102": "missing-column",
     "S103": "null-cell",
@@ -85,8 +86,8 @@ CODES = {
     "S305": "second-owner",
 }
 
-_UNREAD = frozenset({"S001", "S002", "S007", "S107"})
-"""The rest of a file or a table was not read, even if the finding is at one of its rows, or the file may end within that row."""
+_UNREAD = frozenset({"S001", "S002", "S007", "S101", "S106", "S107"})
+"""Something was not read, of the rest of a file, a column, or one of two cells, even if the finding is at a row."""
 
 
 def errors(findings: Iterable[StateFinding]) -> tuple[StateFinding, ...]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gzip
+import zlib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
+from privtab.formats import GZIP
 from privtab.hints import did_you_mean
 from privtab.moments import WINDOW
 from privtab.state.nodes import ALL_TABLES, ENTITY_COLUMNS, RowLocation, StateFinding
 
 LARGEST = 1 << 30
-"""Limit on the bytes of a file that is read as a whole, and on those that a Parquet file unpacks to."""
+"""Limit on the bytes of a file that is read as a whole, and on those that it unpacks to."""
 LARGE = 20_000
 """Rows of a table, or of a state, from which on columns are used: loading numpy and pyarrow takes as long as fewer rows."""
 MOST_ROWS = 5_000_000
@@ -100,12 +104,16 @@ class NotText:
 class RawReader:
     """Collects rows and findings while the files of one state are read."""
 
-    def __init__(self) -> None:
+    def __init__(self, accept: Collection[str] | None = None) -> None:
+        """`accept`: the names of what may stay unread; None where a state has no location that could name any."""
+        self.accept = accept
         self.rows: dict[str, list[RawRow]] = {}
         self.large: dict[str, Sequence[RawRow]] = {}
         """Tables that were read as columns."""
         self.findings: list[StateFinding] = []
         self._full: set[str] = set()
+        self._accepted: set[str] = set()
+        """The columns that are left out, and were reported."""
         self.tables: set[str] = set()
         """The tables found so far, with or without rows."""
 
@@ -129,6 +137,16 @@ class RawReader:
             StateFinding(place=place, message=message, code=code, severity=severity, help=help, row=row or {})
         )
 
+    def unread(self, code: str, message: str, name: str, place: RowLocation, advice: str, **more: Any) -> bool:
+        """Report what is not read under its name: a note, and True, if that is accepted, and an error if not."""
+        if name in (self.accept or ()):
+            self.report(code, f"{message}: left out, as accepted", replace(place, row=0), severity="note")
+            return True
+        if self.accept is not None and not advice.startswith("did you mean"):  # a slip of the pen is not to be accepted
+            advice += f"; to do without it, add `?accept={quote(name)}` to the state's location"
+        self.report(code, message, place, help=advice, **more)
+        return False
+
     def too_much(self, what: str, place: RowLocation) -> None:
         """Report a file or a table that exceeds a limit."""
         self.report("S007", f"{what}; nothing after this place was read", place, help=_ADVICE)
@@ -136,17 +154,29 @@ class RawReader:
     def text(self, file: Path, table: str | None) -> str | None:
         """The text of a file with the rows of `table`, or of all tables; None, with a finding, if it cannot be read."""
         place = RowLocation(path=str(file), table=table or "", row=0)
+        opened = gzip.open if file.name.endswith(GZIP) else Path.open
         try:
-            if (size := file.stat().st_size) > LARGEST:
+            if (size := file.stat().st_size) <= LARGEST:
+                with opened(file, "rb") as stream:
+                    content: bytes = stream.read(LARGEST + 1)
+                size = len(content)
+            if size > LARGEST:
                 self.too_much(f"the file has {size:,} bytes, and {LARGEST:,} is the most", place)
-                return None
-            return file.read_bytes().decode("utf-8-sig")
+            elif (text := content.decode("utf-8-sig")).strip() or table is None:
+                return text
+            else:
+                self.empty(place)
         except UnicodeDecodeError as error:
             line = bytes(error.object[: error.start]).count(b"\n") + 1
             self.report("S001", "not UTF-8", replace(place, line=line), help="save the file as UTF-8")
-        except OSError as error:
-            self.report("S001", f"cannot be read: {error.strerror}", place)
+        except (OSError, EOFError, zlib.error) as error:
+            self.report("S001", f"cannot be read: {getattr(error, 'strerror', None) or error}", place)
         return None
+
+    def empty(self, place: RowLocation) -> None:
+        """Report a table's file that says nothing, as the file of an export that failed does."""
+        advice = "a table without rows is `[]`, in CSV the line with the names of its columns"
+        self.report("S008", "the file is empty", place, help=advice)
 
     def is_table(self, name: str, only: str | None, place: RowLocation, suffix: str) -> bool:
         """Whether a table may stand in a file, which has all tables or `only` one; reports one that may not."""
@@ -175,12 +205,12 @@ class RawReader:
         advice = did_you_mean(name, ALL_TABLES) or f"the tables are {', '.join(ALL_TABLES)}"
         if name == "privtab":
             advice = "this is a policy, not a state: give it as the policy, `--policy FILE`"
-        self.report("S003", f"unknown table `{name}`", place, help=advice)
+        self.unread("S003", f"unknown table `{name}`", name, place, advice)
 
     def header(self, table: str, names: Sequence[str], place: RowLocation) -> bool:
         """Check the column names of a table that lists them once for all rows; False if its rows cannot be read."""
         columns = COLUMNS[table]
-        findings_before = len(self.findings)
+        wrong = False
         if len(names) == 1 and names[0] not in columns.all:
             for separator, title in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
                 if separator in names[0]:
@@ -189,13 +219,16 @@ class RawReader:
                     return False
         for name in dict.fromkeys(names):
             if name not in columns.all:
-                self._unknown_column(table, name, place, {})
+                if not self._accepted_column(table, name, place, {}):
+                    wrong = True
             elif names.count(name) > 1:
                 self.report("S106", f"column `{name}` occurs {names.count(name)} times", place)
+                wrong = True
         for name in columns.required:
             if name not in names:
                 self._missing_column(table, name, place, {})
-        return len(self.findings) == findings_before
+                wrong = True
+        return not wrong
 
     def row(self, path: str, table: str, number: int, line: int | None, cells: dict[str, object]) -> None:
         """Add a row if all its cells are text; otherwise report what is wrong with it."""
@@ -213,7 +246,8 @@ class RawReader:
         usable = True
         for name, value in cells.items():
             if name not in columns.all:
-                self._unknown_column(row.table, name, place, cells)
+                if self._accepted_column(row.table, name, place, cells):
+                    continue
             elif type(value) is int:
                 text[name] = str(value)
                 continue
@@ -254,10 +288,17 @@ class RawReader:
             self._full.add(row.table)
             self.too_much(f"`{row.table}` has more than {MOST_ROWS:,} rows", row.place)
 
-    def _unknown_column(self, table: str, name: str, place: RowLocation, cells: dict[str, object]) -> None:
+    def _accepted_column(self, table: str, name: str, place: RowLocation, cells: Mapping[str, object]) -> bool:
+        """Whether an unknown column may be left out; reports it, and an accepted one once."""
+        if f"{table}.{name}" in self._accepted:
+            return True
         known = COLUMNS[table].all
         advice = did_you_mean(name, known) or f"the columns of `{table}` are {', '.join(known)}"
-        self.report("S101", f"unknown column `{name}` in `{table}`", place, help=advice, row=plain(cells))
+        found = self.unread(
+            "S101", f"unknown column `{name}` in `{table}`", f"{table}.{name}", place, advice, row=plain(cells)
+        )
+        self._accepted |= {f"{table}.{name}"} if found else set()
+        return found
 
     def _missing_column(self, table: str, name: str, place: RowLocation, cells: dict[str, object]) -> None:
         self.report("S102", f"column `{name}` is missing in `{table}`", place, row=plain(cells))

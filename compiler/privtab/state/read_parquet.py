@@ -156,6 +156,7 @@ def _columns(content: _File, path: str, reader: RawReader, table: str) -> bool:
             columns[name] = CodedColumn.of_texts(cell for chunk in texts.chunks for cell in _moments(chunk))
             continue
         columns[name] = CodedColumn.of(texts if types.is_dictionary(texts.type) else texts.cast(pyarrow.string()))
+    columns = {name: column for name, column in columns.items() if name in raw.COLUMNS[table].all}
     take(reader, path, table, columns)
     return True
 

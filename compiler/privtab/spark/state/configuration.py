@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +14,15 @@ from pyspark.errors import PySparkException
 
 from privtab import source, strict_json
 from privtab.diagnostics import Diagnostic
-from privtab.errors import UsageError
-from privtab.formats import SPARK
+from privtab.errors import StateInvalid, UsageError
+from privtab.formats import GZIP, SPARK
 from privtab.source import SourceFile
+from privtab.spark.state.schemas import UNREAD
+from privtab.state.findings import errors
+from privtab.state.folders import table_files
+from privtab.state.nodes import RowLocation
+from privtab.state.raw import RawReader
+from privtab.state.read_json import read_json
 from privtab.state.read_parquet import LOGS, table_format
 
 if TYPE_CHECKING:
@@ -52,18 +61,61 @@ def _yaml_value(file: SourceFile) -> object:
     return value
 
 
-def folder_sources(folder: Path, tables: Sequence[str], problems: list[str]) -> Iterator[tuple[str, Any]]:
-    """A source for each table that has a file, or a folder that Spark wrote."""
-    entries = sorted(folder.iterdir())
-    for table in tables:
-        found = [e for e in entries if e.stem == table and (e.suffix.lower() in SPARK or (e.is_dir() and not e.suffix))]
-        if len(found) > 1:
-            both = " and ".join(f"`{e.name}`" for e in found)
-            problems.append(f"{table}: has {len(found)} files: {both} (keep one of them)")
-        elif found:
-            format_ = table_format(found[0]) or SPARK.get(found[0].suffix.lower(), "parquet")
-            options = {"multiLine": "true"} if found[0].suffix == ".json" else {}
-            yield table, {"format": format_, "path": str(found[0].resolve()), "options": options, "name": found[0].name}
+def folder_sources(
+    spark: SparkSession, folder: Path, accepted: Collection[str], tables: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """A source for each table that has a file or a folder, as `state.load` finds them; raises StateInvalid for what it stops at, too."""
+    reader = RawReader(accepted)
+    sources: dict[str, dict[str, Any]] = {}
+    columns = [name.split(".", 1) for name in accepted if "." in name]
+    for table, files in table_files(folder, reader, tuple(SPARK), tables).items():
+        lists = [part for part in files.parts if files.ending == ".json" and _is_list(part)]
+        if lists and len(lists) < len(files.parts):
+            message = "some files are lists of rows, others have a row on each line"
+            reader.report("S005", message, RowLocation(path=str(files.path), table=table, row=0))
+        elif SPARK[files.ending] == "json":
+            _check_json(spark, files.path, table, reader, whole=bool(lists))
+        sources[table] = {
+            "format": table_format(files.path) or SPARK[files.ending],
+            "path": str(files.path.resolve()),
+            "options": {"multiLine": "true"} if lists else {},
+            "name": files.path.name,
+            "extra": [column for of, column in columns if of == table],
+        }
+    if wrong := errors(reader.findings):
+        raise StateInvalid(wrong, UNREAD)
+    return sources
+
+
+def _is_list(file: Path) -> bool:
+    """Whether a file of JSON is one list, not a row on each line."""
+    with suppress(OSError, EOFError), gzip.open(file) if file.name.endswith(GZIP) else file.open("rb") as stream:
+        return stream.read(1 << 10).decode("utf-8-sig", "replace").lstrip().startswith("[")
+    return False  # whatever is wrong with it, Spark will say
+
+
+def _check_json(spark: SparkSession, path: Path, table: str, reader: RawReader, *, whole: bool) -> None:
+    """Report JSON of which Spark would read only a part: the first of several values, one of two cells of a name."""
+    text = spark.read.option("wholetext", str(whole)).text(str(path.resolve())).select("value")
+    place = RowLocation(path=str(path), table=table, row=0)
+    try:
+        for row in text.mapInArrow(partial(_broken_json, table), "code string, message string").take(1):
+            reader.report(row["code"], row["message"], place)
+    except PySparkException as error:
+        reader.report("S001", f"cannot be read: {str(error).splitlines()[0]}", place)
+
+
+def _broken_json(table: str, batches: Iterator[Any]) -> Iterator[Any]:
+    """For `mapInArrow`: what is wrong with texts of JSON, each of them a file or a line."""
+    import pyarrow as pa
+
+    for batch in batches:
+        reader = RawReader()
+        for text in filter(str.strip, batch.column(0).to_pylist()):
+            read_json(text, "", reader, table)
+            reader.rows.clear()
+        found = [{"code": f.code, "message": f.message} for f in reader.findings if f.code in ("S002", "S106")]
+        yield pa.RecordBatch.from_pylist(found, pa.schema({"code": pa.string(), "message": pa.string()}))
 
 
 def label_of(table: str, options_of_table: Mapping[str, Any]) -> str:
