@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import Program
-from privtab.names import KINDS, encode_name, is_wildcard
+from privtab.names import KINDS, encode_name, invisible, is_wildcard
 from privtab.request import Entity
 from privtab.state.load import from_tables, load, validate
 from privtab.state.nodes import Assignment, Grant, State
@@ -19,8 +19,10 @@ from privtab.state.raw import RawState
 Read = Callable[..., RawState]
 Codes = Callable[..., list[str]]
 
-# Everything that UTF-8 files can carry in all formats: no control characters, which YAML refuses, and no NUL.
-NAMES = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), min_size=1, max_size=6)
+# Everything that names hold: no control characters, which YAML refuses, and nothing that cannot be seen.
+NAMES = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), min_size=1, max_size=6).filter(
+    lambda name: invisible(name) is None and name == name.strip(" ")
+)
 PRINCIPALS = NAMES.filter(lambda name: not is_wildcard(name) and name.partition(":")[0].lower() not in KINDS)
 PLAIN = PRINCIPALS.filter(lambda name: ":" not in name)
 
@@ -205,4 +207,4 @@ def test_values_may_come_from_memory() -> None:
 
 def test_a_directory_in_the_place_of_a_table_is_a_finding(tmp_path: Path, codes: Codes) -> None:
     (tmp_path / "grants.csv").mkdir()
-    assert codes(load(tmp_path).findings) == ["S001"]
+    assert codes(load(tmp_path).findings) == ["S005"]

@@ -62,6 +62,8 @@ _TRUTH = "the truth value "
 ENTITIES = ENTITY_COLUMNS
 PRINCIPALS = ("principal", "grantee", "owner", "user", "group", "role")
 """The columns that hold principals."""
+NAMED = frozenset((*PRINCIPALS, *ENTITIES))
+"""The columns that hold names of principals and entities."""
 
 
 @dataclass(frozen=True, slots=True)
