@@ -6,7 +6,6 @@ import pytest
 
 from privtab.state.raw import RawState
 
-LEAVE_OUT, HERE = "; to do without it, add `?accept=memberships.", "` to the state's location"
 Read = Callable[..., RawState]
 
 
@@ -66,11 +65,7 @@ def test_a_wrong_number_of_cells_is_a_finding(read: Read, row: str, message: str
         ("user\tgroup", [("S101", "separate columns by commas")]),
         (
             "alice,hr",
-            [
-                ("S101", f"the columns of `memberships` are user, group, from, until{LEAVE_OUT}{c}{HERE}")
-                for c in ("alice", "hr")
-            ]
-            + [("S102", None)] * 2,
+            [("S101", "the columns of `memberships` are user, group, from, until")] * 2 + [("S102", None)] * 2,
         ),
     ],
 )

@@ -64,8 +64,7 @@ def test_a_name_that_is_near_to_nothing_gets_the_list(read: Read) -> None:
     (finding,) = read("xyzzy: []\n").findings
     assert (
         finding.help
-        == "the tables are members, memberships, assignments, grants, owners, service_admins, attributes, entities; "
-        "to do without it, add `?accept=xyzzy` to the state's location"
+        == "the tables are members, memberships, assignments, grants, owners, service_admins, attributes, entities"
     )
 
 

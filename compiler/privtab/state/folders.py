@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import quote
 
 from privtab.formats import ending_of
 from privtab.hints import nearest
@@ -40,8 +41,11 @@ def table_files(
         table, ending = ending_of(entry.name)
         if table in tables and (ending in endings or (not ending and entry.is_dir())):
             entries.setdefault(table, []).append(entry)
-        else:
-            _unread(entry, reader, endings, tables)
+        elif entry.name not in reader.accept:
+            place = RowLocation(path=str(entry), table="", row=0)
+            what = "folder" if entry.is_dir() else "file"
+            advice = _advice(entry.name, endings, tables)
+            reader.report("S006", f"`{entry.name}` is no {what} of a table", place, help=advice)
     found: dict[str, TableFiles] = {}
     for table in ALL_TABLES:
         of_table = entries.get(table, ())
@@ -81,15 +85,12 @@ def _files(entry: Path, table: str, reader: RawReader, endings: Collection[str])
     return None
 
 
-def _unread(entry: Path, reader: RawReader, endings: Collection[str], tables: Collection[str]) -> None:
-    """Report a file or a folder that is of no table; a note if it is accepted."""
-    stem, _ = ending_of(entry.name)
+def _advice(name: str, endings: Collection[str], tables: Collection[str]) -> str:
+    """The advice for a file or a folder of no table; one that looks like a table's is not to be accepted."""
+    stem, _ = ending_of(name)
     similar = nearest(stem, tables, cutoff=0.75)
-    advice = f"the tables are {', '.join(tables)}"
-    if similar is not None:
-        advice = f"did you mean `{similar}{entry.name[len(stem) :]}`?"
     if similar == stem:
-        advice = f"a table's file ends in {', '.join(endings)}"
-    what = "folder" if entry.is_dir() else "file"
-    place = RowLocation(path=str(entry), table="", row=0)
-    reader.unread("S006", f"`{entry.name}` is no {what} of a table", entry.name, place, advice)
+        return f"a table's file ends in {', '.join(endings)}"
+    if similar is not None:
+        return f"did you mean `{similar}{name[len(stem) :]}`?"
+    return f"move it away; or add `?accept={quote(name)}` to the state's location, to do without it"

@@ -105,12 +105,12 @@ def _table(files: TableFiles, reader: RawReader, table: str) -> None:
         found = part.done()
         for row in found.rows.get(table, ()):
             reader.take(replace(row, number=row.number + before))
-        places = ((f, f.place.row + before if f.place.row else 0) for f in found.findings)
-        findings += (replace(f, place=replace(f.place, row=number)) for f, number in places)
-        before += max((row.number for row in found.rows.get(table, ())), default=0)
-        before = max(before, *(f.place.row for f in findings), 0)
-    empty = [f for f in findings if f.code == "S008"]
-    reader.findings += findings if len(empty) == len(files.parts) else (f for f in findings if f.code != "S008")
+        for finding in found.findings:
+            number = finding.place.row + before if finding.place.row else 0
+            findings.append(replace(finding, place=replace(finding.place, row=number)))
+        before = max(before, *(row.number for row in reader.rows.get(table, ())[-1:]), *(f.place.row for f in findings))
+    told = [f for f in findings if f.code != "S008"]  # Spark also writes files without rows
+    reader.findings += told if told or reader.rows.get(table) else findings
 
 
 def _file(file: Path, reader: RawReader, table: str | None) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote
 
 from privtab.formats import GZIP
 from privtab.hints import did_you_mean
@@ -106,16 +105,14 @@ class NotText:
 class RawReader:
     """Collects rows and findings while the files of one state are read."""
 
-    def __init__(self, accept: Collection[str] | None = None) -> None:
-        """`accept`: the names of what may stay unread; None where a state has no location that could name any."""
+    def __init__(self, accept: Collection[str] = ()) -> None:
+        """`accept`: the names of tables, of columns as `grants.comment`, and of files that may stay unread."""
         self.accept = accept
         self.rows: dict[str, list[RawRow]] = {}
         self.large: dict[str, Sequence[RawRow]] = {}
         """Tables that were read as columns."""
         self.findings: list[StateFinding] = []
         self._full: set[str] = set()
-        self._accepted: set[str] = set()
-        """The columns that are left out, and were reported."""
         self.tables: set[str] = set()
         """The tables found so far, with or without rows."""
 
@@ -138,16 +135,6 @@ class RawReader:
         self.findings.append(
             StateFinding(place=place, message=message, code=code, severity=severity, help=help, row=row or {})
         )
-
-    def unread(self, code: str, message: str, name: str, place: RowLocation, advice: str, **more: Any) -> bool:
-        """Report what is not read under its name: a note, and True, if that is accepted, and an error if not."""
-        if name in (self.accept or ()):
-            self.report(code, f"{message}: left out, as accepted", replace(place, row=0), severity="note")
-            return True
-        if self.accept is not None and not advice.startswith("did you mean"):  # a slip of the pen is not to be accepted
-            advice += f"; to do without it, add `?accept={quote(name)}` to the state's location"
-        self.report(code, message, place, help=advice, **more)
-        return False
 
     def too_much(self, what: str, place: RowLocation) -> None:
         """Report a file or a table that exceeds a limit."""
@@ -182,6 +169,8 @@ class RawReader:
 
     def is_table(self, name: str, only: str | None, place: RowLocation, suffix: str) -> bool:
         """Whether a table may stand in a file, which has all tables or `only` one; reports one that may not."""
+        if name in self.accept and name not in ALL_TABLES:
+            return False
         if name not in ALL_TABLES:
             self.unknown_table(name, place)
         elif only is not None and name != only:
@@ -207,12 +196,12 @@ class RawReader:
         advice = did_you_mean(name, ALL_TABLES) or f"the tables are {', '.join(ALL_TABLES)}"
         if name == "privtab":
             advice = "this is a policy, not a state: give it as the policy, `--policy FILE`"
-        self.unread("S003", f"unknown table `{name}`", name, place, advice)
+        self.report("S003", f"unknown table `{name}`", place, help=advice)
 
     def header(self, table: str, names: Sequence[str], place: RowLocation) -> bool:
         """Check the column names of a table that lists them once for all rows; False if its rows cannot be read."""
         columns = COLUMNS[table]
-        wrong = False
+        findings_before = len(self.findings)
         if len(names) == 1 and names[0] not in columns.all:
             for separator, title in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
                 if separator in names[0]:
@@ -220,17 +209,16 @@ class RawReader:
                     self.report("S101", f"the columns of `{table}` are separated by {title}", place, help=advice)
                     return False
         for name in dict.fromkeys(names):
+            if f"{table}.{name}" in self.accept:
+                continue
             if name not in columns.all:
-                if not self._accepted_column(table, name, place, {}):
-                    wrong = True
+                self._unknown_column(table, name, place, {})
             elif names.count(name) > 1:
                 self.report("S106", f"column `{name}` occurs {names.count(name)} times", place)
-                wrong = True
         for name in columns.required:
             if name not in names:
                 self._missing_column(table, name, place, {})
-                wrong = True
-        return not wrong
+        return len(self.findings) == findings_before
 
     def row(self, path: str, table: str, number: int, line: int | None, cells: dict[str, object]) -> None:
         """Add a row if all its cells are text; otherwise report what is wrong with it."""
@@ -248,8 +236,9 @@ class RawReader:
         usable = True
         for name, value in cells.items():
             if name not in columns.all:
-                if self._accepted_column(row.table, name, place, cells):
+                if f"{row.table}.{name}" in self.accept:
                     continue
+                self._unknown_column(row.table, name, place, cells)
             elif type(value) is int:
                 text[name] = str(value)
                 continue
@@ -290,17 +279,10 @@ class RawReader:
             self._full.add(row.table)
             self.too_much(f"`{row.table}` has more than {MOST_ROWS:,} rows", row.place)
 
-    def _accepted_column(self, table: str, name: str, place: RowLocation, cells: Mapping[str, object]) -> bool:
-        """Whether an unknown column may be left out; reports it, and an accepted one once."""
-        if f"{table}.{name}" in self._accepted:
-            return True
+    def _unknown_column(self, table: str, name: str, place: RowLocation, cells: dict[str, object]) -> None:
         known = COLUMNS[table].all
         advice = did_you_mean(name, known) or f"the columns of `{table}` are {', '.join(known)}"
-        found = self.unread(
-            "S101", f"unknown column `{name}` in `{table}`", f"{table}.{name}", place, advice, row=plain(cells)
-        )
-        self._accepted |= {f"{table}.{name}"} if found else set()
-        return found
+        self.report("S101", f"unknown column `{name}` in `{table}`", place, help=advice, row=plain(cells))
 
     def _missing_column(self, table: str, name: str, place: RowLocation, cells: dict[str, object]) -> None:
         self.report("S102", f"column `{name}` is missing in `{table}`", place, row=plain(cells))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +12,14 @@ from pyspark.errors import PySparkException
 from privtab import source, strict_json
 from privtab.diagnostics import Diagnostic
 from privtab.errors import StateInvalid, UsageError
-from privtab.formats import GZIP, SPARK
+from privtab.formats import SPARK
 from privtab.source import SourceFile
+from privtab.spark.failures import spark_errors
 from privtab.spark.state.schemas import UNREAD
 from privtab.state.findings import errors
 from privtab.state.folders import table_files
 from privtab.state.nodes import RowLocation
 from privtab.state.raw import RawReader
-from privtab.state.read_json import read_json
 from privtab.state.read_parquet import LOGS, table_format
 
 if TYPE_CHECKING:
@@ -69,16 +66,13 @@ def folder_sources(
     sources: dict[str, dict[str, Any]] = {}
     columns = [name.split(".", 1) for name in accepted if "." in name]
     for table, files in table_files(folder, reader, tuple(SPARK), tables).items():
-        lists = [part for part in files.parts if files.ending == ".json" and _is_list(part)]
-        if lists and len(lists) < len(files.parts):
-            message = "some files are lists of rows, others have a row on each line"
-            reader.report("S005", message, RowLocation(path=str(files.path), table=table, row=0))
-        elif SPARK[files.ending] == "json":
-            _check_json(spark, files.path, table, reader, whole=bool(lists))
+        whole = files.ending == ".json" and files.path.is_file()
+        if SPARK[files.ending] == "json" and (problem := _json_problem(spark, files.path, whole=whole)) is not None:
+            reader.report("S002", f"not JSON: {problem}", RowLocation(path=str(files.path), table=table, row=0))
         sources[table] = {
             "format": table_format(files.path) or SPARK[files.ending],
             "path": str(files.path.resolve()),
-            "options": {"multiLine": "true"} if lists else {},
+            "options": {"multiLine": "true"} if whole else {},
             "name": files.path.name,
             "extra": [column for of, column in columns if of == table],
         }
@@ -87,35 +81,28 @@ def folder_sources(
     return sources
 
 
-def _is_list(file: Path) -> bool:
-    """Whether a file of JSON is one list, not a row on each line."""
-    with suppress(OSError, EOFError), gzip.open(file) if file.name.endswith(GZIP) else file.open("rb") as stream:
-        return stream.read(1 << 10).decode("utf-8-sig", "replace").lstrip().startswith("[")
-    return False  # whatever is wrong with it, Spark will say
-
-
-def _check_json(spark: SparkSession, path: Path, table: str, reader: RawReader, *, whole: bool) -> None:
-    """Report JSON of which Spark would read only a part: the first of several values, one of two cells of a name."""
+def _json_problem(spark: SparkSession, path: Path, *, whole: bool) -> str | None:
+    """The problem of JSON of which Spark would read a part: the first of several values on a line, or in a whole file; one of two cells."""
     text = spark.read.option("wholetext", str(whole)).text(str(path.resolve())).select("value")
-    place = RowLocation(path=str(path), table=table, row=0)
     try:
-        for row in text.mapInArrow(partial(_broken_json, table), "code string, message string").take(1):
-            reader.report(row["code"], row["message"], place)
-    except PySparkException as error:
-        reader.report("S001", f"cannot be read: {str(error).splitlines()[0]}", place)
+        found = text.mapInArrow(_broken_json, "message string").take(1)
+    except spark_errors() as error:
+        return str(error).splitlines()[0]
+    return found[0]["message"] if found else None
 
 
-def _broken_json(table: str, batches: Iterator[Any]) -> Iterator[Any]:
-    """For `mapInArrow`: what is wrong with texts of JSON, each of them a file or a line."""
+def _broken_json(batches: Iterator[Any]) -> Iterator[Any]:
+    """For `mapInArrow`: what is wrong with texts of JSON."""
     import pyarrow as pa
 
     for batch in batches:
-        reader = RawReader()
+        found = []
         for text in filter(str.strip, batch.column(0).to_pylist()):
-            read_json(text, "", reader, table)
-            reader.rows.clear()
-        found = [{"code": f.code, "message": f.message} for f in reader.findings if f.code in ("S002", "S106")]
-        yield pa.RecordBatch.from_pylist(found, pa.schema({"code": pa.string(), "message": pa.string()}))
+            try:
+                strict_json.loads(text)
+            except ValueError as error:
+                found.append({"message": str(error)})
+        yield pa.RecordBatch.from_pylist(found, pa.schema({"message": pa.string()}))
 
 
 def label_of(table: str, options_of_table: Mapping[str, Any]) -> str:
