@@ -200,8 +200,10 @@ def _difference(program: Program, observed: Observed, gone: dict[str, list[int]]
 
 
 def _write(program: Program, state: Path, target: Path, whole: State, gone: dict[str, list[int]]) -> None:
-    """Write the state without some rows, in its own form; one from a bundle, a store or another system as JSON or CSV."""
-    if is_stored(state) or not state.exists():
+    """Write the state without some rows, in its own form; what has none that is edited, such as a bundle, as JSON or CSV."""
+    from privtab.state.trimmed import is_edited
+
+    if is_stored(state) or not state.exists() or not is_edited(state):
         from privtab.analysis.state_diff.chosen import without_rows
         from privtab.cli._state_import import write_tables
         from privtab.state.load import to_tables
