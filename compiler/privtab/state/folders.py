@@ -60,8 +60,11 @@ def table_files(
 
 
 def _entries(folder: Path) -> list[Path]:
-    """The files and folders in a folder that are of consequence: others begin with `.` or `_`, as `_SUCCESS` of Spark."""
-    return sorted((entry for entry in folder.iterdir() if not entry.name.startswith((".", "_"))), key=lambda e: e.name)
+    """What is of consequence in a folder: all but names with `.` or `_` at the start, as Spark's `_SUCCESS`, and unlike its `_a=b`."""
+    named = (
+        e for e in folder.iterdir() if e.name[0] not in "._" or (e.name[0] == "_" and "=" in e.name and e.is_dir())
+    )
+    return sorted(named, key=lambda entry: entry.name)
 
 
 def _files(entry: Path, table: str, reader: RawReader, endings: Collection[str]) -> TableFiles | None:

@@ -49,7 +49,7 @@ def load(path: Path | str) -> RawState:
     elif ending_of(path.name)[1] in set(LOCAL) - set(WHOLE):
         raise UsageError(f"{path} is one table; give the directory that holds one file for each table")
     else:
-        _file(path, reader, None)
+        import_module(READERS.get(ending_of(path.name)[1]) or _by_content(path)).read(path, reader, None)
     if not reader.tables and not any(finding.severity == "error" for finding in reader.findings):
         raise UsageError(no_table(path, reader.findings))
     return reader.done()
@@ -95,13 +95,14 @@ def cells_of(state: State, table: str) -> Iterator[dict[str, str]]:
 
 def _table(files: TableFiles, reader: RawReader, table: str) -> None:
     """Read the rows of a table from its file, or from the files of its folder, whose rows are numbered on."""
+    read = import_module(READERS[files.ending]).read
     if len(files.parts) < 2 or files.ending == ".parquet":
-        _file(files.path if files.ending == ".parquet" else files.parts[0], reader, table)
+        read(files.path if files.ending == ".parquet" else files.parts[0], reader, table)
         return
     before, findings = 0, list[StateFinding]()
     for file in files.parts:
         part = RawReader(reader.accept)
-        _file(file, part, table)
+        read(file, part, table)
         found = part.done()
         for row in found.rows.get(table, ()):
             reader.take(replace(row, number=row.number + before))
@@ -111,12 +112,6 @@ def _table(files: TableFiles, reader: RawReader, table: str) -> None:
         before = max(before, *(row.number for row in reader.rows.get(table, ())[-1:]), *(f.place.row for f in findings))
     told = [f for f in findings if f.code != "S008"]  # Spark also writes files without rows
     reader.findings += told if told or reader.rows.get(table) else findings
-
-
-def _file(file: Path, reader: RawReader, table: str | None) -> None:
-    """Read a file with all tables, or with the one that `table` names."""
-    module = READERS.get(ending_of(file.name)[1]) or _by_content(file)
-    import_module(module).read(file, reader, table)
 
 
 def _by_content(file: Path) -> str:

@@ -71,7 +71,13 @@ class _File:
 
             found = dataset.dataset(file, format="parquet", partitioning=None)
             self.schema, self._parts = found.schema, found.files
-            groups = [group for fragment in found.get_fragments() for group in fragment.row_groups]
+            fragments = list(found.get_fragments())
+            known = [set(fragment.physical_schema.names) for fragment in fragments]
+            if some := set().union(*known) - set(found.schema.names).intersection(*known):
+                raise OSError(
+                    f"not all of its files have the column `{min(some)}`"
+                )  # those of the first file would count
+            groups = [group for fragment in fragments for group in fragment.row_groups]
         else:
             with parquet.ParquetFile(file) as opened:
                 self.schema = opened.schema_arrow

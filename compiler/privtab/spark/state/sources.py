@@ -64,6 +64,9 @@ _DEFAULTS: Mapping[str, Mapping[str, str]] = {
         "inferSchema": "false",
     },
     "json": {"primitivesAsString": "true", "mode": "FAILFAST"},
+    # Otherwise the columns of any one file count, and `until` may be in another.
+    "orc": {"mergeSchema": "true"},
+    "parquet": {"mergeSchema": "true"},
 }
 _FILES = ("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter")
 """Options that choose among the files of a folder."""
@@ -277,7 +280,7 @@ class _Opening:
             )  # fmt: skip
             return None
         option_names = {name.lower() for name in options}
-        if format_ in _DEFAULTS and not option_names & {"encoding", "charset"}:
+        if format_ in ("csv", "json") and not option_names & {"encoding", "charset"}:
             self.check_encoding(table, path, options)
         return reader.options(
             **{name: value for name, value in _WHOLE.items() if name.lower() not in option_names}
