@@ -90,10 +90,11 @@ def _files(entry: Path, table: str, reader: RawReader, endings: Collection[str])
 
 def _advice(name: str, endings: Collection[str], tables: Collection[str]) -> str:
     """The advice for a file or a folder of no table; one that looks like a table's is not to be accepted."""
-    stem, _ = ending_of(name)
+    stem, ending = ending_of(name)
     similar = nearest(stem, tables, cutoff=0.75)
-    if similar == stem:
-        return f"a table's file ends in {', '.join(endings)}"
     if similar is not None:
-        return f"did you mean `{similar}{name[len(stem) :]}`?"
+        named = ending in endings and similar != stem
+        return (
+            f"did you mean `{similar}{name[len(stem) :]}`?" if named else f"a table's file ends in {', '.join(endings)}"
+        )
     return f"move it away; or add `?accept={quote(name)}` to the state's location, to do without it"
