@@ -32,7 +32,7 @@ FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\
 """Letters, marks and signs that show nothing: fillers, joiners, variation selectors; a part of a class in a regular expression."""
 _FILLER = re.compile(f"[{FILLERS}]")
 _ONE_SCRIPT = re.compile(
-    "CJK|HIRA|KATA|HANG|BOPO|HALF|IDEO|MODI|SUPERSCR|SUBSCR|MICRO|FEMININE|MASCULINE|KELVIN|ANGSTR|OHM|TURNED"
+    "CJK|HIRA|KATA|HANG|BOPO|HALF|IDEO|MODI|SUPERSCR|SUBSCR|MICRO|FEMININE|MASCULINE|KELVIN|ANGSTR|OHM|TURNED|ROMAN"
 )
 """How Unicode's names of letters begin that are usual beside those of other scripts."""
 
