@@ -5,6 +5,7 @@ Each file and folder in it is one of a table, is of no consequence, is accepted 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from urllib.parse import quote
 
 from privtab.formats import ending_of
 from privtab.hints import nearest
-from privtab.state.nodes import ALL_TABLES, RowLocation
+from privtab.state.nodes import RowLocation
 from privtab.state.raw import RawReader
 from privtab.state.read_parquet import table_format
 
@@ -24,9 +25,8 @@ class TableFiles:
     path: Path
     """The file, or the folder of files."""
     parts: tuple[Path, ...]
-    """The files: the one, or those of the folder; none of a table in a versioned format."""
+    """The files; none of a table in a versioned format."""
     ending: str
-    """The ending of their names, without that of packing."""
 
 
 def table_files(
@@ -39,32 +39,30 @@ def table_files(
     entries: dict[str, list[Path]] = {}
     for entry in _entries(folder):
         table, ending = ending_of(entry.name)
-        if table in tables and (ending in endings or (not ending and entry.is_dir())):
+        known = (ending in endings and entry.is_file()) or (ending in ("", *endings) and entry.is_dir())
+        if table in tables and known:
             entries.setdefault(table, []).append(entry)
         elif entry.name not in reader.accept:
             place = RowLocation(path=str(entry), table="", row=0)
             what = "folder" if entry.is_dir() else "file"
             advice = _advice(entry.name, endings, tables)
             reader.report("S006", f"`{entry.name}` is no {what} of a table", place, help=advice)
+    reader.tables |= entries.keys()
     found: dict[str, TableFiles] = {}
-    for table in ALL_TABLES:
-        of_table = entries.get(table, ())
-        reader.tables |= {table} if of_table else set()
+    for table, of_table in sorted(entries.items()):
         if len(of_table) > 1:
             names = " and ".join(f"`{entry.name}`" for entry in of_table)
             place = RowLocation(path=str(folder), table=table, row=0)
             reader.report("S005", f"table `{table}` has {len(of_table)} files: {names}", place, help="keep one of them")
-        elif of_table and (files := _files(of_table[0], table, reader, endings)) is not None:
+        elif (files := _files(of_table[0], table, reader, endings)) is not None:
             found[table] = files
     return found
 
 
 def _entries(folder: Path) -> list[Path]:
     """What is of consequence in a folder: all but names with `.` or `_` at the start, as Spark's `_SUCCESS`, and unlike its `_a=b`."""
-    named = (
-        e for e in folder.iterdir() if e.name[0] not in "._" or (e.name[0] == "_" and "=" in e.name and e.is_dir())
-    )
-    return sorted(named, key=lambda entry: entry.name)
+    is_hidden = re.compile(r"\.|_[^=]*\Z").match
+    return sorted((entry for entry in folder.iterdir() if not is_hidden(entry.name)), key=lambda entry: entry.name)
 
 
 def _files(entry: Path, table: str, reader: RawReader, endings: Collection[str]) -> TableFiles | None:
@@ -92,9 +90,8 @@ def _advice(name: str, endings: Collection[str], tables: Collection[str]) -> str
     """The advice for a file or a folder of no table; one that looks like a table's is not to be accepted."""
     stem, ending = ending_of(name)
     similar = nearest(stem, tables, cutoff=0.75)
+    if similar is not None and ending in endings and similar != stem:
+        return f"did you mean `{similar}{name[len(stem) :]}`?"
     if similar is not None:
-        named = ending in endings and similar != stem
-        return (
-            f"did you mean `{similar}{name[len(stem) :]}`?" if named else f"a table's file ends in {', '.join(endings)}"
-        )
+        return f"a table's file ends in {', '.join(endings)}"
     return f"move it away; or add `?accept={quote(name)}` to the state's location, to do without it"

@@ -44,13 +44,11 @@ def load(path: Path | str) -> RawState:
     if path.is_dir() and path.suffix != ".parquet":
         for table, files in table_files(path, reader, LOCAL, ALL_TABLES).items():
             _table(files, reader, table)
-        if not reader.tables:
-            raise UsageError(no_table(path, reader.findings))
     elif ending_of(path.name)[1] in set(LOCAL) - set(WHOLE):
         raise UsageError(f"{path} is one table; give the directory that holds one file for each table")
     else:
         import_module(READERS.get(ending_of(path.name)[1]) or _by_content(path)).read(path, reader, None)
-    if not reader.tables and not any(finding.severity == "error" for finding in reader.findings):
+    if not reader.tables and (path.is_dir() or not reader.findings):
         raise UsageError(no_table(path, reader.findings))
     return reader.done()
 

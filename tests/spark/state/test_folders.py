@@ -39,7 +39,6 @@ def spark_rows(spark: SparkSession, folder: Path | str, shop: Program) -> set[tu
     "files",
     [
         {"memberships.jsonl": LINES},
-        {"memberships.json": LINES},
         {"memberships.json": json.dumps([ANN, BOB], indent=1)},
         {"memberships.json.gz": gzip.compress(json.dumps([ANN, BOB]).encode())},
         {"memberships.csv.gz": gzip.compress(f"{CSV}bob,hr,2020-01-01T00:00:00Z\n".encode())},
@@ -96,6 +95,7 @@ def test_errors_are_the_same(spark: SparkSession, shop: Program, tmp_path: Path,
     "files",
     [
         {"memberships.json": json.dumps([ANN]) + json.dumps([BOB])},
+        {"memberships.json": LINES},
         {"memberships.jsonl": f"{json.dumps(ANN)} {json.dumps(BOB)}\n"},
         {"memberships.jsonl": '{"user": "ann", "group": "hr", "group": "it"}\n'},
         {"memberships.json": '[{"user": "ann", "group": "hr", "until": "2020-01-01T00:00:00Z", "until": null}]'},

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as fn
 
 from privtab import source, strict_json
 from privtab.diagnostics import Diagnostic
@@ -83,26 +84,21 @@ def folder_sources(
 
 def _json_problem(spark: SparkSession, path: Path, *, whole: bool) -> str | None:
     """The problem of JSON of which Spark would read a part: the first of several values on a line, or in a whole file; one of two cells."""
-    text = spark.read.option("wholetext", str(whole)).text(str(path.resolve())).select("value")
+    text = spark.read.option("wholetext", str(whole)).text(str(path.resolve()))
+    problem = fn.udf(_problem, "string")("value").alias("problem")
     try:
-        found = text.mapInArrow(_broken_json, "message string").take(1)
+        found = text.select(problem).where("problem is not null").take(1)
     except spark_errors() as error:
         return str(error).splitlines()[0]
-    return found[0]["message"] if found else None
+    return found[0]["problem"] if found else None
 
 
-def _broken_json(batches: Iterator[Any]) -> Iterator[Any]:
-    """For `mapInArrow`: what is wrong with texts of JSON."""
-    import pyarrow as pa
-
-    for batch in batches:
-        found = []
-        for text in filter(str.strip, batch.column(0).to_pylist()):
-            try:
-                strict_json.loads(text)
-            except ValueError as error:
-                found.append({"message": str(error)})
-        yield pa.RecordBatch.from_pylist(found, pa.schema({"message": pa.string()}))
+def _problem(text: str) -> str | None:
+    try:
+        strict_json.loads(text if text.strip() else "null")
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def label_of(table: str, options_of_table: Mapping[str, Any]) -> str:
