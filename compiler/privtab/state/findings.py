@@ -99,12 +99,13 @@ def errors(findings: Iterable[StateFinding]) -> tuple[StateFinding, ...]:
 def stops(program: Program, finding: StateFinding) -> bool:
     """Whether a state is of no use without what an error left out: part of a file, or a row without which callers may be allowed more.
 
-    Such a row denies, or it gives a role or a group that may be denied.
+    Such a row denies, or it gives a role or a group that may be denied. Where a policy filters or masks, each row may choose how: without it,
+    another filter applies, which may show more.
     """
     place = finding.place
     if place.table == ENTITIES and place.row and finding.code not in _UNREAD:
         return False  # an entity without a place is denied to everybody
-    if place.row == 0 or finding.code in _UNREAD or place.table not in TABLES:
+    if place.row == 0 or finding.code in _UNREAD or place.table not in TABLES or program.filters:
         return True
     if program.semantics.deny == "none":
         return False

@@ -372,12 +372,13 @@ def finding_of(row: Mapping[str, Any]) -> StateFinding:
 
 def check_quarantined(program: Program, quarantined: DataFrame) -> None:
     """Raise StateInvalid if one of the invalid rows may affect a denial."""
-    if program.semantics.deny == "none":
+    if program.semantics.deny == "none" and not program.filters:
         return
     effect = fn.lower(fn.get_json_object("row", "$.effect"))
     wrong = quarantined.filter(
         ((fn.col("table") == "grants") & ((effect != "allow") | effect.isNull()))
         | fn.col("table").isin("assignments", "memberships")
+        | (fn.lit(bool(program.filters)) & (fn.col("table") != ENTITIES))
     )
     stopping = wrong.limit(SHOWN).collect()
     if stopping:
