@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from privtab.formats import GZIP
 from privtab.hints import did_you_mean
@@ -129,12 +129,9 @@ class RawReader:
         *,
         help: str | None = None,  # noqa: A002 - the name that findings have for it
         row: Mapping[str, object] | None = None,
-        severity: Literal["error", "warning", "note"] = "error",
     ) -> None:
-        """Add one finding."""
-        self.findings.append(
-            StateFinding(place=place, message=message, code=code, severity=severity, help=help, row=row or {})
-        )
+        """Add one error."""
+        self.findings.append(StateFinding(place=place, message=message, code=code, help=help, row=row or {}))
 
     def too_much(self, what: str, place: RowLocation) -> None:
         """Report a file or a table that exceeds a limit."""
@@ -143,11 +140,10 @@ class RawReader:
     def text(self, file: Path, table: str | None) -> str | None:
         """The text of a file with the rows of `table`, or of all tables; None, with a finding, if it cannot be read."""
         place = RowLocation(path=str(file), table=table or "", row=0)
-        opened = gzip.open if file.name.endswith(GZIP) else Path.open
         try:
             if (size := file.stat().st_size) <= LARGEST:
-                with opened(file, "rb") as stream:
-                    content: bytes = stream.read(LARGEST + 1)
+                with gzip.open(file) if file.name.endswith(GZIP) else file.open("rb") as stream:
+                    content = stream.read(LARGEST + 1)
                 size = len(content)
             if size > LARGEST:
                 self.too_much(f"the file has {size:,} bytes, and {LARGEST:,} is the most", place)
