@@ -73,10 +73,9 @@ class _File:
             self.schema, self._parts = found.schema, found.files
             fragments = list(found.get_fragments())
             known = [set(fragment.physical_schema.names) for fragment in fragments]
-            if some := set().union(*known) - set(found.schema.names).intersection(*known):
-                raise OSError(
-                    f"not all of its files have the column `{min(some)}`"
-                )  # those of the first file would count
+            # Only the columns of the first file would be read.
+            if some := set[str]().union(*known) - set(found.schema.names).intersection(*known):
+                raise OSError(f"not all of its files have the column `{min(some)}`")
             groups = [group for fragment in fragments for group in fragment.row_groups]
         else:
             with parquet.ParquetFile(file) as opened:
