@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from privtab.pages.tables import page_source
 from seeds import seeds
 
 from privtab import files
@@ -25,6 +24,7 @@ from privtab.client._address import Token
 from privtab.errors import FileError, UsageError
 from privtab.signatures import key_text
 from privtab.state import load as states
+from privtab_pages.tables import page_source
 
 POLICY = 'privtab: 1\nsystem: lake\nversion: "1"\nentities: {cat: {tab:}}\nprivileges: [READ]\ntables: {tab: {read: READ (tab)}}\n'
 SCENARIOS = "scenarios: 1\npolicy: lake.yaml\nstate: {state}\ncases:\n  - {{user: a, action: read, resource: 'tab:a/b', decision: deny}}\n"

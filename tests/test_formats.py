@@ -13,6 +13,8 @@ from privtab.state.load import load
 GRANTS = {
     ".csv": "grantee,effect,privilege,entity\nuser:ann,allow,READ,lake:l\n",
     ".json": '[{"grantee": "user:ann", "effect": "allow", "privilege": "READ", "entity": "lake:l"}]',
+    ".jsonl": '{"grantee": "user:ann", "effect": "allow", "privilege": "READ", "entity": "lake:l"}\n',
+    ".ndjson": '{"grantee": "user:ann", "effect": "allow", "privilege": "READ", "entity": "lake:l"}\n',
     ".yaml": "[{grantee: 'user:ann', effect: allow, privilege: READ, entity: 'lake:l'}]",
     ".yml": "[{grantee: 'user:ann', effect: allow, privilege: READ, entity: 'lake:l'}]",
 }
@@ -34,5 +36,5 @@ def test_a_folder_is_read_in_every_local_format(ending: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("ending", sorted(set(ENDINGS) - set(LOCAL)))
 def test_formats_of_spark_alone_are_no_tables_here(ending: str, tmp_path: Path) -> None:
     (tmp_path / f"grants{ending}").write_text("{}\n")
-    with pytest.raises(UsageError, match=r"a table's file ends in \.csv, \.json, \.parquet, \.yaml, \.yml"):
+    with pytest.raises(UsageError, match=r"a table's file ends in \.csv, \.json, \.jsonl, \.ndjson, \.parquet, \.yaml"):
         load(tmp_path)

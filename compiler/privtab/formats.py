@@ -1,9 +1,13 @@
-"""The file formats for tables of a state, by file ending."""
+"""The file formats for tables of a state, by file ending, and how the location of a state accepts what is not read."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from urllib.parse import parse_qsl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,19 +28,50 @@ class FileFormat:
 FILE_FORMATS = (
     FileFormat(name="csv", endings=(".csv",), reader="privtab.state.read_csv"),
     FileFormat(name="json", endings=(".json",), whole=True, reader="privtab.state.read_json"),
-    FileFormat(name="json", endings=(".jsonl", ".ndjson")),
+    FileFormat(name="json", endings=(".jsonl", ".ndjson"), reader="privtab.state.read_json"),
     FileFormat(name="orc", endings=(".orc",)),
     FileFormat(name="parquet", endings=(".parquet",), reader="privtab.state.read_parquet"),
     FileFormat(name="yaml", endings=(".yaml", ".yml"), whole=True, reader="privtab.state.read_yaml", spark=False),
 )
 
 ENDINGS = tuple(ending for f in FILE_FORMATS for ending in f.endings)
+_TEXTS = tuple(ending for f in FILE_FORMATS if f.name not in ("orc", "parquet") for ending in f.endings)
 WHOLE = tuple(ending for f in FILE_FORMATS if f.whole for ending in f.endings)
 READERS: Mapping[str, str] = {ending: f.reader for f in FILE_FORMATS if f.reader for ending in f.endings}
 """The module that reads a file without Spark, by file ending."""
 LOCAL = tuple(READERS)
 SPARK: Mapping[str, str] = {ending: f.name for f in FILE_FORMATS if f.spark for ending in f.endings}
 """Spark's name for the format, by file ending."""
+GZIP = ".gz"
+"""How the name of a packed file of texts ends, after the ending of its format."""
 
 STATE_HELP = "A YAML or JSON file, a folder with a file for each table, a bundle, registry:URL#CHANNEL[@RELEASE], or store:URL[@MOMENT]."
 """What a state may be given as, in the help of options."""
+_ACCEPTING = re.compile(r"(?P<path>.+?)/?\?(?P<names>accept=[^?]*)", re.DOTALL)
+
+
+def accepting(location: str | PathLike[str]) -> tuple[Path, frozenset[str]]:
+    """The path of a state, and the names of what it may hold unread: files, tables, and columns with their table.
+
+    >>> path, names = accepting("state/?accept=notes.xlsx&accept=grants.comment")
+    >>> path.name, sorted(names)
+    ('state', ['grants.comment', 'notes.xlsx'])
+    """
+    found = _ACCEPTING.fullmatch(fspath(location))
+    if found is None:
+        return Path(location), frozenset()
+    given = parse_qsl(found["names"], keep_blank_values=True)
+    return Path(found["path"]), frozenset(name for key, name in given if key == "accept")
+
+
+def ending_of(name: str) -> tuple[str, str]:
+    """The name of a file without its ending, and the ending in small letters, without that of a packed text.
+
+    >>> ending_of("grants.csv.gz"), ending_of("grants.CSV"), ending_of("grants"), ending_of("grants.parquet.gz")
+    (('grants', '.csv'), ('grants', '.csv'), ('grants', ''), ('grants.parquet', '.gz'))
+    """
+    path = Path(name)
+    inner = Path(path.stem)
+    if path.suffix == GZIP and inner.suffix.lower() in _TEXTS:
+        path = inner
+    return path.stem, path.suffix.lower()

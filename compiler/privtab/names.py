@@ -6,6 +6,7 @@ Standard library only. Columns of names (Arrow, Spark) use the same `ESCAPES`.
 from __future__ import annotations
 
 import re
+import unicodedata
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Literal, TypeAlias
 
@@ -18,8 +19,8 @@ RANGES = ((0x00, 0x1F), (0x7F, 0x9F), (0x2028, 0x2029), (0xFFFE, 0xFFFF))
 
 Formats disagree about them: YAML folds raw line breaks such as U+0085 into a space and cannot hold others, CSV and terminals
 interpret some, routers of web services end a path before a line feed, and lone surrogates cannot be encoded in UTF-8. A name
-with one would be another name elsewhere. All other characters are part of a name and compared as they are, including
-formatting characters, and composed and decomposed forms.
+with one would be another name elsewhere. All other characters are compared as they are, including composed and decomposed
+forms. What policies and states may not hold either, since nobody sees it, is `invisible`; requests may.
 """
 UNUSABLE = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in RANGES)
 """These characters as part of a class in a regular expression of Go, RE2 or Java; UTF-8 cannot encode surrogates."""
@@ -27,6 +28,13 @@ PLAIN = f"{ascii_lowercase}/{digits}_-.{ascii_uppercase} !#$&'()+,:;<=>@[]^`{{|}
 """Printable ASCII but for the signs of escapes, wildcards and quoted texts: what nearly all names consist of, common ones first."""
 _UNUSABLE = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in RANGES)}\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef"
+"""Letters, marks and signs that show nothing: fillers, joiners, variation selectors; a part of a class in a regular expression."""
+_FILLER = re.compile(f"[{FILLERS}]")
+_ONE_SCRIPT = re.compile(
+    "CJK|HIRA|KATA|HANG|BOPO|HALF|IDEO|MODI|SUPERSCR|SUBSCR|MICRO|FEMININE|MASCULINE|KELVIN|ANGSTR|OHM|TURNED|ROMAN"
+)
+"""How Unicode's names of letters begin that are usual beside those of other scripts."""
 
 
 def unusable(text: str) -> str | None:
@@ -39,6 +47,43 @@ def unusable(text: str) -> str | None:
         return None  # true for nearly all names
     found = _UNUSABLE.search(text)
     return code_point(found[0]) if found else None
+
+
+def invisible(text: str) -> str | None:
+    r"""The first character of a name that shows nothing, or another blank than U+0020; None if there is none.
+
+    >>> invisible("a\u200bb"), invisible("Ann Smith")
+    ('U+200B ZERO WIDTH SPACE', None)
+    """
+    if text.isascii():
+        return None
+    hidden = (c for c in text if (unicodedata.category(c) in {"Cf", "Zs"} and c != " ") or _FILLER.match(c))
+    return next(map(named_code_point, hidden), None)
+
+
+def mixed_scripts(text: str) -> str | None:
+    r"""The letter by which a name in a text mixes scripts, whose letters look alike; None if none does.
+
+    >>> mixed_scripts("user:\u0430nn"), mixed_scripts("user:\u0430")
+    ('U+0430 CYRILLIC SMALL LETTER A beside LATIN letters', None)
+    """
+    return None if text.isascii() else next(filter(None, map(_mixed, re.split("[:/]", text))), None)
+
+
+def _mixed(name: str) -> str | None:
+    scripts: dict[str, list[str]] = {}
+    for letter in name:
+        if unicodedata.category(letter)[0] == "L":
+            words = unicodedata.name(letter, "UNKNOWN").replace("-", " ").split()
+            scripts.setdefault("LATIN" if "LATIN" in words else words[0], []).append(letter)
+    counts = sorted((len(letters), script) for script, letters in scripts.items() if not _ONE_SCRIPT.match(script))
+    few, most = (counts[0][1], counts[-1][1]) if counts else ("", "")
+    return None if few == most else f"{named_code_point(scripts[few][0])} beside {most} letters"
+
+
+def named_code_point(character: str) -> str:
+    """The code point of a character and its name in Unicode."""
+    return f"{code_point(character)} {unicodedata.name(character, 'without a name')}"
 
 
 def code_point(character: str) -> str:

@@ -215,7 +215,7 @@ def test_decisions_are_json_that_says_all_of_it(privtab: Privtab, folder: Path) 
 
 @pytest.mark.parametrize("command", ["who-can open store:s", "what-can =1+1"])
 def test_no_cell_is_a_formula_to_a_spreadsheet(command: str, privtab: Privtab, folder: Path) -> None:
-    users = ["=1+1", "+1", "-1", "@SUM(A1)", " =1", "\uff1d1", "ann"]
+    users = ["=1+1", "+1", "-1", "@SUM(A1)", "\uff1d1", "ann"]
     rows = [{"grantee": f"user:{u}", "effect": "allow", "privilege": "READ", "entity": "store:=s"} for u in users]
     rows += [{**row, "entity": "store:s"} for row in rows]
     (folder / "formulas.json").write_text(json.dumps({"grants": rows}), encoding="utf-8")

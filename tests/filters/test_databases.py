@@ -14,7 +14,7 @@ from filtered_databases import FOLDED, MARKS, Run, insert
 from pyspark.sql import SparkSession
 from seeds import seeds
 from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, select
-from unusual_names import ALIKE, CARRIED, UNUSABLE
+from unusual_names import ALIKE, ALIKE_UNSEEN, CARRIED, INVISIBLE, UNUSABLE
 
 from privtab.errors import UsageError
 from privtab.filters.expression import EVERYTHING, NOTHING, Expression, OneOf, Paths, Value, all_of, any_of, is_valid
@@ -35,8 +35,8 @@ def filter_with(expression: Expression) -> Filter:
 
 def some_names(random: Random) -> list[str | None]:
     """Names to mix: a few that are alike, unusual ones, and what is no name."""
-    alike = [name for group in random.sample(ALIKE, 3) for name in group]
-    found = [*alike, *random.sample(CARRIED, 6), "Sales", "a_b", "o'brien"]
+    alike = [name for group in random.sample((*ALIKE, *ALIKE_UNSEEN), 3) for name in group]
+    found = [*alike, *random.sample((*CARRIED, *INVISIBLE), 6), "Sales", "a_b", "o'brien"]
     folded = [fold(name) for name in found for fold in (str.upper, str.lower, lambda name: f"{name} ")]
     spoilt = [f"a{character}b" for character in random.sample(UNUSABLE, 3) if not "\ud800" <= character <= "\udfff"]
     return [*found, *random.sample(folded, 6), *spoilt, None, ""]

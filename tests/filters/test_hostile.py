@@ -10,7 +10,7 @@ from random import Random
 import pytest
 import sqlglot
 from sqlglot import exp
-from unusual_names import CARRIED
+from unusual_names import CARRIED, INVISIBLE
 
 from privtab.errors import UsageError
 from privtab.filters.expression import OneOf, is_valid
@@ -49,7 +49,7 @@ COUNT = 10_000
 
 
 def hostile(random: Random) -> str:
-    return "".join(random.choice((*SIGNS, *CARRIED[:40], "a", "b")) for _ in range(random.randint(1, 5)))
+    return "".join(random.choice((*SIGNS, *CARRIED[:40], *INVISIBLE, "a", "b")) for _ in range(random.randint(1, 5)))
 
 
 def test_values_never_become_sql() -> None:

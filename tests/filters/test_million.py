@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from filtered_databases import FOLDED, Run, insert
 from pyspark.sql import DataFrame, SparkSession
-from unusual_names import ALIKE, CARRIED
+from unusual_names import ALIKE, ALIKE_UNSEEN, CARRIED, INVISIBLE
 
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
@@ -57,7 +57,9 @@ class Row(NamedTuple):
 
 def _pool(random: Random) -> list[str]:
     """Names that are alike, odd or folded to each other; short ones, since there are many rows."""
-    found = {name for group in ALIKE for name in group} | {name for name in CARRIED if len(name) < 100}
+    found = {name for group in (*ALIKE, *ALIKE_UNSEEN) for name in group} | {
+        name for name in (*CARRIED, *INVISIBLE) if len(name) < 100
+    }
     found |= {fold(name) for name in sorted(found) for fold in (str.upper, str.lower)} | {"Sales", "sales ", "o'brien"}
     return random.sample(sorted(name for name in found if is_valid(name)), 60)
 

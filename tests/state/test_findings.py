@@ -8,8 +8,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from filtered_policy import POLICY
+
+from privtab.pipeline import load_program
 from privtab.state import findings
-from privtab.state.findings import CODES, errors, in_order, render_text, to_json
+from privtab.state.findings import CODES, errors, in_order, render_text, stops, to_json
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import RowLocation, StateFinding
 
 ROW = StateFinding(
@@ -85,3 +89,13 @@ def test_every_code_is_named_and_used() -> None:
     }
     assert used == set(CODES)
     assert len(set(CODES.values())) == len(CODES)
+
+
+def test_where_a_policy_masks_each_wrong_row_stops(tmp_path: Path) -> None:
+    """Without `pii`, the next mask would apply, which shows more."""
+    rows = {"attributes": [{"entity": "column:m/s/t/ssn", "attribute": "pii", "value": "yes"}]}
+    (tmp_path / "lake.yaml").write_text(POLICY.replace("deny: overrides", "deny: none"))
+    program = load_program(tmp_path / "lake.yaml")
+    (finding,) = errors(validate(program, from_tables(rows, "state"))[1])
+    assert stops(program, finding)
+    assert not stops(replace(program, filters=()), finding)

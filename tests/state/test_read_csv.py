@@ -32,9 +32,8 @@ def test_an_optional_column_may_be_left_off(read: Read) -> None:
     assert not read({"assignments.csv": "principal,role\nuser:a,r\n"}).findings
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "user,of\n"])
-def test_no_rows_are_no_findings(read: Read, text: str) -> None:
-    assert read({"members.csv": text}) == RawState()
+def test_no_rows_are_no_findings(read: Read) -> None:
+    assert read({"members.csv": "user,of\n"}) == RawState()
 
 
 def test_an_empty_cell_is_a_finding(read: Read) -> None:

@@ -319,10 +319,10 @@ def test_members_used_by_no_rule_are_warned_of(checked: Checked, lean: Program) 
     assert [f.place.row for f in checked(lean, members=rows)[1]] == [1, 2, 3, 4]
 
 
-def test_spaces_around_a_name_are_warned_of(checked: Checked) -> None:
+def test_blanks_around_a_name_are_an_error(checked: Checked) -> None:
     state, findings = checked(memberships=[{"user": "alice ", "group": "hr"}])
-    assert [(f.code, f.severity, f.help) for f in findings] == [("S108", "warning", "did you mean `alice`?")]
-    assert state.memberships == (("alice ", "hr"),)
+    assert [(f.code, f.severity, f.help) for f in findings] == [("S108", "error", "did you mean `alice`?")]
+    assert not state.memberships
 
 
 def test_findings_of_the_reading_come_along_sorted_by_place(checked: Checked) -> None:

@@ -19,7 +19,7 @@ from privtab_pages.explore.world import World, linked
 MARKUP = "<script>alert(1)</script>"
 QUOTES = "\"'><img src=x onerror=alert(2)>&amp;"
 LONG = "n" * 10_000
-HOSTILE = (MARKUP, QUOTES, "a\u202e\U000e0041b", "{{ 7 * 7 }}{% raw %}", LONG)
+HOSTILE = (MARKUP, QUOTES, "a\ue000\U0010fffdb", "{{ 7 * 7 }}{% raw %}", LONG)
 """Names of users, groups, roles and entities."""
 
 POLICY = """\

@@ -12,7 +12,7 @@ from typing import Any
 from privtab import __version__
 from privtab.bundle.archive import digest
 from privtab.errors import FileError
-from privtab.formats import ENDINGS
+from privtab.formats import ENDINGS, accepting, ending_of
 
 GIT_SECONDS = 20
 
@@ -45,9 +45,11 @@ def provenance(path: Path, **choices: Any) -> Provenance:
     """
     if str(path).startswith(("registry:", "store:", "import:")):
         return Provenance(sources={}, choices=choices)
+    path, _ = accepting(path)
     folder, files = path.parent, [path]
     if path.is_dir():
-        folder, files = path, sorted(file for file in path.rglob("*") if file.suffix in ENDINGS and file.is_file())
+        tables = (file for file in path.rglob("*") if ending_of(file.name)[1] in ENDINGS and file.is_file())
+        folder, files = path, sorted(tables)
     try:
         sources = {file.relative_to(folder).as_posix(): _digest(file) for file in files}
     except OSError as error:

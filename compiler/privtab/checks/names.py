@@ -1,4 +1,4 @@
-"""Names and what stands for others: near duplicates, differences in case, sets, aliases and roles: P325, P326, P332, P333, P344."""
+"""Names and what stands for others: near duplicates, differences in case, scripts, sets, aliases and roles: P325, P326, P332, P333, P344, P351."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from privtab.diagnostics import Related, Severity, Span
 from privtab.model import nodes as m
 from privtab.model.conditions import privilege_names
 from privtab.model.nodes import conditions, flags
+from privtab.names import mixed_scripts as letter_of_another_script
 from privtab.names import small_letters
 from privtab.syntax.nodes import RowDecl, Tables
 
@@ -81,6 +82,16 @@ def near_duplicate_name(policy: m.Policy) -> Iterator[Found]:
             single = {name for name, type_ in policy.entities.items() if type_.single} if kind == "type" else set()
             compared = {name: span for name, span in names.items() if name not in single}
             yield from _pairs(kind, compared, intended.get(kind, lambda *_: False))
+
+
+@check("P351", Severity.WARNING)
+def mixed_scripts(policy: m.Policy) -> Iterator[Found]:
+    """Names with letters of several scripts, which may look like the names of one."""
+    for kind, names in names_by_kind(policy).items():
+        for name, span in names.items():
+            if (letter := letter_of_another_script(name)) is not None:
+                advice = "states and requests must spell it so: write it in one script"
+                yield Found(span, f"the {kind} `{name}` mixes scripts: {letter}", advice)
 
 
 def names_by_kind(policy: m.Policy) -> dict[str, Mapping[str, Span]]:

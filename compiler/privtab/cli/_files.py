@@ -129,10 +129,10 @@ def _listed_files(folder: Path) -> set[str]:
     return {name for name in found if name == Path(name).name and name.endswith(".tar.gz")}
 
 
-def write_tables(output: Path, tables: dict[str, list[dict[str, str]]]) -> None:
+def write_tables(output: Path, tables: dict[str, list[dict[str, str]]], *, in_place: bool = False) -> None:
     """One file, or a folder with a file for each table, empty ones too: an import says all there is."""
     if output.suffix == ".json":
-        write(output, (json.dumps(tables, indent=1, ensure_ascii=False) + "\n").encode())
+        write(output, (json.dumps(tables, indent=1, ensure_ascii=False) + "\n").encode(), in_place=in_place)
         return
     if output.suffix:
         raise UsageError(f"`--output {output}`: a state is written as a .json file or as a folder of CSV files")
@@ -142,4 +142,4 @@ def write_tables(output: Path, tables: dict[str, list[dict[str, str]]]) -> None:
         writer = csv.DictWriter(text, COLUMNS[table].all, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-        write(output / f"{table}.csv", text.getvalue().encode())
+        write(output / f"{table}.csv", text.getvalue().encode(), in_place=in_place)

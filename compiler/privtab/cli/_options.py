@@ -186,7 +186,7 @@ def load_for_queries(program: Program, path: Path, *, allow_partial: bool = Fals
     if allow_partial or not errors:
         return state, places, False
     if stopping := [error for error in errors if stops(program, error)]:
-        may_deny = program.semantics.deny != "none"
+        may_deny = program.semantics.deny != "none" or program.filters
         problem = (
             f"{len(stopping)} wrong row(s) in {path} may carry a denial" if may_deny else f"{path} was not read whole"
         )

@@ -67,6 +67,8 @@ def value_problem(program: Program, entity: Entity | None, name: str, text: str)
         return Problem("S116", f"the value of `{name}` holds the character {character}")
     if len(text) > MOST_TEXT:
         return Problem("S117", f"the value of `{name}` has {len(text):,} characters; {MOST_TEXT:,} is the most")
+    if text != text.strip():
+        return Problem("S108", f"the value of `{name}` begins or ends with a blank", f"did you mean `{text.strip()}`?")
     if attribute.read(text) is None:
         a_word = f"one of {listed(attribute.values)}, in a row for each" if attribute.type == "set" else None
         return Problem("S188", f"`{text[:80]}` is no value of `{name}`", f"it must be {a_word or attribute.describe()}")

@@ -9,11 +9,11 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from privtab.hints import did_you_mean
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, WINDOW, Window, WrongTime, moment
-from privtab.names import KINDS
+from privtab.names import KINDS, mixed_scripts
 from privtab.request import Entity
 from privtab.state.names import Problem, StateNames, uses
 from privtab.state.nodes import Cells, ColumnRows, RowLocation, State, StateFinding
-from privtab.state.raw import RawRow, RawState
+from privtab.state.raw import NAMED, RawRow, RawState
 
 T = TypeVar("T")
 Reader: TypeAlias = Callable[[RawRow], Cells | None]
@@ -75,7 +75,7 @@ class Checker:
                 values.append(value)
                 valid_rows.append(row)
                 windows.append(window)
-                self.spaces(row)
+                self.look_alikes(row)
             else:
                 self.warn(row, "S160", f"the row says the same as row {first} of `{name}`", "leave it out")
         if any(window != ALWAYS for window in windows):
@@ -290,11 +290,11 @@ class Checker:
             return None
         return found
 
-    def spaces(self, row: RawRow) -> None:
-        """Warn about spaces around a name: with them it is another name, although it looks the same."""
+    def look_alikes(self, row: RawRow) -> None:
+        """Warn about names that mix scripts: letters of another script make another name, although it looks the same."""
         for column, text in row.cells.items():
-            if text != text.strip():
-                self.warn(row, "S108", f"`{column}` begins or ends with a space", f"did you mean `{text.strip()}`?")
+            if column in NAMED and (mixed := mixed_scripts(text)) is not None:
+                self.warn(row, "S118", f"a name in `{text}` mixes scripts: {mixed}", "write it in one script")
 
     def error(self, row: RawRow, problem: Problem) -> None:
         """Report an error, which removes the row from the state."""

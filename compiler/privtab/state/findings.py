@@ -24,8 +24,9 @@ CODES = {
     "S003": "unknown-table",
     "S004": "wrong-shape",
     "S005": "two-files-for-one-table",
-    "S006": "ignored-file",
+    "S006": "unknown-file",
     "S007": "too-much",
+    "S008": "empty-file",
     "S101": "unknown-column",
     "S102": "missing-column",
     "S103": "null-cell",
@@ -33,7 +34,7 @@ CODES = {
     "S105": "empty-cell",
     "S106": "repeated-column",
     "S107": "wrong-number-of-cells",
-    "S108": "space-around-text",
+    "S108": "blank-around-name",
     "S110": "malformed-entity",
     "S111": "unknown-type",
     "S112": "wrong-depth",
@@ -42,6 +43,7 @@ CODES = {
     "S115": "wildcard",
     "S116": "unusable-character",
     "S117": "oversized-name",
+    "S118": "mixed-scripts",
     "S120": "malformed-principal",
     "S121": "unknown-principal-kind",
     "S122": "wrong-principal-kind",
@@ -85,8 +87,8 @@ CODES = {
     "S305": "second-owner",
 }
 
-_UNREAD = frozenset({"S001", "S002", "S007", "S107"})
-"""The rest of a file or a table was not read, even if the finding is at one of its rows, or the file may end within that row."""
+_UNREAD = frozenset({"S001", "S002", "S007", "S101", "S106", "S107"})
+"""Something was not read, of the rest of a file, a column, or one of two cells, even if the finding is at a row."""
 
 DENIES = "they may include a denial, and ignoring it would widen access"
 """The consequence of wrong rows where a state can deny."""
@@ -100,12 +102,13 @@ def errors(findings: Iterable[StateFinding]) -> tuple[StateFinding, ...]:
 def stops(program: Program, finding: StateFinding) -> bool:
     """Whether a state is of no use without what an error left out: part of a file, or a row without which callers may be allowed more.
 
-    Such a row denies, or it gives a role or a group that may be denied.
+    Such a row denies, or it gives a role or a group that may be denied. Where a policy filters or masks, each row may choose how: without it,
+    another filter applies, which may show more.
     """
     place = finding.place
     if place.table == ENTITIES and place.row and finding.code not in _UNREAD:
         return False  # an entity without a place is denied to everybody
-    if place.row == 0 or finding.code in _UNREAD or place.table not in TABLES:
+    if place.row == 0 or finding.code in _UNREAD or place.table not in TABLES or program.filters:
         return True
     if program.semantics.deny == "none":
         return False

@@ -19,7 +19,7 @@ from privtab import arrow
 from privtab.arrow import Codes, Truth
 from privtab.moments import ALWAYS, FIRST, LAST, WINDOW, Window, edge_text, moment
 from privtab.moments import text as text_of
-from privtab.names import KINDS, LONGEST_NAME
+from privtab.names import FILLERS, KINDS, LONGEST_NAME, mixed_scripts
 from privtab.request import Entity
 from privtab.state.checker import MAX_FINDINGS_OF_KIND, Checker
 from privtab.state.coded import CodedColumn, RawTable, groups, numbered
@@ -27,8 +27,8 @@ from privtab.state.names import Problem, SelectedRows, StateNames
 from privtab.state.nodes import ColumnRows, StateFinding
 from privtab.state.raw import COLUMNS, ENTITIES
 
-_SUSPICIOUS = r"[^\pL\pM\pN\pP\pS ]|[%*?]|\A | \z"
-"""Controls, separators and unassigned characters; wildcards and escapes; leading and trailing spaces."""
+_SUSPICIOUS = rf"[^\pL\pM\pN\pP\pS ]|[^\PL\p{{Latin}}]|[{FILLERS}%*?]|\A | \z"
+"""Controls, separators and unassigned characters; letters beside Latin ones; fillers, wildcards and escapes; blanks at the ends."""
 _FEW_KINDS = 1 << 22
 """Combinations of kinds up to which one is looked up by its number."""
 
@@ -58,7 +58,7 @@ class ColumnChecker:
         checked = self._checked(table)
         for row in checked.doubtful:
             if checked.valid[row]:
-                self.checker.spaces(table[row])
+                self.checker.look_alikes(table[row])
         return checked, self.checker.findings
 
     def table(self, name: str) -> ColumnRows | tuple[()]:
@@ -84,7 +84,7 @@ class ColumnChecker:
         valid[positions[repetitions]] = False
         for row in doubtful:
             if valid[row]:
-                self.checker.spaces(table[row])
+                self.checker.look_alikes(table[row])
         self.checker.valid_rows[name] = SelectedRows(table, positions[~repetitions].tolist())
         found = {c: texts.rows(~repetitions) if repetitions.any() else texts for c, texts in found.items()}
         windows = windows_of(found)
@@ -191,7 +191,7 @@ class TextAssessor:
         """Entities; the kind is the entity type."""
         texts = column.array
         slashes = arrow.numbers(pc.count_substring(texts, "/"))
-        plain = self._plain(texts, r"|//|/\z|\A[^:]*:(?:/|\z)")
+        plain = self._plain(texts, r"|//|/\z| /|/ |\A[^:]*:(?:[/ ]|\z)")
         kinds = np.full(len(texts), -1, np.int64)
         for number, type_ in enumerate(self.types):
             shape = self.names.shapes[type_]
@@ -209,7 +209,7 @@ class TextAssessor:
         """Principals as `kind:name`, or as names alone of the kind `bare`; kinds are numbered as in KINDS."""
         texts = column.array
         colons = arrow.numbers(pc.count_substring(texts, ":"))
-        plain = self._plain(texts, r"|:\z") & (colons == 1)
+        plain = self._plain(texts, r"|: |:\z") & (colons == 1)
         kinds = np.full(len(texts), -1, np.int64)
         for number, kind in enumerate(KINDS):
             if kind in allowed:
@@ -269,7 +269,7 @@ def _assess(
         found = read(text)
         if found is not None:
             kinds[number] = found[0]
-            good[number] = text == text.strip()
+            good[number] = mixed_scripts(text) is None
             if found[1] != text:
                 changed[number] = found[1]
     if changed:

@@ -13,10 +13,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from privtab import files
 from privtab.errors import FileError, UsageError
-from privtab.formats import LOCAL, READERS, WHOLE
-from privtab.hints import nearest
+from privtab.files import content, note_read, problem
+from privtab.formats import LOCAL, READERS, WHOLE, accepting, ending_of
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.moments import WINDOW
@@ -24,31 +23,36 @@ from privtab.state import raw as raw_rows
 from privtab.state.attribute_rows import attribute_row, without_two_values
 from privtab.state.checker import Checker
 from privtab.state.findings import in_order
+from privtab.state.folders import TableFiles, table_files
 from privtab.state.links import holding_roles, without_wrong, without_wrong_links
 from privtab.state.located import wrong_places
 from privtab.state.names import Places, Problem
-from privtab.state.nodes import ALL_TABLES, ENTITIES, TABLES, Cells, Placement, RowLocation, State, StateFinding
+from privtab.state.nodes import ALL_TABLES, ENTITIES, TABLES, Cells, Placement, State, StateFinding
 from privtab.state.raw import COLUMNS, LARGEST, RawReader, RawRow, RawState
 from privtab.state.read_json import read_value
 
 
 def load(path: Path | str) -> RawState:
-    """Read the rows of a state with their positions; what cannot be read becomes findings.
+    """Read the rows of a state with their positions; what cannot be read becomes findings, but for what `?accept=NAME` names.
 
     Raises FileError if the file does not exist. Raises UsageError if it is only one table of a state, or if there is no table at
     all: such a state would deny everything, which is surely a mistake.
     """
-    path = Path(path)
+    path, accepted = accepting(path)
     if not path.exists():
         raise FileError(f"no such state: {path}")
-    reader = RawReader()
+    if not path.is_dir() and (why := problem(path)) is not None:
+        raise FileError(f"cannot read `{path}`: {why}")
+    note_read(path)
+    reader = RawReader(accepted)
     if path.is_dir() and path.suffix != ".parquet":
-        _directory(path, reader)
-    elif path.suffix.lower() in set(LOCAL) - set(WHOLE):
+        for table, files in table_files(path, reader, LOCAL, ALL_TABLES).items():
+            _table(files, reader, table)
+    elif ending_of(path.name)[1] in set(LOCAL) - set(WHOLE):
         raise UsageError(f"{path} is one table; give the directory that holds one file for each table")
     else:
-        _file(path, reader, None)
-    if not reader.tables and not any(finding.severity == "error" for finding in reader.findings):
+        import_module(READERS.get(ending_of(path.name)[1]) or _by_content(path)).read(path, reader, None)
+    if not reader.tables and (path.is_dir() or not reader.findings):
         raise UsageError(no_table(path, reader.findings))
     return reader.done()
 
@@ -59,7 +63,7 @@ def no_table(where: Path | str, findings: Sequence[StateFinding] = ()) -> str:
         return f"{where} has no table of a state; the tables are {', '.join(ALL_TABLES)}, and one may be empty: `grants: []`"
     remarks = [f"`{Path(finding.place.path).name}`: {finding.help}" for finding in findings]
     whole_files = [f.name for f in sorted(where.iterdir()) if f.suffix.lower() in WHOLE and f.stem not in ALL_TABLES]
-    if not remarks and whole_files:
+    if whole_files and not any("did you mean" in remark for remark in remarks):
         remarks = [f"a file with all tables is named itself, as in {where / whole_files[0]}"]
     advice = (
         "; ".join(remarks) or f"a table's file has its name, as in `grants.csv`; the tables are {', '.join(ALL_TABLES)}"
@@ -91,53 +95,31 @@ def cells_of(state: State, table: str) -> Iterator[dict[str, str]]:
         yield {name: text for name, text in zip(names, row, strict=True) if text is not None}
 
 
-def _directory(directory: Path, reader: RawReader) -> None:
-    """Read the file of each table; if a table has two files, read neither."""
-    files = sorted(directory.iterdir(), key=lambda f: f.name)
-    for table in ALL_TABLES:
-        found = [f for f in files if f.stem == table and f.suffix.lower() in LOCAL]
-        if found:
-            reader.tables.add(table)
-        if len(found) == 1:
-            _file(found[0], reader, table)
-        elif found:
-            names = " and ".join(f"`{f.name}`" for f in found)
-            place = RowLocation(path=str(directory), table=table, row=0)
-            reader.report("S005", f"table `{table}` has {len(found)} files: {names}", place, help="keep one of them")
-    for file in files:
-        _ignored(file, reader)
-
-
-def _ignored(file: Path, reader: RawReader) -> None:
-    """Note a file that is not read although its name resembles that of a table."""
-    stem, suffix = file.stem, file.suffix.lower()
-    if (stem in ALL_TABLES and suffix in LOCAL) or file.name.startswith((".", "_")):
+def _table(files: TableFiles, reader: RawReader, table: str) -> None:
+    """Read the rows of a table from its file, or from the files of its folder, whose rows are numbered on."""
+    read = import_module(READERS[files.ending]).read
+    if len(files.parts) < 2 or files.ending == ".parquet":
+        read(files.path if files.ending == ".parquet" else files.parts[0], reader, table)
         return
-    place = RowLocation(path=str(file), table="", row=0)
-    similar = nearest(stem, ALL_TABLES, cutoff=0.75)
-    if similar and suffix in LOCAL:
-        advice = f"did you mean `{similar}{suffix}`?"
-        reader.report("S006", f"ignored: `{stem}` is not a table", place, help=advice, severity="note")
-    elif similar == stem:
-        advice = f"a table's file ends in {', '.join(LOCAL)}"
-        reader.report("S006", f"ignored: `{file.name}` is of no known format", place, help=advice, severity="note")
-
-
-def _file(file: Path, reader: RawReader, table: str | None) -> None:
-    """Read a file with all tables, or with the one that `table` names."""
-    why = None if file.is_dir() else files.problem(file)
-    files.note_read(file)
-    if why is not None:
-        reader.report("S001", f"cannot be read: {why}", RowLocation(path=str(file), table=table or "", row=0))
-        return
-    module = READERS.get(file.suffix.lower()) or _by_content(file)
-    import_module(module).read(file, reader, table)
+    before, findings = 0, list[StateFinding]()
+    for file in files.parts:
+        part = RawReader(reader.accept)
+        read(file, part, table)
+        found = part.done()
+        for row in found.rows.get(table, ()):
+            reader.take(replace(row, number=row.number + before))
+        for finding in found.findings:
+            number = finding.place.row + before if finding.place.row else 0
+            findings.append(replace(finding, place=replace(finding.place, row=number)))
+        before = max(before, *(row.number for row in reader.rows.get(table, ())[-1:]), *(f.place.row for f in findings))
+    told = [f for f in findings if f.code != "S008"]  # Spark also writes files without rows
+    reader.findings += told if told or reader.rows.get(table) else findings
 
 
 def _by_content(file: Path) -> str:
     """The reader of a file with an unknown ending: JSON begins with a bracket, anything else is read as YAML."""
     with suppress(OSError, FileError):
-        if files.content(file, LARGEST)[: 1 << 10].decode("utf-8-sig", "replace").lstrip()[:1] in {"{", "["}:
+        if content(file, LARGEST)[: 1 << 10].decode("utf-8-sig", "replace").lstrip()[:1] in {"{", "["}:
             return READERS[".json"]
     return READERS[".yaml"]
 

@@ -20,6 +20,7 @@ from privtab.names import (
     WILDCARDS,
     encode_name,
     escape_wildcard,
+    invisible,
     is_wildcard,
     misspelt_kind,
     unusable,
@@ -44,11 +45,18 @@ def unusable_name(text: str) -> Problem | None:
     """Why a text cannot be any name: because of its characters or its length."""
     if len(text) > LONGEST_NAME:
         return Problem("S117", f"`{text[:40]}…` has {len(text):,} characters; {LONGEST_NAME:,} is the most")
-    character = unusable(text)
-    if character is None:
-        return None
     advice = "formats disagree about line breaks and controls, so a name has none"
-    return Problem("S116", f"`{text}` holds the character {character}", advice)
+    character = unusable(text)
+    if character is None and (character := invisible(text)) is not None:
+        advice = "nobody sees it, or tells it from a blank: leave it out"
+    return None if character is None else Problem("S116", f"`{text}` holds the character {character}", advice)
+
+
+def blank_edges(text: str, trimmed: str) -> Problem | None:
+    """The problem of a text with a name that begins or ends with a blank; `trimmed`: the text without such blanks."""
+    if text == trimmed:
+        return None
+    return Problem("S108", f"a name in `{text}` begins or ends with a blank", f"did you mean `{trimmed}`?")
 
 
 class StateNames(PrivilegeNames):
@@ -108,6 +116,9 @@ class StateNames(PrivilegeNames):
             return Problem("S110", f"`{text}` is not an entity", advice)
         if type_ not in self.program.entities:
             return Problem("S111", f"unknown entity type `{type_}`", did_you_mean(type_, self.program.entities))
+        problem = blank_edges(text, f"{type_}:{'/'.join(name.strip(' ') for name in path.split('/'))}")
+        if problem is not None:
+            return problem
         entity = self._vocabulary.spelt(Entity(type_, path))
         path = entity.id
         if path and not all(entity.names):
@@ -167,7 +178,7 @@ class StateNames(PrivilegeNames):
             if is_wildcard(text):
                 return _no_wildcard(text, bare or "principal")
             if bare is not None:
-                return bare, text
+                return blank_edges(text, text.strip(" ")) or (bare, text)
             return Problem(
                 "S120", f"`{text}` is not a principal", f"write `user:{text}`, `group:{text}` or `role:{text}`"
             )
@@ -182,7 +193,7 @@ class StateNames(PrivilegeNames):
             return _no_wildcard(name, kind)
         if name.startswith("group:") if kind == "group" else kind == "user" and _begins_with_kind(name):
             return Problem("S120", f"no {kind}'s name begins as `{name}` does", f"write `{kind}:` once")
-        return kind, name
+        return blank_edges(text, f"{kind}:{name.strip(' ')}") or (kind, name)
 
     def member(self, text: str, kind: str) -> str | Problem:
         """Read the member of a group: a user as by `bare`, or a group as `group:name` if groups contain groups."""
@@ -200,7 +211,7 @@ class StateNames(PrivilegeNames):
         if colon and (prefix.lower() in KINDS or misspelt_kind(text) is not None):
             found = self.principal(text, (kind,))
             return found if isinstance(found, Problem) else found[1]
-        return _no_wildcard(text, kind) if is_wildcard(text) else text
+        return _no_wildcard(text, kind) if is_wildcard(text) else blank_edges(text, text.strip(" ")) or text
 
 
 def similar_place(key: str, places: Iterable[str]) -> str:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gzip
+import zlib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from privtab import files
 from privtab.errors import FileError
+from privtab.formats import GZIP
 from privtab.hints import did_you_mean
 from privtab.moments import WINDOW
 from privtab.state.nodes import ALL_TABLES, ENTITY_COLUMNS, RowLocation, StateFinding
 
 LARGEST = 1 << 30
-"""Limit on the bytes of a file that is read as a whole, and on those that a Parquet file unpacks to."""
+"""Limit on the bytes of a file that is read as a whole, and on those that it unpacks to."""
 LARGE = 20_000
 """Rows of a table, or of a state, from which on columns are used: loading numpy and pyarrow takes as long as fewer rows."""
 MOST_ROWS = 5_000_000
@@ -60,6 +64,8 @@ _TRUTH = "the truth value "
 ENTITIES = ENTITY_COLUMNS
 PRINCIPALS = ("principal", "grantee", "owner", "user", "group", "role")
 """The columns that hold principals."""
+NAMED = frozenset((*PRINCIPALS, *ENTITIES))
+"""The columns that hold names of principals and entities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,9 @@ class NotText:
 class RawReader:
     """Collects rows and findings while the files of one state are read."""
 
-    def __init__(self) -> None:
+    def __init__(self, accept: Collection[str] = ()) -> None:
+        """`accept`: the names of tables, of columns as `grants.comment`, and of files that may stay unread."""
+        self.accept = accept
         self.rows: dict[str, list[RawRow]] = {}
         self.large: dict[str, Sequence[RawRow]] = {}
         """Tables that were read as columns."""
@@ -124,12 +132,9 @@ class RawReader:
         *,
         help: str | None = None,  # noqa: A002 - the name that findings have for it
         row: Mapping[str, object] | None = None,
-        severity: Literal["error", "warning", "note"] = "error",
     ) -> None:
-        """Add one finding."""
-        self.findings.append(
-            StateFinding(place=place, message=message, code=code, severity=severity, help=help, row=row or {})
-        )
+        """Add one error."""
+        self.findings.append(StateFinding(place=place, message=message, code=code, help=help, row=row or {}))
 
     def too_much(self, what: str, place: RowLocation) -> None:
         """Report a file or a table that exceeds a limit."""
@@ -139,21 +144,36 @@ class RawReader:
         """The text of a file with the rows of `table`, or of all tables; None, with a finding, if it cannot be read."""
         place = RowLocation(path=str(file), table=table or "", row=0)
         try:
-            if (size := file.stat().st_size) > LARGEST:
+            if (size := file.stat().st_size) <= LARGEST:
+                content = files.content(file, LARGEST)
+                if file.name.endswith(GZIP):
+                    with gzip.open(BytesIO(content)) as stream:
+                        content = stream.read(LARGEST + 1)
+                size = len(content)
+            if size > LARGEST:
                 self.too_much(f"the file has {size:,} bytes, and {LARGEST:,} is the most", place)
-                return None
-            return files.content(file, LARGEST).decode("utf-8-sig")
+            elif (text := content.decode("utf-8-sig")).strip() or table is None:
+                return text
+            else:
+                self.empty(place)
         except UnicodeDecodeError as error:
             line = bytes(error.object[: error.start]).count(b"\n") + 1
             self.report("S001", "not UTF-8", replace(place, line=line), help="save the file as UTF-8")
-        except OSError as error:
-            self.report("S001", f"cannot be read: {error.strerror}", place)
         except FileError as error:
             self.report("S001", str(error), place)
+        except (OSError, EOFError, zlib.error) as error:
+            self.report("S001", f"cannot be read: {getattr(error, 'strerror', None) or error}", place)
         return None
+
+    def empty(self, place: RowLocation) -> None:
+        """Report a table's file that says nothing, as the file of an export that failed does."""
+        advice = "a table without rows is `[]`, in CSV the line with the names of its columns"
+        self.report("S008", "the file is empty", place, help=advice)
 
     def is_table(self, name: str, only: str | None, place: RowLocation, suffix: str) -> bool:
         """Whether a table may stand in a file, which has all tables or `only` one; reports one that may not."""
+        if name in self.accept and name not in ALL_TABLES:
+            return False
         if name not in ALL_TABLES:
             self.unknown_table(name, place)
         elif only is not None and name != only:
@@ -192,6 +212,8 @@ class RawReader:
                     self.report("S101", f"the columns of `{table}` are separated by {title}", place, help=advice)
                     return False
         for name in dict.fromkeys(names):
+            if f"{table}.{name}" in self.accept:
+                continue
             if name not in columns.all:
                 self._unknown_column(table, name, place, {})
             elif names.count(name) > 1:
@@ -217,6 +239,8 @@ class RawReader:
         usable = True
         for name, value in cells.items():
             if name not in columns.all:
+                if f"{row.table}.{name}" in self.accept:
+                    continue
                 self._unknown_column(row.table, name, place, cells)
             elif type(value) is int:
                 text[name] = str(value)

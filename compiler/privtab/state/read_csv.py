@@ -8,7 +8,7 @@ from pathlib import Path
 
 from privtab.state import raw
 from privtab.state.nodes import RowLocation
-from privtab.state.raw import RawReader, RawRow
+from privtab.state.raw import COLUMNS, RawReader, RawRow
 
 
 def read(file: Path, reader: RawReader, table: str) -> None:
@@ -24,7 +24,7 @@ def read_csv(text: str, path: str, reader: RawReader, table: str) -> None:
         return
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     names: list[str] | None = None
-    number, line = 0, 1
+    number, line, known = 0, 1, True
     try:
         for cells in rows:
             start, line = line, rows.line_num + 1
@@ -34,9 +34,10 @@ def read_csv(text: str, path: str, reader: RawReader, table: str) -> None:
                 names = cells
                 if not reader.header(table, names, RowLocation(path=path, table=table, row=0, line=start)):
                     return
+                known = set(names) <= set(COLUMNS[table].all)
                 continue
             number += 1
-            if len(cells) == len(names) and "" not in cells:
+            if len(cells) == len(names) and known and "" not in cells:
                 # The header has all required columns and no unknown ones: such a row needs no further check.
                 reader.take(RawRow(path, table, number, start, dict(zip(names, cells, strict=True))))
             elif len(cells) == len(names):
@@ -84,5 +85,7 @@ def _columns(text: str, path: str, reader: RawReader, table: str) -> bool:
     longest = max((compute.max(compute.binary_length(column)).as_py() or 0) for column in found.columns)
     if found.num_rows != lines or longest > csv.field_size_limit():
         return False
-    take(reader, path, table, {name: CodedColumn.of(found[name]) for name in names}, line=2)
+    take(
+        reader, path, table, {name: CodedColumn.of(found[name]) for name in names if name in COLUMNS[table].all}, line=2
+    )
     return True

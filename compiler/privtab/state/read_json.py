@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from privtab.state.nodes import RowLocation
+from privtab.state.nodes import ALL_TABLES, RowLocation
 from privtab.state.raw import MOST_VALUES, NotText, RawReader
 
 
@@ -32,8 +32,11 @@ def read_json(text: str, path: str, reader: RawReader, table: str | None = None)
         )
         return
     try:
-        value = json.loads(text, object_pairs_hook=_pairs, parse_int=str, parse_float=str, parse_constant=_constant)
+        value = _loads(text)
     except json.JSONDecodeError as error:
+        if table is not None and error.msg == "Extra data" and text.lstrip().startswith("{"):
+            _lines(text, path, table, reader)
+            return
         place = RowLocation(path=path, table=table or "", row=0, line=error.lineno)
         reader.report("S002", f"not JSON: {error.msg} at column {error.colno}", place)
     except RecursionError:
@@ -41,14 +44,39 @@ def read_json(text: str, path: str, reader: RawReader, table: str | None = None)
             "S002", "not JSON that can be read: nested too deeply", RowLocation(path=path, table=table or "", row=0)
         )
     else:
-        if value is not None or table is None:
+        if value is None and table is not None:
+            reader.empty(RowLocation(path=path, table=table, row=0))
+        else:
             read_value(value, path, reader, table)
 
 
+def _loads(text: str) -> object:
+    return json.loads(text, object_pairs_hook=_pairs, parse_int=str, parse_float=str, parse_constant=_constant)
+
+
+def _lines(text: str, path: str, table: str, reader: RawReader) -> None:
+    """Read the rows of `table`, each on a line of its own."""
+    reader.tables.add(table)
+    number = 0
+    for line, row in enumerate(text.split("\n"), start=1):
+        if not row.strip():
+            continue
+        number += 1
+        try:
+            value = _loads(row)
+        except (json.JSONDecodeError, RecursionError) as error:
+            message = f"the line is not one JSON object: {error}; nothing after this place was read"
+            reader.report("S002", message, RowLocation(path=path, table=table, row=number, line=line))
+            return
+        _row(value, path, table, number, line, reader)
+
+
 def read_value(value: object, path: str, reader: RawReader, table: str | None = None) -> None:
-    """Read tables from a mapping of lists of mappings; with `table`, only that one, from a list or from such a mapping."""
+    """Read tables from a mapping of lists of mappings; with `table`, only that one, from a list, from such a mapping, or its only row."""
     place = RowLocation(path=path, table=table or "", row=0)
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and table is not None and value.keys().isdisjoint(ALL_TABLES):
+        _rows([value], path, table, reader)
+    elif isinstance(value, Mapping):
         for name in value.repeated if isinstance(value, _Pairs) else ():
             reader.report("S106", f"`{_encodable(name)}` occurs twice", place)
         for name, rows in value.items():
@@ -68,14 +96,18 @@ def _rows(rows: object, path: str, table: str, reader: RawReader) -> None:
         reader.not_rows(table, _kind_of(rows), RowLocation(path=path, table=table, row=0))
         return
     for number, row in enumerate(rows, start=1):
-        place = RowLocation(path=path, table=table, row=number)
-        if not isinstance(row, Mapping):
-            reader.not_rows(table, _kind_of(row), place)
-        elif isinstance(row, _Pairs) and row.repeated:
-            for name in row.repeated:
-                reader.report("S106", f"column `{_encodable(name)}` occurs twice", place)
-        else:
-            reader.row(path, table, number, None, {_encodable(name): _cell(value) for name, value in row.items()})
+        _row(row, path, table, number, None, reader)
+
+
+def _row(row: object, path: str, table: str, number: int, line: int | None, reader: RawReader) -> None:
+    place = RowLocation(path=path, table=table, row=number, line=line)
+    if not isinstance(row, Mapping):
+        reader.not_rows(table, _kind_of(row), place)
+    elif isinstance(row, _Pairs) and row.repeated:
+        for name in row.repeated:
+            reader.report("S106", f"column `{_encodable(name)}` occurs twice", place)
+    else:
+        reader.row(path, table, number, line, {_encodable(name): _cell(value) for name, value in row.items()})
 
 
 def _pairs(pairs: list[tuple[str, object]]) -> _Pairs:

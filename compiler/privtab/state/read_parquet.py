@@ -71,7 +71,12 @@ class _File:
 
             found = dataset.dataset(file, format="parquet", partitioning=None)
             self.schema, self._parts = found.schema, found.files
-            groups = [group for fragment in found.get_fragments() for group in fragment.row_groups]
+            fragments = list(found.get_fragments())
+            known = [set(fragment.physical_schema.names) for fragment in fragments]
+            # Only the columns of the first file would be read.
+            if some := set[str]().union(*known) - set(found.schema.names).intersection(*known):
+                raise OSError(f"not all of its files have the column `{min(some)}`")
+            groups = [group for fragment in fragments for group in fragment.row_groups]
         else:
             with parquet.ParquetFile(file) as opened:
                 self.schema = opened.schema_arrow
@@ -156,6 +161,7 @@ def _columns(content: _File, path: str, reader: RawReader, table: str) -> bool:
             columns[name] = CodedColumn.of_texts(cell for chunk in texts.chunks for cell in _moments(chunk))
             continue
         columns[name] = CodedColumn.of(texts if types.is_dictionary(texts.type) else texts.cast(pyarrow.string()))
+    columns = {name: column for name, column in columns.items() if name in raw.COLUMNS[table].all}
     take(reader, path, table, columns)
     return True
 

@@ -68,11 +68,16 @@ class _Tables:
     def read(self, table: str | None) -> None:
         """Read the only document; with `table`, it may be a list of rows without the table's name."""
         self.next()
+        nowhere = RowLocation(path=self.path, table=table or "", row=0)
         if isinstance(self.next(), events.StreamEndEvent):
+            if table is not None:
+                self.reader.empty(nowhere)
             return
         event = self.next()
         if isinstance(event, events.MappingStartEvent):
             self.tables(table)
+        elif table is not None and isinstance(event, events.ScalarEvent) and _scalar(event) is None:
+            self.reader.empty(nowhere)
         elif table is not None:
             self.rows(table, event)
         elif not (isinstance(event, events.ScalarEvent) and _scalar(event) is None):

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import yaml
 from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
-from privtab.formats import LOCAL
+from privtab.formats import GZIP, LOCAL
 from privtab.state.findings import row_text
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import RawState
@@ -22,6 +22,16 @@ Gone: TypeAlias = Mapping[str, Collection[int]]
 """By table, the 1-based numbers of rows that are left out."""
 _BEFORE = re.compile(r"\s*-\s+")
 _AFTER = re.compile(r"\s*(?:#.*)?")
+
+
+def is_edited(path: Path) -> bool:
+    """Whether `trimmed` edits the files of a state: none that are packed, in parts, or have a row on each line."""
+    files = [path] if path.is_file() else [file for file in path.iterdir() if not file.name.startswith((".", "_"))]
+    if any(
+        file.suffix in (GZIP, ".jsonl", ".ndjson") or (file.is_dir() and file.suffix != ".parquet") for file in files
+    ):
+        return False
+    return path.is_file() or not any(f.suffix == ".json" and f.read_bytes().lstrip().startswith(b"{") for f in files)
 
 
 def trimmed(path: Path, raw: RawState, gone: Gone) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ from privtab.diagnostics import Diagnostic, Located, Span
 from privtab.effects import EffectKind
 from privtab.findings import unreadable
 from privtab.hints import listed, nearest, not_a_condition
-from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE
+from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, invisible
 from privtab.paths import LEVELS, MOST_LEVELS
 from privtab.source import SourceFile
 from privtab.syntax.expression import CellError, parse_condition, parse_effects
@@ -209,11 +209,12 @@ class PolicyReader(NodeReader):
     def name(self, node: Node, what: str, spelling: Spelling = "open") -> Word | None:
         """A name; `what` describes what it names, with an article."""
         if isinstance(node, Scalar) and node.style != "*" and node.value is not None:
-            if _SPELLINGS[spelling].fullmatch(node.text) and isinstance(node.value, str):
+            hidden = invisible(node.text)
+            if hidden is None and _SPELLINGS[spelling].fullmatch(node.text) and isinstance(node.value, str):
                 return Located(node.text, self.span(node))
             if isinstance(node.value, str):
                 found = unreadable.bad_name_of_request if spelling == "name" else unreadable.bad_name
-                advice = _ADVICE.get(spelling)
+                advice = _ADVICE.get(spelling) if hidden is None else f"leave out {hidden}, which nobody sees"
                 self.take(found(self.span(node), what, node.text, advice))
                 self.lost |= {node.text, unreadable.snake_case(node.text), unreadable.as_name(node.text)}
                 self.lost.add(" ".join(node.text.split()))

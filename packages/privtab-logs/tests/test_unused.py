@@ -377,7 +377,7 @@ def test_the_difference_of_a_proposal_gains_nothing() -> None:
 
 
 def test_hostile_names_are_rows_like_others() -> None:
-    name = "<script>=1+1\u202e|`x`"
+    name = "<script>=1+1|`x`"
     found = seen(
         {"grants": [grant(f"user:{name}", "SELECT", "lake:l")]}, asks("ann", "read", "table:l/s/t", allowed=False)
     )

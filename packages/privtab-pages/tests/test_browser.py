@@ -188,7 +188,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory, opa_binary: Path) -> Itera
     ]
     log, _ = decided(folder / "log", opa_binary, program, state, asked)
     assert run(["docs", policy, "--state", rows, "-o", str(folder / "shop.html")]) == 0
-    assert "a⟨U+202E⟩⟨U+E0041⟩b" in (folder / "shop.html").read_text(), "a role of the matrix"
+    assert "a⟨U+E000⟩⟨U+10FFFD⟩b" in (folder / "shop.html").read_text(), "a role of the matrix"
     assert run(["certify", "-p", policy, "-s", rows, "-o", str(folder / "certified")]) == 0
     assert run(["unused", str(log), "-p", policy, "-s", rows, "--html", str(folder / "log.html")]) == 0
     registry = Registry.open(str(folder / "registry"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from signed_door import DoorServer, door_server
-from unusual_names import ALIKE, CARRIED, UNUSABLE
+from unusual_names import ALIKE, ALIKE_UNSEEN, CARRIED, INVISIBLE, UNUSABLE
 
 from privtab import Embedded, InvalidRequest
 from privtab.names import encode_name
@@ -18,7 +18,11 @@ from privtab.names import encode_name
 pytestmark = pytest.mark.slow
 
 REQUESTS = 10_000
-NAMES = tuple(dict.fromkeys([*(n for n in CARRIED if len(n) < 100), *(n for group in ALIKE for n in group)]))
+NAMES = tuple(
+    dict.fromkeys(
+        [*(n for n in (*CARRIED, *INVISIBLE) if len(n) < 100), *(n for group in (*ALIKE, *ALIKE_UNSEEN) for n in group)]
+    )
+)
 LONG = ("n" * 10_000, "/" * 5_000, "%2F" * 3_000)
 BAD = ("", "*", "?", "%", "*?", *(f"a{sign}b" for sign in UNUSABLE if not "\ud800" <= sign <= "\udfff"))
 WRONG: tuple[Any, ...] = (None, 5, True, 1.5, [], {}, ["a"], {"name": "a"}, [["a"]], "")

@@ -12,6 +12,7 @@ from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.errors import HasWindows, UsageError
+from privtab.formats import accepting
 from privtab.state.nodes import ALL_TABLES, State
 from privtab.state.written import as_written
 from privtab_spark.policies import OpenPolicy
@@ -192,11 +193,11 @@ def cache_key(state: Any) -> tuple[object, ...]:
         return (id(state),)
     if is_address(state):
         return (state, object())
-    path = Path(state)
+    path, accepted = accepting(state)
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     stats = [(str(file), file.stat()) for file in files if file.is_file()]
     own = ((name, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_size) for name, s in stats)
-    return (str(path.absolute()), *own)
+    return (str(path.absolute()), accepted, *own)
 
 
 def drop_cached(state: Any) -> None:

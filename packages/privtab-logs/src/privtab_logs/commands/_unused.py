@@ -204,14 +204,16 @@ def _difference(program: Program, observed: Observed, gone: dict[str, list[int]]
 def _write(
     program: Program, state: Path, target: Path, whole: State, gone: dict[str, list[int]], *, in_place: bool
 ) -> None:
-    """Write the state without some rows, in its own form; one from a bundle, a store or another system as JSON or CSV."""
-    if is_stored(state) or not state.exists():
+    """Write the state without some rows, in its own form; what has none that is edited, such as a bundle, as JSON or CSV."""
+    from privtab.state.trimmed import is_edited
+
+    if is_stored(state) or not state.exists() or not is_edited(state):
         from privtab.cli._files import write_tables
         from privtab.state.load import to_tables
         from privtab_analysis.state_diff.chosen import without_rows
 
         less = without_rows(whole, [(table, number) for table, numbers in gone.items() for number in numbers])
-        write_tables(target, to_tables(less))
+        write_tables(target, to_tables(less), in_place=in_place)
         return
     outputs = _trimmed(program, state, gone)
     write_all({target / name if name else target: content for name, content in outputs.items()}, in_place=in_place)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab.errors import ExitCode, FileError
+from privtab.formats import accepting
 from privtab_spark.jobs import _job as job
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    if "://" not in options.sources and not Path(options.sources).exists():
+    if "://" not in options.sources and not accepting(options.sources)[0].exists():
         raise FileError(f"no such file or folder: {options.sources}")
 
 

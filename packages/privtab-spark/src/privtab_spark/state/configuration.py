@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as fn
 
 from privtab import source, strict_json
 from privtab.diagnostics import Diagnostic
-from privtab.errors import UsageError
+from privtab.errors import StateInvalid, UsageError
 from privtab.formats import SPARK
 from privtab.source import SourceFile
+from privtab.state.findings import errors
+from privtab.state.folders import table_files
+from privtab.state.nodes import RowLocation
+from privtab.state.raw import RawReader
 from privtab.state.read_parquet import LOGS, table_format
+from privtab_spark.failures import spark_errors
+from privtab_spark.state.schemas import UNREAD
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,18 +59,46 @@ def _yaml_value(file: SourceFile) -> object:
     return value
 
 
-def folder_sources(folder: Path, tables: Sequence[str], problems: list[str]) -> Iterator[tuple[str, Any]]:
-    """A source for each table that has a file, or a folder that Spark wrote."""
-    entries = sorted(folder.iterdir())
-    for table in tables:
-        found = [e for e in entries if e.stem == table and (e.suffix.lower() in SPARK or (e.is_dir() and not e.suffix))]
-        if len(found) > 1:
-            both = " and ".join(f"`{e.name}`" for e in found)
-            problems.append(f"{table}: has {len(found)} files: {both} (keep one of them)")
-        elif found:
-            format_ = table_format(found[0]) or SPARK.get(found[0].suffix.lower(), "parquet")
-            options = {"multiLine": "true"} if found[0].suffix == ".json" else {}
-            yield table, {"format": format_, "path": str(found[0].resolve()), "options": options, "name": found[0].name}
+def folder_sources(
+    spark: SparkSession, folder: Path, accepted: Collection[str], tables: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """A source for each table that has a file or a folder, as `state.load` finds them; raises StateInvalid for what it stops at, too."""
+    reader = RawReader(accepted)
+    sources: dict[str, dict[str, Any]] = {}
+    columns = [name.split(".", 1) for name in accepted if "." in name]
+    for table, files in table_files(folder, reader, tuple(SPARK), tables).items():
+        whole = files.ending == ".json" and files.path.is_file()
+        if SPARK[files.ending] == "json" and (problem := _json_problem(spark, files.path, whole=whole)) is not None:
+            reader.report("S002", f"not JSON: {problem}", RowLocation(path=str(files.path), table=table, row=0))
+        sources[table] = {
+            "format": table_format(files.path) or SPARK[files.ending],
+            "path": str(files.path.resolve()),
+            "options": {"multiLine": "true"} if whole else {},
+            "name": files.path.name,
+            "extra": [column for of, column in columns if of == table],
+        }
+    if wrong := errors(reader.findings):
+        raise StateInvalid(wrong, UNREAD)
+    return sources
+
+
+def _json_problem(spark: SparkSession, path: Path, *, whole: bool) -> str | None:
+    """The problem of JSON of which Spark would read a part: the first of several values on a line, or in a whole file; one of two cells."""
+    text = spark.read.option("wholetext", str(whole)).text(str(path.resolve()))
+    problem = fn.udf(_problem, "string")("value").alias("problem")
+    try:
+        found = text.select(problem).where("problem is not null").take(1)
+    except spark_errors() as error:
+        return str(error).splitlines()[0]
+    return found[0]["problem"] if found else None
+
+
+def _problem(text: str) -> str | None:
+    try:
+        strict_json.loads(text if text.strip() else "null")
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def label_of(table: str, options_of_table: Mapping[str, Any]) -> str:

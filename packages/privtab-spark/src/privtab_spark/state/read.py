@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as fn
 
 from privtab.errors import FileError, StateInvalid, UsageError
+from privtab.formats import accepting
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
 from privtab.state.checker import Checker
@@ -53,7 +54,7 @@ def read_state(spark: SparkSession, configuration: object, policy: object) -> Re
     check_executors(spark)
     sources = open_sources(spark, configuration, schemas.tables_of(program))
     if not sources.tables:
-        where = Path(configuration) if isinstance(configuration, str | Path) else None
+        where = accepting(configuration)[0] if isinstance(configuration, str | Path) else None
         raise UsageError(no_table(where) if where else no_table("the configuration of the state"))
     return Read(spark=spark, program=program, sources=sources)
 
@@ -371,12 +372,13 @@ def finding_of(row: Mapping[str, Any]) -> StateFinding:
 
 def check_quarantined(program: Program, quarantined: DataFrame) -> None:
     """Raise StateInvalid if one of the invalid rows may affect a denial."""
-    if program.semantics.deny == "none":
+    if program.semantics.deny == "none" and not program.filters:
         return
     effect = fn.lower(fn.get_json_object("row", "$.effect"))
     wrong = quarantined.filter(
         ((fn.col("table") == "grants") & ((effect != "allow") | effect.isNull()))
         | fn.col("table").isin("assignments", "memberships")
+        | (fn.lit(bool(program.filters)) & (fn.col("table") != ENTITIES))
     )
     stopping = wrong.limit(SHOWN).collect()
     if stopping:

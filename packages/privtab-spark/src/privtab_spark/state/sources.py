@@ -31,7 +31,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as fn
 
 from privtab.errors import UsageError
-from privtab.formats import SPARK
+from privtab.formats import SPARK, accepting
 from privtab.hints import did_you_mean
 from privtab.moments import WINDOW
 from privtab.state.raw import COLUMNS
@@ -54,9 +54,19 @@ LISTING = ("entity",)
 """The columns of a list of the entities that exist."""
 _ORPHANS = ("report", "quarantine")
 _DEFAULTS: Mapping[str, Mapping[str, str]] = {
-    # As for other CSV files of a state: a header line, quotes doubled, and malformed lines are errors.
-    "csv": {"header": "true", "escape": '"', "multiLine": "true", "mode": "FAILFAST", "inferSchema": "false"},
+    # As for other CSV files of a state: a header line in each, quotes doubled, and malformed lines are errors.
+    "csv": {
+        "header": "true",
+        "enforceSchema": "false",
+        "escape": '"',
+        "multiLine": "true",
+        "mode": "FAILFAST",
+        "inferSchema": "false",
+    },
     "json": {"primitivesAsString": "true", "mode": "FAILFAST"},
+    # Otherwise the columns of any one file count, and `until` may be in another.
+    "orc": {"mergeSchema": "true"},
+    "parquet": {"mergeSchema": "true"},
 }
 _FILES = ("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter")
 """Options that choose among the files of a folder."""
@@ -130,10 +140,10 @@ class _Opening:
             case Mapping():
                 return configuration
             case str() | Path():
-                path = Path(configuration)
+                path, accepted = accepting(configuration)
                 self.base = path if path.is_dir() else path.parent
                 if path.is_dir():
-                    return {"tables": dict(folder_sources(path, self.known_tables, self.problems))}
+                    return {"tables": folder_sources(self.spark, path, accepted, self.known_tables)}
                 return read_configuration(path)
             case _:
                 raise UsageError(f"a {type(configuration).__name__} is not a configuration: give a mapping or a path")
@@ -184,8 +194,8 @@ class _Opening:
             mapping = source_options.get("columns") or {}
             frame = self.frame(table, source_options) if len(self.problems) == before else None
             extra = source_options.get("extra", "refuse")
-            if extra not in {"refuse", "ignore"}:
-                self.wrong(table, f"`extra` is `{extra}`", "write `ignore`, or leave it out")
+            if not isinstance(extra, list) and extra not in {"refuse", "ignore"}:
+                self.wrong(table, f"`extra` is `{extra}`", "write `ignore`, a list of columns, or leave it out")
         elif is_frame(source_options):
             frame, extra = cast("DataFrame", source_options), "refuse"
             label = "a DataFrame"
@@ -200,7 +210,8 @@ class _Opening:
         if frame is None:
             return None
         frame = without_padding(frame)
-        columns_ = SourceColumns(self, frame).columns(table, mapping, columns, required, refuse=extra == "refuse")
+        ignored = frame.columns if extra == "ignore" else extra if isinstance(extra, list) else ()
+        columns_ = SourceColumns(self, frame).columns(table, mapping, columns, required, ignored)
         if len(self.problems) > before:
             return None
         picked = frame.select(*columns_)
@@ -269,7 +280,7 @@ class _Opening:
             )  # fmt: skip
             return None
         option_names = {name.lower() for name in options}
-        if format_ in _DEFAULTS and not option_names & {"encoding", "charset"}:
+        if format_ in ("csv", "json") and not option_names & {"encoding", "charset"}:
             self.check_encoding(table, path, options)
         return reader.options(
             **{name: value for name, value in _WHOLE.items() if name.lower() not in option_names}
@@ -365,8 +376,7 @@ class SourceColumns:
         mapping: Mapping[str, Any],
         columns: Sequence[str],
         required: Sequence[str],
-        *,
-        refuse: bool,
+        ignored: Sequence[str],
     ) -> list[Column]:
         """An expression for each column of the table that the source has."""
         available = self.frame.columns
@@ -388,9 +398,9 @@ class SourceColumns:
                 similar = did_you_mean(name, available) if not mapping else None
                 advice = f"{similar}; " if similar else ""
                 self.problems.wrong(table, f"column `{name}` is missing", f"{advice}the source has {listed(available)}")
-        if refuse and not mapping:
+        if not mapping:
             for name in dict.fromkeys(available):
-                if name not in columns:
+                if name not in columns and name not in ignored:
                     advice = did_you_mean(name, columns) or "map the columns under `columns`, or write `extra: ignore`"
                     self.problems.wrong(table, f"unknown column `{name}`", advice)
         return found

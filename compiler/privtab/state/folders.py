@@ -1,0 +1,97 @@
+"""Find the files of each table in the folder of a state, for reading with and without Spark.
+
+Each file and folder in it is one of a table, is of no consequence, is accepted by name, or is an error: it may hold a denial.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import quote
+
+from privtab.formats import ending_of
+from privtab.hints import nearest
+from privtab.state.nodes import RowLocation
+from privtab.state.raw import RawReader
+from privtab.state.read_parquet import table_format
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFiles:
+    """What holds the rows of one table."""
+
+    path: Path
+    """The file, or the folder of files."""
+    parts: tuple[Path, ...]
+    """The files; none of a table in a versioned format."""
+    ending: str
+
+
+def table_files(
+    folder: Path, reader: RawReader, endings: Collection[str], tables: Collection[str]
+) -> dict[str, TableFiles]:
+    """The files of each table; reports what is no file of a table, and tables with several files, which are not read.
+
+    `endings`: of the formats that can be read. `tables`: those that a state of the policy has.
+    """
+    entries: dict[str, list[Path]] = {}
+    for entry in _entries(folder):
+        table, ending = ending_of(entry.name)
+        known = (ending in endings and entry.is_file()) or (ending in ("", *endings) and entry.is_dir())
+        if table in tables and known:
+            entries.setdefault(table, []).append(entry)
+        elif entry.name not in reader.accept:
+            place = RowLocation(path=str(entry), table="", row=0)
+            what = "folder" if entry.is_dir() else "file"
+            advice = _advice(entry.name, endings, tables)
+            reader.report("S006", f"`{entry.name}` is no {what} of a table", place, help=advice)
+    reader.tables |= entries.keys()
+    found: dict[str, TableFiles] = {}
+    for table, of_table in sorted(entries.items()):
+        if len(of_table) > 1:
+            names = " and ".join(f"`{entry.name}`" for entry in of_table)
+            place = RowLocation(path=str(folder), table=table, row=0)
+            reader.report("S005", f"table `{table}` has {len(of_table)} files: {names}", place, help="keep one of them")
+        elif (files := _files(of_table[0], table, reader, endings)) is not None:
+            found[table] = files
+    return found
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is of consequence in a folder: all but names with `.` or `_` at the start, as Spark's `_SUCCESS`, and unlike its `_a=b`."""
+    is_hidden = re.compile(r"\.|_[^=]*\Z").match
+    return sorted((entry for entry in folder.iterdir() if not is_hidden(entry.name)), key=lambda entry: entry.name)
+
+
+def _files(entry: Path, table: str, reader: RawReader, endings: Collection[str]) -> TableFiles | None:
+    """The files of a table; None, with a finding, if they cannot be read as one table."""
+    ending = ending_of(entry.name)[1]
+    if not entry.is_dir():
+        return TableFiles(path=entry, parts=(entry,), ending=ending)
+    if table_format(entry) is not None:
+        return TableFiles(path=entry, parts=(), ending=".parquet")
+    parts = _entries(entry)
+    found = {ending_of(part.name)[1] for part in parts}
+    place = RowLocation(path=str(entry), table=table, row=0)
+    for part in parts:
+        if not part.is_file() or ending_of(part.name)[1] not in ({ending} if ending else endings):
+            advice = f"its files end in {ending or ', '.join(endings)}"
+            reader.report("S006", f"`{part.name}` is no file of `{table}`", replace(place, path=str(part)), help=advice)
+    if len(found) == 1 and found <= set(endings):
+        return TableFiles(path=entry, parts=tuple(parts), ending=found.pop())
+    message = f"the files of `{table}` are of several formats: {', '.join(sorted(found))}"
+    reader.report("S005", message if found else f"the folder of `{table}` has no files", place)
+    return None
+
+
+def _advice(name: str, endings: Collection[str], tables: Collection[str]) -> str:
+    """The advice for a file or a folder of no table; one that looks like a table's is not to be accepted."""
+    stem, ending = ending_of(name)
+    similar = nearest(stem, tables, cutoff=0.75)
+    if similar is not None and ending in endings and similar != stem:
+        return f"did you mean `{similar}{name[len(stem) :]}`?"
+    if similar is not None:
+        return f"a table's file ends in {', '.join(endings)}"
+    return f"move it away; or add `?accept={quote(name)}` to the state's location, to do without it"
