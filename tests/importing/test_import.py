@@ -263,7 +263,7 @@ def test_nothing_is_taken_from_a_broken_file(tmp_path: Path, lake: Path, content
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ("create table grants (grantee, effect, privilege)", "no such column: entity"),
+        ("create table grants (grantee, effect, privilege)", "no column `entity`"),
         ("insert into members values (cast(x'fffe41' as text), 'lake:l')", "UTF-8"),
     ],
     ids=["a column is missing", "another encoding"],
