@@ -6,13 +6,39 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import Annotated, Any, get_type_hints
 
+import click
 import typer
 
 from privtab._resources import how_to_install
 from privtab.errors import PrivtabError, UsageError
+
+STATE = "STATE"
+"""The name of a value that is a state: a file, a folder, or an address such as `import:tables:sqlite:///grants.db`."""
+
+
+class Location(PosixPath):
+    """An address in the place of a file, which keeps the slashes that a path joins."""
+
+    text = ""
+
+    def __str__(self) -> str:
+        return self.text or super().__str__()
+
+
+class LocationType(click.Path):
+    """Files, folders and addresses."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """A path; an address as it is written."""
+        text = str(super().convert(value, param, ctx))
+        if ":" not in text:
+            return Path(text)
+        location = Location(text)
+        location.text = text
+        return location
 
 
 def option(written: str, meaning: str, **settings: Any) -> Any:
@@ -20,12 +46,14 @@ def option(written: str, meaning: str, **settings: Any) -> Any:
     words = written.split()
     names = [word for word in words if word.startswith("-")]
     value = next((word for word in words if word not in names), None)
-    return typer.Option(*names, metavar=value, help=meaning, **settings)
+    more = {"click_type": LocationType()} if value == STATE else {}
+    return typer.Option(*names, metavar=value, help=meaning, **more, **settings)
 
 
 def argument(name: str, meaning: str, **settings: Any) -> Any:
     """An argument with the name that help gives it."""
-    return typer.Argument(metavar=name, help=meaning, **settings)
+    more = {"click_type": LocationType()} if name == STATE else {}
+    return typer.Argument(metavar=name, help=meaning, **more, **settings)
 
 
 def words_of(texts: Iterable[str] | None) -> list[str]:

@@ -218,7 +218,7 @@ def _store_and_moment(location: str) -> tuple[str, str | None]:
         raise UsageError(
             f"`{location}`: write store:PATH, as in store:grants.db, with @TIME or @N for an earlier moment"
         )
-    if found["url"].startswith("sqlite:"):  # a slash of `//` is lost when it is converted to a path
+    if found["url"].startswith("sqlite:"):
         raise UsageError(f"`{location}`: write the path alone, as in store:grants.db or store:/srv/grants.db")
     url = _with_slashes(found["url"])
     if found["at"] is None:
@@ -280,7 +280,7 @@ def _check_no_database(state: Path) -> None:
 
 
 def _with_slashes(text: str) -> str:
-    """An address with the slash of `://` that conversion to a path has removed."""
+    """An address with the slash of `://` that a Path which is no Location has lost."""
     return re.sub(r"^([a-z0-9+]{2,}):/(?=[^/])", r"\1://", text)
 
 

@@ -18,7 +18,7 @@ from privtab.errors import FileError, FormatError, UsageError
 from privtab.importing.answers import Answers
 from privtab.importing.document import Excluded, ImportDocument, ImportStep, Page
 from privtab.importing.expression import Expression, holds
-from privtab.importing.fields import FieldSearch, Fields, Many, short
+from privtab.importing.fields import Fields, FieldSearch, Many, short
 from privtab.importing.template import ITEM, Template
 from privtab.ir.names import inheriting
 from privtab.ir.nodes import Program
