@@ -167,6 +167,8 @@ class _Pages:
         assert page.items is not None
         assert page.total is not None
         items = answer if isinstance(answer, list) else self._value(page.items, answer) or []
+        if not isinstance(items, list):
+            raise FileError(f"the answer to `{self._address}` has no list `{page.items.text}`: it is {short(items)}")
         total = None if isinstance(answer, list) else self._value(page.total, answer)
         if total is None and page.size is not None and not self._count:
             if len(items) == page.size:
