@@ -97,10 +97,9 @@ def places(field: Field | None, value: Any) -> Iterator[Place]:
     """The values in a value of a field."""
     if isinstance(value, dict):
         for name, content in value.items():
-            known = isinstance(field, Fields)
-            of = (field.named.get(name) or field.named.get(OTHERS)) if isinstance(field, Fields) else None
-            optional = not known or name not in field.required
-            yield Place(value, name, of, optional, known and name in field.nullable)
+            fields = field if isinstance(field, Fields) else Fields(named={})
+            of = fields.named.get(name) or fields.named.get(OTHERS)
+            yield Place(value, name, of, name not in fields.required, name in fields.nullable)
             if isinstance(of, Fields | Many):
                 yield from places(of, content)
     if isinstance(value, list):
@@ -177,13 +176,12 @@ def outcome(seed: int) -> str | None:
     if change is None:
         return None
     answers, kind, name = change
+    found, refused = None, ""
     try:
         found = imported(document, answers)
     except FileError as error:
         refused = str(error)
-    else:
-        refused = ""
-    if refused:
+    if found is None:
         paged = kind in {"twice", "item"} or name in {"next_page_token", "Resources"}
         assert kind != "unknown", refused
         assert paged or name in refused or not name.isidentifier(), (document, kind, name, refused)

@@ -123,7 +123,8 @@ def test_an_object_without_its_list_is_an_error_within_an_answer_too(tmp_path: P
         answers = {**ANSWERS["gravitino"], f"{GRAVITINO}/roles/r": {"code": 0, "role": role}}
         with pytest.raises(FileError, match=r"has no list `role.securableObjects"):
             imported(tmp_path, "gravitino", answers)
-    answers[f"{GRAVITINO}/roles/r"]["role"]["securableObjects"] = [{"fullName": "m", "type": "METALAKE"}]
+    whole = {"name": "r", "securableObjects": [{"fullName": "m", "type": "METALAKE"}]}
+    answers = {**ANSWERS["gravitino"], f"{GRAVITINO}/roles/r": {"code": 0, "role": whole}}
     assert stops(imported(tmp_path, "gravitino", answers)) == {"role.securableObjects.privileges"}
 
 

@@ -46,14 +46,16 @@ def option(written: str, meaning: str, **settings: Any) -> Any:
     words = written.split()
     names = [word for word in words if word.startswith("-")]
     value = next((word for word in words if word not in names), None)
-    more = {"click_type": LocationType()} if value == STATE else {}
-    return typer.Option(*names, metavar=value, help=meaning, **more, **settings)
+    return typer.Option(*names, metavar=value, help=meaning, **_typed(value, settings))
 
 
 def argument(name: str, meaning: str, **settings: Any) -> Any:
     """An argument with the name that help gives it."""
-    more = {"click_type": LocationType()} if name == STATE else {}
-    return typer.Argument(metavar=name, help=meaning, **more, **settings)
+    return typer.Argument(metavar=name, help=meaning, **_typed(name, settings))
+
+
+def _typed(name: str | None, settings: dict[str, Any]) -> dict[str, Any]:
+    return {"click_type": LocationType(), **settings} if name == STATE else settings
 
 
 def words_of(texts: Iterable[str] | None) -> list[str]:

@@ -85,8 +85,8 @@ WRONG = object()
 _NAMES = ("name", "displayName", "userName", "id")
 _LONGEST = 60
 _NOTHING: frozenset[type] = frozenset()
-_Place: TypeAlias = tuple[str, Mapping[str, object], Union["_Place", None]]
-"""The name of a field, the object that has it, and the place of that object: what a message is made of if there is one."""
+_Place: TypeAlias = tuple[str, Mapping[str, object], "_Place"] | None
+"""The name of a field, the object that has it, and the place of that object: what a message is made of. None: the answer."""
 UNKNOWN = Loss("the import document does not know this field, which may deny or narrow", denies=True)
 
 
@@ -183,7 +183,7 @@ class FieldSearch:
         self._object(fields, answer, None, within=False)
         return answer
 
-    def _object(self, fields: Fields, item: dict[str, object], place: _Place | None, *, within: bool) -> bool:
+    def _object(self, fields: Fields, item: dict[str, object], place: _Place, *, within: bool) -> bool:
         """Look through an object; False if any of its values is missing or of another type.
 
         `within`: whether it is in an item of a list, which is left out then.
@@ -223,7 +223,7 @@ class FieldSearch:
             item.pop(name, None)
         return not wrong
 
-    def _value(self, kind: Field, content: object, place: _Place | None, *, within: bool) -> object:
+    def _value(self, kind: Field, content: object, place: _Place, *, within: bool) -> object:
         """The value as steps read it; WRONG, which is noted, for one of another type."""
         match kind:
             case Many(item=Fields() as fields) if isinstance(content, list):
@@ -245,12 +245,12 @@ class FieldSearch:
             case _:
                 return content
 
-    def _item(self, fields: Fields, item: object, place: _Place | None, *, within: bool) -> object:
+    def _item(self, fields: Fields, item: object, place: _Place, *, within: bool) -> object:
         if not isinstance(item, dict):
             return self._value(fields, item, place, within=within)
         return item if self._object(fields, item, place, within=True) else WRONG
 
-    def _check_unique(self, kind: Type, value: object, place: _Place | None) -> None:
+    def _check_unique(self, kind: Type, value: object, place: _Place) -> None:
         if kind.unique:
             key = _path(place), value.casefold() if kind.folded and isinstance(value, str) else value
             if key in self._values:
@@ -260,7 +260,7 @@ class FieldSearch:
                 )
             self._values.add(key)
 
-    def _wrong(self, kind: Field, place: _Place | None, what: str, *, within: bool) -> None:
+    def _wrong(self, kind: Field, place: _Place, what: str, *, within: bool) -> None:
         """Note a value that is missing or of another type; raises FileError where the answer is made of it."""
         expected = kind.name if isinstance(kind, Type) else "a list" if isinstance(kind, Many) else "an object"
         if not within and not isinstance(kind, Type):
@@ -271,7 +271,7 @@ class FieldSearch:
         path = _path(place)
         found = self.found.get(path)
         if found is None or loss.denies > found.loss.denies:
-            around = (item for _, item, _ in _outwards(place))
+            around = (item for _, item in _outwards(place))
             names = (item[name] for item in around for name in _NAMES if isinstance(item.get(name), str | int))
             of = "".join(f" of `{name}`" for name in islice(names, 1))
             count = 0 if found is None else found.count
@@ -279,14 +279,14 @@ class FieldSearch:
         found.count += 1
 
 
-def _outwards(place: _Place | None) -> Iterator[_Place]:
+def _outwards(place: _Place) -> Iterator[tuple[str, Mapping[str, object]]]:
     while place is not None:
-        yield place
-        place = place[2]
+        name, item, place = place
+        yield name, item
 
 
-def _path(place: _Place | None) -> str:
-    return ".".join([name for name, _, _ in _outwards(place)][::-1])
+def _path(place: _Place) -> str:
+    return ".".join([name for name, _ in _outwards(place)][::-1])
 
 
 def short(value: object) -> str:
