@@ -130,6 +130,12 @@ class Fields:
         }
 
     @cached_property
+    def lists(self) -> Mapping[str, frozenset[type]]:
+        """The classes of items that need no further look, by the name of their list."""
+        items = {name: kind.item for name, kind in self.named.items() if isinstance(kind, Many)}
+        return {n: of.classes if isinstance(of, Type) and of.is_plain else _NOTHING for n, of in items.items()}
+
+    @cached_property
     def required(self) -> frozenset[str]:
         """The names of fields that must be there."""
         typed = {name for name, kind in self.named.items() if isinstance(kind, Type | Many | Fields)}
@@ -188,7 +194,7 @@ class FieldSearch:
 
         `within`: whether it is in an item of a list, which is left out then.
         """
-        named, known, classes, losses = fields.named, fields.known, fields.classes, fields.losses
+        named, known, classes, losses, lists = fields.named, fields.known, fields.classes, fields.losses, fields.lists
         looked_at = [
             name
             for name, content in item.items()
@@ -196,16 +202,18 @@ class FieldSearch:
             and content.__class__ not in classes.get(name, _NOTHING)
             and (content or name not in losses)
         ]
-        if any(item.get(name) is False for name in fields.switches):
+        if fields.switches and any(item.get(name) is False for name in fields.switches):
             return True
-        wrong = sorted(fields.required - item.keys())
+        wrong = [] if fields.required <= item.keys() else sorted(fields.required - item.keys())
         for name in wrong:
             self._wrong(named[name], (name, item, place), "is missing", within=within)
         for name in looked_at:
-            content, kind = item[name], named.get(name) or named.get(OTHERS)
-            here = (name, item, place)
+            content = item[name]
+            if content.__class__ is list and name in lists and {*map(type, content)} <= lists[name]:
+                continue
             if content is None and name in fields.nullable:
                 continue
+            kind, here = named.get(name) or named.get(OTHERS), (name, item, place)
             if kind is None:
                 if content is not None and content not in ("", [], {}):  # `false` may mean something
                     self._note(here, UNKNOWN, f"is {short(content)}")
@@ -230,8 +238,6 @@ class FieldSearch:
                 read = [self._item(fields, item, place, within=within) for item in content]
                 return [item for item in read if item is not WRONG]
             case Many(item=of) if isinstance(content, list):
-                if isinstance(of, Type) and of.is_plain and {*map(type, content)} <= of.classes:
-                    return content
                 read = [self._value(of, item, place, within=within) for item in content]
                 return WRONG if WRONG in read else read
             case Fields() if isinstance(content, dict):
