@@ -611,7 +611,7 @@ import: 1
 title: Kinds
 steps:
   - get: /items
-    fields: {items: [{kind, who: text}]}
+    fields: {items: [{kind: text, who: text}]}
     each: items
     steps:
       - when: kind == 'member'
@@ -622,7 +622,7 @@ steps:
 
 def test_an_item_that_no_step_takes_stops(tmp_path: Path, lake: Path) -> None:
     document = tmp_path / "kinds.yaml"
-    document.write_text(ALTERNATIVES.replace("kind, who", '"kind, who"'), encoding="utf-8")
+    document.write_text(ALTERNATIVES, encoding="utf-8")
     items = [{"kind": kind, "who": "ann"} for kind in ("member", "note", "ban")]
     found = imported(str(document), saved(tmp_path / "saved", {"/items": {"items": items}}), lake)
     assert [(item.name, item.what) for item in found.not_taken] == [("no-step", '{"kind": "ban", "who": "ann"}')]
