@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path, PosixPath
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -13,18 +14,43 @@ import typer
 from privtab._resources import how_to_install
 from privtab.errors import PrivtabError, UsageError
 
+STATE = "STATE"
+"""The name of a value that is a state: a file, a folder, or an address such as `import:tables:sqlite:///grants.db`."""
+
+
+class Location(PosixPath):
+    """An address in the place of a file, which keeps the slashes that a path joins."""
+
+    text = ""
+
+    def __str__(self) -> str:
+        return self.text or super().__str__()
+
+
+def location(text: str) -> Path:
+    """Read a path; an address stays as it is written."""
+    if ":" not in text:
+        return Path(text)
+    found = Location(text)
+    found.text = text
+    return found
+
 
 def option(written: str, meaning: str, **settings: Any) -> Any:
     """An option as a command line has it, with its names and the name of its value, if it takes one: `--policy -p POLICY`."""
     words = written.split()
     names = [word for word in words if word.startswith("-")]
     value = next((word for word in words if word not in names), None)
-    return typer.Option(*names, metavar=value, help=meaning, **settings)
+    return typer.Option(*names, metavar=value, help=meaning, **_typed(value, settings))
 
 
 def argument(name: str, meaning: str, **settings: Any) -> Any:
     """An argument with the name that help gives it."""
-    return typer.Argument(metavar=name, help=meaning, **settings)
+    return typer.Argument(metavar=name, help=meaning, **_typed(name, settings))
+
+
+def _typed(name: str | None, settings: dict[str, Any]) -> dict[str, Any]:
+    return {"parser": location, **settings} if name == STATE else settings
 
 
 def words_of(texts: Iterable[str] | None) -> list[str]:

@@ -121,7 +121,7 @@ def as_stored(program: Program, state: State) -> State:
 
 
 def with_slashes(text: str) -> str:
-    """An address with the slash of `://` that conversion to a path has removed."""
+    """An address with the slash of `://` that a Path which is no Location has lost."""
     return re.sub(r"^([a-z0-9+]{2,}):/(?=[^/])", r"\1://", text)
 
 

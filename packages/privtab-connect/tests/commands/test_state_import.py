@@ -58,3 +58,29 @@ def test_a_lost_denial_writes_nothing(privtab: Callable[..., Any], tmp_path: Pat
     assert not (tmp_path / "out.json").exists()
     assert privtab(*arguments, "--allow-partial").code == 0
     assert len(json.loads((tmp_path / "out.json").read_text())["grants"]) == 2
+
+
+@pytest.mark.parametrize("query", ["", "?mode=ro&uri=true"])
+def test_the_address_of_a_database_keeps_its_slashes(
+    privtab: Callable[..., Any], tmp_path: Path, lake: Path, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "state.db") as connection:
+        connection.executescript("""
+            create table members ("user", "of"); create table memberships ("user", "group");
+            create table assignments (principal, role); create table owners (entity, owner);
+            create table service_admins ("user"); create table grants (grantee, effect, privilege, entity, note);
+            insert into grants values ('user:ann', 'allow', 'SELECT', 'schema:sales', 'x');
+        """)
+    monkeypatch.chdir(tmp_path)
+    file = "file:" if query else ""
+    for address in (f"sqlite:///{file}state.db{query}", f"sqlite:///{file}{tmp_path / 'state.db'}{query}"):
+        asked = ("explain", "ann", "read", "table:sales/orders", "--policy", lake)
+        refused = privtab(*asked, "--state", f"import:tables:{address}")
+        assert refused.code == 1
+        assert "grants.note" in refused.err
+        ran = privtab(*asked, "--state", f"import:tables?accept=grants.note:{address}")
+        assert ran.out.startswith("ALLOW"), ran.err
+        listed = privtab("state", "validate", f"import:tables?accept=grants.note:{address}", "--policy", lake)
+        assert listed.code == 0, listed.err

@@ -61,6 +61,7 @@ def test_every_mistake_is_found_at_its_place(tmp_path: Path) -> None:
         (9, "`users[.name` is not a JMESPath expression"),
         (10, "unknown key `grant` in `rows`"),
         (10, "unknown key `ownr` in a row of `owners`"),
+        (11, "`fields` is missing in a `sql`"),
         (12, "only the answer to a `get` comes in pages"),
         (13, "unknown key `gett` in a step"),
         (14, "`fields` is missing in a `get`"),

@@ -65,7 +65,8 @@ def imported(folder: Path, document: str, answers: Mapping[str, object], policy:
 def test_items_without_an_id_are_told_apart_by_all_that_they_hold(tmp_path: Path) -> None:
     document = tmp_path / "people.yaml"
     document.write_text(
-        documents("import")["scim"].read_text(encoding="utf-8").replace(", id: id", ""), encoding="utf-8"
+        documents("import")["scim"].read_text(encoding="utf-8").replace(", id: id}", "}").replace("id, unique", "id"),
+        encoding="utf-8",
     )
     page = {**PEOPLE, "totalResults": 2}
     again = {**page, "Resources": [{"userName": "ann", "id": "1"}]}
@@ -118,10 +119,13 @@ def test_an_answer_without_its_list_is_an_error(tmp_path: Path, document: str, a
 
 
 def test_an_object_without_its_list_is_an_error_within_an_answer_too(tmp_path: Path) -> None:
-    for role in ({}, {"name": "r"}, {"name": "r", "securableObjects": [{"fullName": "m", "type": "METALAKE"}]}):
+    for role in ({}, {"name": "r"}):
         answers = {**ANSWERS["gravitino"], f"{GRAVITINO}/roles/r": {"code": 0, "role": role}}
         with pytest.raises(FileError, match=r"has no list `role.securableObjects"):
             imported(tmp_path, "gravitino", answers)
+    whole = {"name": "r", "securableObjects": [{"fullName": "m", "type": "METALAKE"}]}
+    answers = {**ANSWERS["gravitino"], f"{GRAVITINO}/roles/r": {"code": 0, "role": whole}}
+    assert stops(imported(tmp_path, "gravitino", answers)) == {"role.securableObjects.privileges"}
 
 
 def test_a_role_is_named_by_the_path_in_its_metalake(tmp_path: Path) -> None:
@@ -155,11 +159,12 @@ def of_scim(folder: Path, people: list[dict[str, Any]], groups: list[dict[str, A
     return imported(folder, "scim", listed)
 
 
-@pytest.mark.parametrize("active", ["False", "false", "True", 0, 1, [], {}])
+@pytest.mark.parametrize("active", [False, "False", "false", "True", 0, 1, [], {}, None])
 def test_who_is_not_plainly_active_is_in_no_group(active: object, tmp_path: Path) -> None:
     groups = ANSWERS["scim"]["Groups"]["Resources"]
     found = of_scim(tmp_path, [{"id": "1", "userName": "ann", "active": active}], groups)
-    assert (list(found.state.memberships), [*found.by_name]) == ([], ["deactivated-member"])
+    expected = {"deactivated-member"} if active is False else {"Resources.active", "missing-value"}
+    assert (list(found.state.memberships), stops(found)) == ([], expected)
 
 
 def test_two_groups_of_one_name_do_not_share_their_members(tmp_path: Path) -> None:
@@ -173,9 +178,12 @@ def test_two_groups_of_one_name_do_not_share_their_members(tmp_path: Path) -> No
 
 
 def test_two_users_of_one_name_do_not_share_their_groups(tmp_path: Path) -> None:
-    people = [{"id": "2", "userName": "ann"}, {"id": "1", "userName": "ann"}]
-    found = of_scim(tmp_path, people, ANSWERS["scim"]["Groups"]["Resources"])
-    assert (list(found.state.memberships), [*found.by_name]) == ([], ["missing-value"])
+    for name in ("ann", "Ann"):
+        people = [{"id": "2", "userName": "ann"}, {"id": "1", "userName": name}]
+        with pytest.raises(FileError, match=r"have one `Resources.userName`, .*, compared without case"):
+            of_scim(tmp_path, people, ANSWERS["scim"]["Groups"]["Resources"])
+    with pytest.raises(FileError, match=r"have one `Resources.id`"):
+        of_scim(tmp_path, [{"id": "1", "userName": "ann"}, {"id": 1, "userName": "bob"}], [])
 
 
 def test_a_user_with_the_name_of_a_group_is_no_group(tmp_path: Path) -> None:
@@ -244,6 +252,7 @@ steps:
   - sql: >-
       select 'row-policies' as kind, 3 as n, 'sales.orders' as example, 1 as narrows
       union all select 'comments', 2, 'sales', 0
+    fields: [{"kind, example": text, "n, narrows": number}]
     not_taken: {name: "{kind}", each: "[@]", why: "{kind}, as of {example}", count: "{n}", denies: narrows == `1`}
 """
 

@@ -19,6 +19,7 @@ from ranger import LAKE, ranger_policy
 from privtab.errors import FileError, UsageError
 from privtab.pipeline import load_program
 from privtab.request import Entity
+from privtab.state.load import to_tables
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.document import load
 from privtab_connect.importing.run import ImportResult, run
@@ -263,7 +264,7 @@ def test_nothing_is_taken_from_a_broken_file(tmp_path: Path, lake: Path, content
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ("create table grants (grantee, effect, privilege)", "no such column: entity"),
+        ("create table grants (grantee, effect, privilege)", "no column `entity`"),
         ("insert into members values (cast(x'fffe41' as text), 'lake:l')", "UTF-8"),
     ],
     ids=["a column is missing", "another encoding"],
@@ -458,3 +459,171 @@ def test_a_database_with_the_tables_of_a_state(tmp_path: Path, lake: Path) -> No
     assert grants(found) == {("role:reader", "allow", "SELECT", "table:sales/a%2Fb")}
     assert found.state.memberships == (("ann", "hr"),)
     assert not found.not_taken
+
+
+WINDOWED = """
+create table members ("user", "of"); create table service_admins ("user");
+create table memberships ("user", "group", "from", "until"); create table owners (entity, owner, "from", "until");
+create table assignments (principal, role, scope, "from", "until");
+create table grants (grantee, effect, privilege, entity, "from", "until");
+"""
+
+
+def of_database(folder: Path, lake: Path, script: str) -> ImportResult:
+    import sqlite3
+
+    with sqlite3.connect(folder / "state.db") as connection:
+        connection.executescript(script)
+    return imported("tables", f"sqlite:///{folder / 'state.db'}", lake)
+
+
+def test_the_time_in_which_a_row_of_a_database_holds_is_taken(tmp_path: Path, lake: Path) -> None:
+    rows = """
+    insert into grants values ('user:ann', 'allow', 'SELECT', 'schema:s', null, '2020-01-01T00:00:00Z');
+    insert into memberships values ('ann', 'hr', '2020-01-01T00:00:00Z', '');
+    insert into assignments values ('group:hr', 'reader', 'schema:s', null, null);
+    """
+    found = of_database(tmp_path, lake, WINDOWED + rows)
+    assert to_tables(found.state)["grants"][0]["until"] == "2020-01-01T00:00:00Z"
+    assert to_tables(found.state)["memberships"][0]["from"] == "2020-01-01T00:00:00Z"
+    assert to_tables(found.state)["assignments"] == [{"principal": "group:hr", "role": "reader", "scope": "schema:s"}]
+    assert not found.not_taken
+
+
+@pytest.mark.parametrize(
+    ("script", "stops"),
+    [
+        ("alter table grants add column revoked; update grants set revoked = 1", "grants.revoked"),
+        ("alter table grants add column revoked; update grants set revoked = 0", "grants.revoked"),
+        ("alter table grants add column revoked", ""),
+        ("update grants set until = 1577836800", "grants.until"),
+        ("update grants set effect = x'64656e79'", "grants.effect"),
+        ("create table denials (grantee, privilege, entity)", "table-denials"),
+        ('create view Suspended as select grantee as "User" from grants', "table-Suspended"),
+        ("create table alembic_version (version_num)", ""),
+        ("delete from grants", "no-rows"),
+    ],
+)
+def test_what_a_database_has_beside_the_columns_of_a_state_stops(
+    tmp_path: Path, lake: Path, script: str, stops: str
+) -> None:
+    grant = "insert into grants values ('user:ann', 'allow', 'SELECT', 'schema:s', null, null);"
+    found = of_database(tmp_path, lake, f"{WINDOWED}{grant}{script};")
+    assert [item.name for item in found.refused(strict=False, allow_partial=False)] == [stops][: bool(stops)]
+    assert not found.refused(strict=False, allow_partial=False, accept=[stops])
+
+
+CACHE: dict[str, Any] = {
+    "serviceName": "hive", "serviceId": 2, "policyVersion": 12, "policyUpdateTime": 1673254471000, "auditMode": "audit-default",
+    "serviceDef": {"id": 3, "name": "hive", "resources": [{"name": "database"}], "options": {"x": "true"}}, "totalCount": 0,
+    "startIndex": 0, "pageSize": 0, "resultSize": 0, "queryTimeMS": 1, "securityZones": {}, "policies": [ranger_policy(1)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "stops"),
+    [
+        ({}, ""),
+        ({"tagPolicies": {"serviceName": "tags", "serviceId": 4, "policies": []}}, ""),
+        ({"tagPolicies": None}, ""),
+        ({"tagPolicies": {"serviceName": "tags", "policies": [{"id": 9}]}}, "tagPolicies.policies"),
+        ({"securityZones": {"eu": {"policies": []}}}, "securityZones"),
+        ({"policyDeltas": [{"changeType": 1}]}, "policyDeltas"),
+        ({"userRoles": {"ann": ["admin"]}}, "userRoles"),
+    ],
+)
+def test_the_policy_cache_of_a_plug_in_is_read(tmp_path: Path, lake: Path, more: dict[str, Any], stops: str) -> None:
+    path = tmp_path / "hive.json"
+    path.write_text(json.dumps({**CACHE, **more}), encoding="utf-8")
+    found = imported("ranger", str(path), lake)
+    assert len(found.state.grants) == 2
+    assert [item.name for item in found.refused(strict=False, allow_partial=False)] == [stops][: bool(stops)]
+
+
+DENIAL = {"users": ["eve"], "accesses": [{"type": "select"}]}
+
+
+@pytest.mark.parametrize(
+    ("more", "stops"),
+    [
+        ({"policyType": "0"}, "policies.policyType"),
+        ({"policyType": True}, "policies.policyType"),
+        ({"policyType": 3}, "policy-type"),
+        ({"denyPolicyItems": [{**DENIAL, "users": "eve"}]}, "policies.denyPolicyItems.users"),
+        ({"denyPolicyItems": [{**DENIAL, "groups": "public"}]}, "policies.denyPolicyItems.groups"),
+        ({"denyPolicyItems": [{**DENIAL, "accesses": None}]}, "policies.denyPolicyItems.accesses"),
+        ({"denyPolicyItems": [{"users": ["eve"]}]}, "policies.denyPolicyItems.accesses"),
+        ({"denyPolicyItems": [{"accesses": [{"type": "select"}]}]}, "empty-item"),
+        ({"denyPolicyItems": {"0": DENIAL}}, "policies.denyPolicyItems"),
+        ({"denyPolicyItems": None}, "policies.denyPolicyItems"),
+        ({"resources": {"database": {"values": "hr"}}}, "policies.resources.database.values"),
+        ({"resources": [{"database": {"values": ["hr"]}}]}, "policies.resources"),
+        ({"dataMaskPolicyItems": [DENIAL]}, "items-of-another-type"),
+    ],
+)
+def test_a_value_of_another_type_is_named_and_stops(
+    tmp_path: Path, lake: Path, more: dict[str, object], stops: str
+) -> None:
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps([ranger_policy(1, **{"denyPolicyItems": [DENIAL], **more})]), encoding="utf-8")
+    found = imported("ranger", str(path), lake)
+    assert stops in {item.name for item in found.refused(strict=False, allow_partial=False)}
+
+
+def test_an_empty_answer_and_a_kept_answer_that_nobody_asks_for_stop(tmp_path: Path, lake: Path) -> None:
+    empty = {"totalResults": 0, "Resources": []}
+    folder = tmp_path / "saved"
+    found = imported("scim", saved(folder, {"/Users": empty, "/Groups": empty}), lake)
+    assert [item.name for item in found.refused(strict=False, allow_partial=False)] == ["no-rows"]
+    saved(folder, {"/Denials": empty, "/_log": empty})
+    found = imported("scim", str(folder), lake)
+    assert [(item.name, item.what) for item in found.not_taken] == [("unread-file", "Denials.json")]
+
+
+def test_a_list_by_number_is_asked_for_from_its_first_item(lake: Path) -> None:
+    """Bitwarden's server gives an empty list unless it is asked for `startIndex` and `count`."""
+    person = {"id": 1, "userName": "ann"}
+    group = {"id": "g", "displayName": "hr", "members": [{"value": 1}]}
+
+    def page(item: object) -> Callable[[dict[str, list[str]]], object]:
+        return lambda query: (
+            {"totalResults": 1, "Resources": [item]}
+            if query.get("startIndex") == ["1"] and "count" in query
+            else {"totalResults": 0}
+        )
+
+    with serving({"/Users": page(person), "/Groups": page(group)}) as url:
+        found = imported("scim", url, lake)
+    assert found.state.memberships == (("ann", "hr"),)
+
+
+def test_groups_whose_names_differ_by_case_are_left_out(tmp_path: Path, lake: Path) -> None:
+    people = {"totalResults": 1, "Resources": [{"id": "1", "userName": "ann"}]}
+    named = [{"id": name, "displayName": name, "members": [{"value": "1"}]} for name in ("Hr", "hR", "it")]
+    groups = {"totalResults": 3, "Resources": named}
+    found = imported("scim", saved(tmp_path / "saved", {"/Users": people, "/Groups": groups}), lake)
+    assert found.state.memberships == (("ann", "it"),)
+    assert {name: count for name, (_, count) in found.by_name.items()} == {"repeated-group": 2}
+
+
+ALTERNATIVES = """\
+import: 1
+title: Kinds
+steps:
+  - get: /items
+    fields: {items: [{kind: text, who: text}]}
+    each: items
+    steps:
+      - when: kind == 'member'
+        rows: {memberships: {user: "{who}", group: hr}}
+      - when: kind == 'note'
+"""
+
+
+def test_an_item_that_no_step_takes_stops(tmp_path: Path, lake: Path) -> None:
+    document = tmp_path / "kinds.yaml"
+    document.write_text(ALTERNATIVES, encoding="utf-8")
+    items = [{"kind": kind, "who": "ann"} for kind in ("member", "note", "ban")]
+    found = imported(str(document), saved(tmp_path / "saved", {"/items": {"items": items}}), lake)
+    assert [(item.name, item.what) for item in found.not_taken] == [("no-step", '{"kind": "ban", "who": "ann"}')]
+    assert found.refused(strict=False, allow_partial=False)

@@ -111,8 +111,10 @@ import: 1
 title: a database that goes away after the first table
 steps:
   - sql: select 'ann' as member, 'hr' as "group"
+    fields: [{member: text, group: text}]
     rows: {memberships: {user: "{member}", group: "{group}"}}
   - sql: select pg_terminate_backend(pg_backend_pid()) as gone
+    fields: [{gone: truth}]
 """
 
 

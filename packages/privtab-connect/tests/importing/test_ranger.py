@@ -134,7 +134,7 @@ CASES = {
     "no resource at all": Case([policy(deny=[DENY], resources={})], "other-resources", {T: True}),
     "a mask": Case([policy(policyType=1, dataMaskPolicyItems=[item("ann")])], "data-mask", {T: True}),
     "a filter": Case([policy(policyType=2, rowFilterPolicyItems=[item("ann")])], "row-filter", {T: True}),
-    "audit filters": Case([policy([item("bob")], policyType=3)], "", {T: True}),
+    "audit filters": Case([policy([item("bob")], policyType=3)], "policy-type", {T: True}),
     "another type": Case([policy(policyType=4)], "policy-type", {T: True}),
     # test_policyengine_hdfs_resourcespec.json: a policy is about each of its resources
     "more resources": Case(

@@ -76,7 +76,7 @@ def _store_and_moment(location: str) -> tuple[str, str | None]:
         raise UsageError(
             f"`{location}`: write store:PATH, as in store:grants.db, with @TIME or @N for an earlier moment"
         )
-    if found["url"].startswith("sqlite:"):  # a slash of `//` is lost when it is converted to a path
+    if found["url"].startswith("sqlite:"):
         raise UsageError(f"`{location}`: write the path alone, as in store:grants.db or store:/srv/grants.db")
     from privtab.cli._stored import with_slashes
 

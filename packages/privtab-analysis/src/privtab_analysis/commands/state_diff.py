@@ -28,7 +28,7 @@ from privtab.cli._output import (
     spinner,
     styled,
 )
-from privtab.cli._parameters import argument, failing_words, option, policies
+from privtab.cli._parameters import LocationType, argument, failing_words, option, policies
 from privtab.cli._stored import as_stored, is_stored, load_policy, load_rows
 from privtab.errors import UsageError
 from privtab.state.names import NOWHERE, place_text
@@ -58,9 +58,16 @@ StateDiffFormat = Literal["pretty", "text", "json", "markdown"]
 
 def run(
     before: Annotated[
-        Path, argument("A", "A file, a folder, a bundle, registry:URL#CHANNEL@RELEASE, or store:URL@MOMENT.")
+        Path,
+        argument(
+            "A",
+            "A file, a folder, a bundle, registry:URL#CHANNEL@RELEASE, or store:URL@MOMENT.",
+            click_type=LocationType(),
+        ),
     ],
-    after: Annotated[Path | None, argument("B", "The state to compare with, in the same forms.")] = None,
+    after: Annotated[
+        Path | None, argument("B", "The state to compare with, in the same forms.", click_type=LocationType())
+    ] = None,
     policy: Annotated[
         str | None,
         option(

@@ -1,18 +1,13 @@
-"""What a system answers, over HTTP, from a database, or from files that were kept, and the fields that no document names."""
+"""What a system answers, over HTTP, from a database, or from files that were kept."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
-from functools import cached_property
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from privtab import files, strict_json
@@ -22,7 +17,7 @@ from privtab.client._sender import Sender, SendError
 from privtab.errors import FileError, UsageError
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Engine, MappingResult
 
 
 LARGEST = 1 << 28
@@ -42,16 +37,25 @@ class Answers:
     def __init__(self, where: str) -> None:
         self.where = where
 
-    def get(self, address: str, page: str = "", about: str = "") -> Any:  # noqa: ARG002
+    def get(self, address: str, page: str = "", about: str = "", first: str = "") -> Any:  # noqa: ARG002
         """The JSON value at an address below the source's own; None where there is nothing (404). Raises FileError.
 
-        `page`: what a further page is asked for by, as `cursor=NEXT`. `about`: the part of the query that says what is asked about.
+        `page`: what a further page is asked for by, as `cursor=NEXT`; `first`: what a server is asked for the first page by.
+        `about`: the part of the query that says what is asked about.
         """
         raise UsageError(f"the import document requests `{address}`: give the URL of a server, not {self.where}")
 
-    def query(self, sql: str, values: Mapping[str, object]) -> Iterator[dict[str, Any]]:  # noqa: ARG002
-        """The rows of a query. `values`: for its `:name` parameters. Raises FileError."""
+    def query(self, sql: str, values: Mapping[str, object]) -> tuple[list[str], Iterator[dict[str, Any]]]:  # noqa: ARG002
+        """The columns of a query, and its rows. `values`: for its `:name` parameters. Raises FileError."""
         raise UsageError(f"the import document has SQL queries: give the URL of a database, not {self.where}")
+
+    def tables(self) -> list[dict[str, Any]]:
+        """The tables and views of a database, each as its name and the names of its columns. Raises FileError."""
+        raise UsageError(f"the import document looks for tables: give the URL of a database, not {self.where}")
+
+    def unread(self) -> list[str]:
+        """The kept answers that nobody has asked for."""
+        return []
 
 
 class HttpAnswers(Answers):
@@ -63,11 +67,12 @@ class HttpAnswers(Answers):
         self._url = url.rstrip("/")
         self._questions = 0
 
-    def get(self, address: str, page: str = "", about: str = "") -> Any:  # noqa: ARG002  (a part of the address)
+    def get(self, address: str, page: str = "", about: str = "", first: str = "") -> Any:  # noqa: ARG002  (a part of the address)
         """As Answers.get."""
         self._questions += 1
         if self._questions > MOST_QUESTIONS:
             raise FileError(f"the import needs more than {MOST_QUESTIONS:,} requests")
+        page = page or first
         url = self._url + address + (("&" if "?" in address else "?") + page if page else "")
         try:
             answer = self._sender.get(url)
@@ -91,8 +96,15 @@ class KeptAnswers(Answers):
         self._path = path
         self._questions: set[str] = set()
         self._about: dict[Path, str] = {}
+        self._read: set[Path] = set()
 
-    def get(self, address: str, page: str = "", about: str = "") -> Any:
+    def unread(self) -> list[str]:
+        """As Answers.unread; names that begin with `.` or `_` are not those of answers."""
+        found = (path for path in self._path.rglob("*") if path.is_file() and path not in self._read)
+        names = (path.relative_to(self._path) for path in found)
+        return sorted(name.as_posix() for name in names if not any(part[0] in "._" for part in name.parts))
+
+    def get(self, address: str, page: str = "", about: str = "", first: str = "") -> Any:  # noqa: ARG002  (of servers)
         """As Answers.get."""
         path, suffix = self._path, f".{page}.json" if page else ".json"
         if path.is_dir():
@@ -120,6 +132,7 @@ class KeptAnswers(Answers):
                 )
         try:
             content = files.content(path, LARGEST)
+            self._read.add(path)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -137,18 +150,39 @@ class SqlAnswers(Answers):
         super().__init__(url)
         self._connection = connection
 
-    def query(self, sql: str, values: Mapping[str, object]) -> Iterator[dict[str, Any]]:
+    def query(self, sql: str, values: Mapping[str, object]) -> tuple[list[str], Iterator[dict[str, Any]]]:
         """As Answers.query."""
         from sqlalchemy import text
-        from sqlalchemy.exc import SQLAlchemyError
 
-        try:
-            statement = text(sql)
-            parameters = {name: values.get(name) for name in _PARAMETER.findall(sql)}
-            for number, row in enumerate(self._connection.execute(statement, parameters).mappings()):
+        parameters = {name: values.get(name) for name in _PARAMETER.findall(sql)}
+        with self._failing():
+            result = self._connection.execute(text(sql), parameters)
+            return [*result.keys()], self._rows(result.mappings())
+
+    def _rows(self, found: MappingResult) -> Iterator[dict[str, Any]]:
+        with self._failing():
+            for number, row in enumerate(found):
                 if number >= ROWS:
                     raise FileError(f"a query of {self.where} has more than {ROWS:,} rows")
                 yield dict(row)
+
+    def tables(self) -> list[dict[str, Any]]:
+        """As Answers.tables."""
+        from sqlalchemy import inspect
+
+        with self._failing():
+            found = inspect(self._connection)
+            names = sorted({*found.get_table_names(), *found.get_view_names()})
+            return [
+                {"table": name, "columns": [column["name"] for column in found.get_columns(name)]} for name in names
+            ]
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            yield
         except SQLAlchemyError as error:
             raise FileError(f"{self.where}: {reason(error)}") from error
 
@@ -214,153 +248,3 @@ def transaction(engine: Engine, named: str, error: type[Exception]) -> Iterator[
 def reason(error: Exception) -> str:
     """The first line of what the driver says, without the statement that SQLAlchemy adds."""
     return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-
-
-class Word(Enum):
-    """What a field without fields of its own is."""
-
-    KNOWN = "known"
-    """It is read, or means nothing for rights."""
-    SWITCH = "switch"
-    """If false, it turns its object off with all that is in it."""
-
-
-Field: TypeAlias = Union[Word, "Loss", "Fields"]
-"""A word; what is lost with the field; or the fields of the objects in it."""
-OTHERS = "*"
-"""The name for all fields that have no name of their own."""
-_NAMES = ("name", "displayName", "userName", "id")
-_LONGEST = 60
-_Place: TypeAlias = tuple[str, Mapping[str, object], Union["_Place", None]]
-"""The name of a field, the object that has it, and the place of that object: what a message is made of if there is one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """What is lost with a field that has a value. `denies`: the state could allow more without it."""
-
-    why: str
-    denies: bool
-
-
-UNKNOWN = Loss("the import document does not know this field, which may deny or narrow", denies=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fields:
-    """What the objects at one place of an answer hold."""
-
-    named: Mapping[str, Field]
-    required: Mapping[str, type]
-    """Names of the lists and objects that must be there."""
-    bare: bool = False
-    """Whether an answer may be the one list in it alone."""
-    listed: bool = False
-    """Whether the answer itself must be a list of such objects."""
-
-    @cached_property
-    def known(self) -> frozenset[str]:
-        """The names of fields that need no look."""
-        return frozenset(name for name, kind in self.named.items() if kind is Word.KNOWN)
-
-    @cached_property
-    def harmless_if_empty(self) -> frozenset[str]:
-        """The names of fields that need a look only if they have a value."""
-        named = self.named.items()
-        return frozenset(
-            n for n, kind in named if isinstance(kind, Loss) or (isinstance(kind, Fields) and not kind.required)
-        )
-
-
-@dataclass(slots=True)
-class FoundField:
-    """A field that a state cannot express, or that nobody knows: how often it has a value, and the first one."""
-
-    loss: Loss
-    example: str
-    count: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class FieldSearch:
-    """Looks through answers."""
-
-    found: dict[str, FoundField] = field(default_factory=dict)
-    """By name: those of the objects around a field and its own, with dots between."""
-
-    def answer(self, fields: Fields, answer: object, where: str) -> object:
-        """Look through an answer, and give it back; a bare list as the one list in it.
-
-        Raises FileError where a list or an object that was asked for is not there, or anything is of another shape. `where`: what was asked.
-        """
-        if isinstance(answer, list) and fields.bare:
-            answer = dict.fromkeys(fields.required, answer)
-        if isinstance(answer, list) != fields.listed:
-            expected = "a list" if fields.listed else "an object"
-            raise FileError(f"the answer to {where} is {_short(answer)}, not {expected}")
-        self._objects(fields, answer, None, where)
-        return answer
-
-    def _objects(self, fields: Fields, value: object, place: _Place | None, where: str) -> None:
-        named, known, if_empty, required = fields.named, fields.known, fields.harmless_if_empty, fields.required
-        for item in value if isinstance(value, list) else (value,):
-            if not isinstance(item, dict):
-                raise FileError(f"`{_path(place)}` in the answer to {where} holds {_short(item)}, not an object")
-            names = [name for name in item if name not in known and (item[name] or name not in if_empty)]
-            if not names and not required:
-                continue
-            deeper: list[tuple[Fields | Loss, str, object]] = []
-            for name in names:
-                content = item[name]
-                kind = named.get(name) or named.get(OTHERS)
-                if kind is Word.KNOWN:
-                    continue
-                if kind is Word.SWITCH:
-                    if content is False:
-                        break
-                    if content is not None and content is not True:
-                        path = _path((name, item, place))
-                        raise FileError(f"`{path}` in the answer to {where} is {_short(content)}, not true or false")
-                elif isinstance(kind, Fields):
-                    if content.__class__ is not dict or not content.keys() <= kind.known or kind.required:
-                        deeper.append((kind, name, content))
-                elif kind is None:
-                    if content is not None and content not in ("", [], {}):  # `false` may mean something
-                        deeper.append((UNKNOWN, name, content))
-                elif content:
-                    deeper.append((kind, name, content))
-            else:
-                for name, kind_ in required.items():
-                    if not isinstance(item.get(name), kind_):
-                        what = "list" if kind_ is list else "object"
-                        raise FileError(f"the answer to {where} has no {what} `{_path((name, item, place))}`")
-                for kind, name, content in deeper:
-                    if isinstance(kind, Fields):
-                        self._objects(kind, content, (name, item, place), where)
-                    else:
-                        self._note((name, item, place), kind, content)
-
-    def _note(self, place: _Place, loss: Loss, content: object) -> None:
-        path = _path(place)
-        found = self.found.get(path)
-        if found is None:
-            around = (item for _, item, _ in _outwards(place))
-            names = (item[name] for item in around for name in _NAMES if isinstance(item.get(name), str | int))
-            of = "".join(f" of `{name}`" for name in islice(names, 1))
-            found = self.found[path] = FoundField(loss=loss, example=f"`{path}`{of} is {_short(content)}")
-        found.count += 1
-
-
-def _outwards(place: _Place | None) -> Iterator[_Place]:
-    while place is not None:
-        yield place
-        place = place[2]
-
-
-def _path(place: _Place | None) -> str:
-    return ".".join([name for name, _, _ in _outwards(place)][::-1])
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

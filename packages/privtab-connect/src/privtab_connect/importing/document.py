@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeAlias
@@ -14,22 +15,26 @@ from privtab.names import WILDCARDS
 from privtab.state.raw import COLUMNS
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, whole
 from privtab.syntax.yaml_tree import Mapping, Node, Sequence
-from privtab_connect.importing.answers import Field, Fields, Loss, Word
 from privtab_connect.importing.expression import Expression
+from privtab_connect.importing.fields import ONE_OF, TYPES, Field, Fields, Loss, Many, Type, Word
 from privtab_connect.importing.template import Template
 
 MARK = "import"
-QueryKind: TypeAlias = Literal["get", "sql"]
-_ASKING = ("get", "sql", "ask_when", "fields", "bare", "page", "optional")
+QueryKind: TypeAlias = Literal["get", "sql", "tables"]
+_ASKING = ("get", "sql", "tables", "ask_when", "fields", "bare", "page", "optional")
 STEP = (*_ASKING, "each", "when", "keep", "rows", "not_taken", "steps")
 LISTS = ("needs", "takes", "macros", "everyone")
 PAGE = ("parameter", "next", "items", "total", "id", "first", "size")
 EXCLUDED = ("name", "each", "why", "denies", "count")
 DENIES = "denies"
 LOSSES = (DENIES, "lost")
-FIELDS_EXAMPLE = "as in `users: [{name: known, active: switch, limits: denies, it holds for some hours only}]`"
-REQUIRED = "!"
-"""Behind the name of an object that must be there."""
+FIELDS_EXAMPLE = (
+    "as in `users: [{name: text, owner?: text, active: switch, limits: denies, it holds for some hours only}]`"
+)
+_NAME = re.compile(r"(?P<name>.+?)(?P<optional>\?)?(?P<nullable> or null)?")
+"""The name of a field, whether it may be left out, and whether it may be null."""
+UNIQUE, FOLDED = "unique", "without case"
+"""What may stand behind the type of a field."""
 DEEPEST = 12
 """Steps within steps."""
 
@@ -72,7 +77,7 @@ class ImportStep:
     """None: the step looks at what is known already."""
     ask: Template | None
     fields: Fields | None
-    """What the answer to a `get` may hold."""
+    """What the answer may hold; None for `tables`, whose items have a `table` and its `columns`."""
     page: Page | None
     optional: bool
     """Whether there may be nothing at the address (404)."""
@@ -186,22 +191,27 @@ class _MappingReader(ExpressionReader):
         fields = self.fields(node, "a step", STEP)
         if fields is None:
             return None
-        kinds = [kind for kind in ("get", "sql") if kind in fields]
-        if len(kinds) == 2:
-            self.report("I001", fields["sql"], "a step has either `get` or `sql`")
+        asking: tuple[QueryKind, ...] = ("get", "sql", "tables")
+        kinds = [kind for kind in asking if kind in fields]
+        if len(kinds) > 1:
+            self.report("I001", fields[kinds[1]], f"a step has either `{kinds[0]}` or `{kinds[1]}`")
             return None
-        kind: QueryKind | None = "get" if kinds == ["get"] else "sql" if kinds else None
+        kind = kinds[0] if kinds else None
         ask = self.template(fields[kind], f"`{kind}`") if kind else None
         if "page" in fields and kind != "get":
             self.report("I001", fields["page"], "only the answer to a `get` comes in pages")
-        if "fields" in fields and kind != "get":
-            self.report("I001", fields["fields"], "`fields` say what the answer to a `get` holds", FIELDS_EXAMPLE)
-        elif "fields" not in fields and kind == "get":
-            self.report("I001", node, "`fields` is missing in a `get`", FIELDS_EXAMPLE)
+        if kind == "tables":
+            self.word(fields["tables"], "`tables`", ("all",))
+        if "fields" in fields and kind not in ("get", "sql"):
+            self.report(
+                "I001", fields["fields"], "`fields` say what the answer to a `get` or `sql` holds", FIELDS_EXAMPLE
+            )
+        elif "fields" not in fields and kind in ("get", "sql"):
+            self.report("I001", node, f"`fields` is missing in a `{kind}`", FIELDS_EXAMPLE)
         return ImportStep(
             kind=kind,
             ask=ask,
-            fields=None if "fields" not in fields else self.answer(fields["fields"], fields.get("bare")),
+            fields=None if "fields" not in fields else self.answer(fields["fields"], fields.get("bare"), kind),
             page=self.page(fields.get("page")),
             optional=self.truth(fields.get("optional"), "`optional`"),
             ask_when=self.one_expression(fields.get("ask_when"), "`ask_when`"),
@@ -239,51 +249,68 @@ class _MappingReader(ExpressionReader):
         self.report("I001", text.span, f"{where} is `{text.value}`, not a whole number")
         return None
 
-    def answer(self, node: Node, bare: Node | None) -> Fields | None:
-        """Read what an answer may hold. `bare`: whether it may be its one list alone."""
+    def answer(self, node: Node, bare: Node | None, kind: QueryKind | None) -> Fields | None:
+        """Read what an answer may hold. `bare`: whether it may be its one list alone, as the rows of a query are."""
         listed = isinstance(node, Sequence)
         read = self.field(node, "`fields`")
-        if not isinstance(read, Fields):
+        found = read.item if isinstance(read, Many) else read
+        if not isinstance(found, Fields):
             self.report("I001", node, "`fields` are a mapping, or a list of one", FIELDS_EXAMPLE) if read else None
             return None
-        is_bare = self.truth(bare, "`bare`")
-        if is_bare and (listed or len(read.required) != 1):
-            self.report("I001", bare or node, "an answer with `bare` has one list in its `fields`")
-        return replace(read, listed=listed, bare=is_bare)
+        is_bare = self.truth(bare, "`bare`") or (kind == "sql" and not listed)
+        if is_bare and (listed or sum(isinstance(field, Many) for field in found.named.values()) != 1):
+            self.report(
+                "I001", bare or node, "an answer with `bare` has one list in its `fields`, as the rows of a query are"
+            )
+        return replace(found, listed=listed, bare=is_bare)
 
     def field(self, node: Node, where: str) -> Field | None:
-        """What a field may hold: a word, the fields of an object, or a list of one of these."""
+        """What a field may hold: a word, a type, the fields of an object, or a list of one of these."""
         if isinstance(node, Sequence):
             if len(node.items) != 1:
                 self.report("I001", node, f"{where} is a list of {len(node.items)}, not of one", FIELDS_EXAMPLE)
                 return None
-            return self.field(node.items[0], where)
+            item = self.field(node.items[0], where)
+            return None if item is None else Many(item)
         if isinstance(node, Mapping):
-            named: dict[str, Field] = {}
-            required: dict[str, type] = {}
-            for key, value in self.entries(node, where):
-                read = self.field(value, f"`{key.text}`")
-                for text in key.text.split(","):
-                    name = text.strip().removesuffix(REQUIRED)
-                    if name in named:
-                        self.report("I001", key, f"`{name}` occurs twice in {where}")
-                    if read is not None:
-                        named[name] = read
-                    if isinstance(value, Sequence):
-                        required[name] = list
-                    elif text.endswith(REQUIRED):
-                        required[name] = dict
-            return Fields(named=named, required=required)
+            return self.object(node, where)
         scalar = self.text(node, where)
         if scalar is None:
             return None
-        word, _, reason = scalar.value.partition(",")
+        word, _, rest = scalar.value.partition(",")
         if word in LOSSES:
-            return Loss(reason.strip() or "a state cannot express it", denies=word == DENIES)
-        if scalar.value in {word.value for word in Word}:
-            return Word(scalar.value)
+            return Loss(rest.strip() or "a state cannot express it", denies=word == DENIES)
+        if word in {word.value for word in Word}:
+            return Word(word)
+        more = {part.strip() for part in rest.split(",")} - {""}
+        values = tuple(int(v) if v.isdecimal() else v for v in word.removeprefix(ONE_OF).split())
+        listed = word.startswith(f"{ONE_OF} ") and bool(values)
+        if more <= {UNIQUE, FOLDED} and (listed or word in TYPES):
+            classes = frozenset(map(type, values)) if listed else TYPES[word]
+            of = values if listed else ()
+            return Type(name=word, classes=classes, values=of, unique=UNIQUE in more, folded=FOLDED in more)
         self.report("I001", scalar.span, f"{where} is `{scalar.value}`", FIELDS_EXAMPLE)
         return None
+
+    def object(self, node: Mapping, where: str) -> Fields:
+        """The fields of an object."""
+        named: dict[str, Field] = {}
+        marked: dict[str, set[str]] = {"optional": set(), "nullable": set()}
+        for key, value in self.entries(node, where):
+            read = self.field(value, f"`{key.text}`")
+            for text in key.text.split(","):
+                found = _NAME.fullmatch(text.strip())
+                if found is None:
+                    self.report("I001", key, f"a name is empty in `{key.text}`")
+                    continue
+                name = found["name"]
+                if name in named:
+                    self.report("I001", key, f"`{name}` occurs twice in {where}")
+                if read is not None:
+                    named[name] = read
+                for mark, names in marked.items():
+                    names.update({name} if found[mark] else ())
+        return Fields(named=named, optional=frozenset(marked["optional"]), nullable=frozenset(marked["nullable"]))
 
     def rows(self, node: Node | None) -> tuple[tuple[str, MappingOf[str, Template]], ...]:
         """For each table the cells of its row."""
@@ -294,7 +321,11 @@ class _MappingReader(ExpressionReader):
                 self.unknown(key, value, "`rows`", tuple(COLUMNS))
                 continue
             cells = self.fields(value, f"a row of `{key.text}`", columns.all, columns.required)
-            found.append((key.text, self.templates(cells or {})))
+            read = self.templates(cells or {})
+            for name in columns.required:
+                if name in read and read[name].optional:
+                    self.report("I001", value, f"`{name}` must be in every row of `{key.text}`: write it without `?`")
+            found.append((key.text, read))
         return tuple(found)
 
     def keep(self, node: Node | None) -> MappingOf[str, tuple[Template, Template]]:

@@ -17,7 +17,7 @@ _Node: TypeAlias = Mapping[str, Any]
 
 
 class _Functions(functions.Functions):
-    """JMESPath's functions and six more: it has none that look inside a text, look one up, or reach what is around a list."""
+    """JMESPath's functions and seven more: it has none that look inside a text, look one up, or reach what is around a list."""
 
     @functions.signature({"types": ["string"]})
     def _func_lower(self, text: str) -> str:
@@ -26,6 +26,11 @@ class _Functions(functions.Functions):
     @functions.signature({"types": ["string"]})
     def _func_upper(self, text: str) -> str:
         return text.upper()
+
+    @functions.signature({"types": ["string"]})
+    def _func_fold(self, text: str) -> str:
+        """The text as it is compared without case."""
+        return text.casefold()
 
     @functions.signature({"types": ["string"]}, {"types": ["string"]})
     def _func_split(self, text: str, separator: str) -> list[str]:

@@ -22,13 +22,16 @@ from privtab.state.findings import CODES, errors, stops
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State, StateFinding
 from privtab.state.raw import ENTITIES, PRINCIPALS
-from privtab_connect.importing.answers import Answers, FieldSearch
+from privtab_connect.importing.answers import Answers
 from privtab_connect.importing.document import Excluded, ImportDocument, ImportStep, Page
 from privtab_connect.importing.expression import Expression, holds
+from privtab_connect.importing.fields import Fields, FieldSearch, Many, short
 from privtab_connect.importing.template import ITEM, Template
 
 PAGES = 100_000
 """Pages of one answer."""
+NO_ROWS, NO_STEP, UNREAD = "no-rows", "no-step", "unread-file"
+"""Names of what an import finds by itself: it took nothing, an item that no step takes, a kept answer that no step asks for."""
 Row = dict[str, str]
 _canonical = json.JSONEncoder(sort_keys=True, check_circular=False).encode
 """Equal values alike, in whatever order an answer has their keys."""
@@ -89,6 +92,8 @@ class _CollectedRows:
     rows: dict[str, dict[tuple[tuple[str, str], ...], None]] = field(default_factory=dict)
     translated: dict[str, None] = field(default_factory=dict)
     not_taken: dict[UntranslatedItem, None] = field(default_factory=dict)
+    has_rows: bool = False
+    """Whether there was any row, valid or not."""
 
     def row(self, table: str, cells: Row) -> None:
         self.rows.setdefault(table, {})[tuple(cells.items())] = None
@@ -129,6 +134,10 @@ def run(
         why, denies = found.loss.why, found.loss.denies
         item = UntranslatedItem(what=found.example, why=why, denies=denies, name=name, count=found.count)
         collector.found.not_taken[item] = None
+    for file in answers.unread():
+        collector.note(UNREAD, file, "a kept answer that the import document does not ask for")
+    if not collector.found.has_rows and not any(item.denies for item in collector.found.not_taken):
+        collector.note(NO_ROWS, f"`{document.title}`", "nothing in the answers of the system is a row of a state")
     return _checked(program, document, collector.found)
 
 
@@ -158,6 +167,8 @@ class _Pages:
         assert page.items is not None
         assert page.total is not None
         items = answer if isinstance(answer, list) else self._value(page.items, answer) or []
+        if not isinstance(items, list):
+            raise FileError(f"the answer to `{self._address}` has no list `{page.items.text}`: it is {short(items)}")
         total = None if isinstance(answer, list) else self._value(page.total, answer)
         if total is None and page.size is not None and not self._count:
             if len(items) == page.size:
@@ -205,18 +216,15 @@ class _Collector:
         for entity in entities:
             self._entities.setdefault(entity.type, []).append(entity)
 
-    def step(self, step: ImportStep, context: Mapping[str, Any]) -> None:
-        """One step for one item of the step above."""
+    def step(self, step: ImportStep, context: Mapping[str, Any]) -> bool:
+        """One step for one item of the step above; whether the step takes it, and be it by a question or as an empty list."""
         if step.ask is None or (step.ask_when is not None and not holds(self._value(step.ask_when, context))):
-            if step.each:
-                self._items(step, 0, context, context)
-            else:
-                self._item(step, context)
-        else:
-            for data in self._answers(step, step.ask, context):
-                self._items(step, 0, data, context)
+            return self._items(step, 0, context, context) if step.each else self._item(step, context, context)
+        for data in self._answers(step, step.ask, context):
+            self._items(step, 0, data, context)
+        return True
 
-    def _items(self, step: ImportStep, number: int, data: Any, context: Mapping[str, Any]) -> None:
+    def _items(self, step: ImportStep, number: int, data: Any, context: Mapping[str, Any]) -> bool:
         """The items of a step; each of several expressions is applied to those of the one before. `number`: of them so far."""
         if number < len(step.each):
             found = self._value(step.each[number], data)
@@ -224,27 +232,35 @@ class _Collector:
         else:
             items = data if isinstance(data, list) else [data]
         last = number >= len(step.each) - 1
+        taken = not items
         for item in items:
             values = {**context, **item} if isinstance(item, dict) else {**context, ITEM: item}
-            if last:
-                self._item(step, values)
-            else:
-                self._items(step, number + 1, values, values)
+            taken |= self._item(step, values, item) if last else self._items(step, number + 1, values, values)
+        return taken
 
-    def _item(self, step: ImportStep, values: Mapping[str, Any]) -> None:
+    def _item(self, step: ImportStep, values: Mapping[str, Any], item: object) -> bool:
         if step.when is not None and not holds(self._value(step.when, values)):
-            return
+            return False
+        taken = bool(step.rows or step.keep) or not (step.not_taken or step.steps)
         for rule in step.not_taken:
             found = self._value(rule.each, values)
-            for item in found if isinstance(found, list) else [found] if holds(found) else []:
-                self._note_not_taken(rule, {**values, **(item if isinstance(item, dict) else {ITEM: item})})
+            for part in found if isinstance(found, list) else [found] if holds(found) else []:
+                self._note_not_taken(rule, {**values, **(part if isinstance(part, dict) else {ITEM: part})})
+                taken = True
         for name, (key, value) in step.keep.items():
             with contextlib.suppress(FormatError):  # an item without a name is found where another names it
                 self.lookups[name][key.plain(values)] = value.plain(values)
         for table, cells in step.rows:
             self._row(table, cells, values)
         for inner in step.steps:
-            self.step(inner, values)
+            taken |= self.step(inner, values)
+        if step.steps and not taken:
+            self.note(NO_STEP, short(item), "no step of the import document takes it")
+        return taken or bool(step.steps)
+
+    def note(self, name: str, what: str, why: str) -> None:
+        """Note what may deny, and is in no row."""
+        self.found.not_taken[UntranslatedItem(name=name, what=what, why=why, denies=True)] = None
 
     def _note_not_taken(self, rule: Excluded, values: Mapping[str, Any]) -> None:
         name, what = rule.name.plain(values, "?"), rule.why.plain(values, "?")
@@ -255,37 +271,51 @@ class _Collector:
 
     def _answers(self, step: ImportStep, ask: Template, context: Mapping[str, Any]) -> Iterator[Any]:
         """What the system answers to a step: the rows of a query, or the pages of an answer."""
+        if step.kind == "tables":
+            yield self.answers.tables()
+            return
         if step.kind == "sql":
-            yield list(self.answers.query(ask.text, context))
+            columns, rows = self.answers.query(ask.text, context)
+            yield self._checked_rows(step.fields, columns, [*rows], f"`{' '.join(ask.text.split()):.60}`")
             return
         try:
             address, about = ask.address(context), ask.varying(context)
         except FormatError as error:
             raise FileError(f"{self.document.path}: {error}") from error
+        search = self.fields.question(f"`{address}`")
         for answer in self._pages(step, address, about):
-            if answer is None or step.fields is None:
-                yield answer
-            else:
-                yield self.fields.answer(step.fields, answer, f"`{address}`")
+            yield answer if answer is None or step.fields is None else search.answer(step.fields, answer)
+
+    def _checked_rows(self, fields: Fields | None, columns: list[str], rows: list[Any], where: str) -> Any:
+        """The rows of a query, looked through."""
+        if fields is None:
+            return rows
+        (of_rows,) = (
+            [kind.item for kind in fields.named.values() if isinstance(kind, Many)] if fields.bare else [fields]
+        )
+        if isinstance(of_rows, Fields):
+            of_rows.check_columns(columns, where)
+        found = self.fields.question(where).answer(fields, rows)
+        return next(iter(found.values())) if isinstance(found, dict) else found
 
     def _pages(self, step: ImportStep, address: str, about: str) -> Iterator[Any]:
-        answer = self.answers.get(address, about=about)
+        page = step.page
+        by_number = "" if page is None or page.next is not None else f"{page.parameter}={page.first}"
+        answer = self.answers.get(address, about=about, first=by_number)
         if answer is None and not step.optional:
             raise FileError(f"there is no answer to `{address}`")
-        yield answer
-        if step.page is None or answer is None:
+        if page is None or answer is None:
+            yield answer
             return
-        pages = _Pages(step.page, address, self._value)
+        pages = _Pages(page, address, self._value)
         for _ in range(PAGES):
-            mark = pages.next_mark(answer)
+            mark = pages.next_mark(answer)  # before the steps change it
+            yield answer
             if mark is None:
                 return
-            answer = self.answers.get(address, f"{step.page.parameter}={quote(mark, safe='')}", about)
+            answer = self.answers.get(address, f"{page.parameter}={quote(mark, safe='')}", about)
             if answer is None:
-                raise FileError(
-                    f"there is no answer to `{address}` with `{step.page.parameter}={mark}`, a further page"
-                )
-            yield answer
+                raise FileError(f"there is no answer to `{address}` with `{page.parameter}={mark}`, a further page")
         raise FileError(f"`{address}` has more than {PAGES:,} pages")
 
     def _value(self, expression: Expression, data: object) -> Any:
@@ -298,7 +328,10 @@ class _Collector:
     def _row(self, table: str, cells: Mapping[str, Template], values: Mapping[str, Any]) -> None:
         row: Row = {}
         problem = ""
+        self.found.has_rows = True
         for name, cell in cells.items():
+            if cell.optional and values.get(cell.optional) in (None, ""):
+                continue
             try:
                 if name in ENTITIES:
                     row[name] = cell.path(values, self.document.wildcards)

@@ -1,4 +1,7 @@
-"""Texts with placeholders: `table:{catalog}/{schema}/{name}`; `{id:users}` is what was kept in `users` under the value of `id`."""
+"""Texts with placeholders: `table:{catalog}/{schema}/{name}`; `{id:users}` is what was kept in `users` under the value of `id`.
+
+A cell of an optional column may be `{scope?}`: a row without a value has no such cell.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from privtab.names import ESCAPES, encode_name
 
 ITEM = "it"
 """The placeholder for an item that has no fields of its own."""
-_PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)(?::([A-Za-z_]\w*))?\}")
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\??(?::([A-Za-z_]\w*))?\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,11 @@ class Template:
     """A text with placeholders."""
 
     text: str
+
+    @property
+    def optional(self) -> str | None:
+        """The name of the value, of which a row may have none."""
+        return self.text[1:-2] if _PLACEHOLDER.fullmatch(self.text) and self.text.endswith("?}") else None
 
     def plain(self, values: Mapping[str, object], missing: str | None = None) -> str:
         """With the values as they are. Raises FormatError where one is missing, unless `missing` stands for it."""
