@@ -28,7 +28,7 @@ from privtab.cli._output import (
     spinner,
     styled,
 )
-from privtab.cli._parameters import LocationType, argument, failing_words, option, policies
+from privtab.cli._parameters import argument, failing_words, location, option, policies
 from privtab.cli._stored import as_stored, is_stored, load_policy, load_rows
 from privtab.errors import UsageError
 from privtab.state.names import NOWHERE, place_text
@@ -62,11 +62,11 @@ def run(
         argument(
             "A",
             "A file, a folder, a bundle, registry:URL#CHANNEL@RELEASE, or store:URL@MOMENT.",
-            click_type=LocationType(),
+            parser=location,
         ),
     ],
     after: Annotated[
-        Path | None, argument("B", "The state to compare with, in the same forms.", click_type=LocationType())
+        Path | None, argument("B", "The state to compare with, in the same forms.", parser=location)
     ] = None,
     policy: Annotated[
         str | None,
