@@ -99,6 +99,19 @@ def _compact(text: str) -> Any:
     return value if members == text.count('":') else None
 
 
+def is_deeper(value: object, most: int) -> bool:
+    """Whether more than `most` objects and lists of a value lie within each other."""
+    layer = [value]
+    for _ in range(most + 1):
+        layer = [
+            part
+            for item in layer
+            if isinstance(item, dict | list)
+            for part in (item.values() if isinstance(item, dict) else item)
+        ]
+    return bool(layer)
+
+
 def check_pairs(value: object) -> None:
     """Raise ValueError if a text has a lone surrogate, which only an escape can produce."""
     waiting = [value]

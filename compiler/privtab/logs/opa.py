@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
+from privtab import strict_json
 from privtab.errors import InvalidRequest
 from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, UNREAD, WRONG_ANSWER, Reading
 from privtab.registry.server.decisions import RULES
@@ -24,6 +25,10 @@ _TELL = frozenset({"inactive", "state_revision", "state_windowed"})
 """The rules that only tell of a state. Whatever else a policy answers, somebody may see or do something by it."""
 MOST_SHARDS = 200
 """Bundles of a state whose revisions a row names: each row has them all."""
+DEEPEST = 64
+"""Objects and lists within each other in the properties of a request, beyond which it counts as malformed."""
+_NUMBERS = 1 << 63
+_AS_TEXT: Any = {"ensure_ascii": False, "sort_keys": True, "separators": (",", ":"), "allow_nan": False}
 _HASH = re.compile(r"[0-9a-f]{64}")
 """What a mask writes in the place of a name."""
 
@@ -122,7 +127,7 @@ def call_of(event: Mapping[str, Any], system: str | None, position: str) -> Call
         system,
         policy,
         state,
-        nanoseconds // 1000 if isinstance(nanoseconds, int) else None,
+        nanoseconds // 1000 if isinstance(nanoseconds, int) and 0 <= nanoseconds < _NUMBERS else None,
         pointers or None,
         masked and any(map(_decides, pointers)),
         position,
@@ -284,21 +289,21 @@ def asked_by(request: Any) -> Asked:
         subject, resource = request["subject"], request["resource"]
         user, type_, id_ = subject["id"], resource["type"], resource.get("id", "")
         action, kind = request["action"]["name"], subject["type"]
-        if not (type(user) is type(type_) is type(id_) is type(action) is type(kind) is str):
+        if not (type(user) is type(type_) is type(id_) is type(action) is type(kind) is str) or ":" in type_:
             return Asked(problem=MALFORMED)
         asked = Asked(None if kind == "user" else kind, user, None, None, action, f"{type_}:{id_}")
         more = "context" in request or "properties" in resource or len(subject) > 2 or len(request["action"]) > 1
         return _with_more(request, asked) if more else asked
-    except (KeyError, TypeError, AttributeError, InvalidRequest):
+    except (KeyError, TypeError, AttributeError, ValueError, InvalidRequest):
         return Asked(problem=MALFORMED)
 
 
 def _with_more(request: Mapping[str, Any], asked: Asked) -> Asked:
-    """The same with groups, further objects, what the context states, and other properties."""
-    context = request.get("context", {})
+    """The same with groups, further objects, what the context states, and other properties. Raises TypeError and others for what is no request."""
+    context = _object(request.get("context", {}))
     more: dict[str, Any] = {}
     properties = {
-        part: dict(request[part]["properties"])
+        part: _object(request[part]["properties"])
         for part in ("subject", "action", "resource")
         if "properties" in request[part]
     }
@@ -307,22 +312,31 @@ def _with_more(request: Mapping[str, Any], asked: Asked) -> Asked:
         return Asked(problem=MALFORMED)
     more |= {part: values for part, values in properties.items() if values}
     objects: list[tuple[str, str]] = []
-    for slot, entity in sorted(context.get("with", {}).items()):
+    for slot, entity in sorted(_object(context.get("with", {})).items()):
         type_, id_ = entity["type"], entity.get("id", "")
-        if not type(type_) is type(id_) is str:
+        if not type(type_) is type(id_) is str or ":" in type_:
             return Asked(problem=MALFORMED)
         objects.append((slot, f"{type_}:{id_}"))
         if entity.get("properties"):
-            more.setdefault("with", {})[slot] = dict(entity["properties"])
+            more.setdefault("with", {})[slot] = _object(entity["properties"])
     roles = context_roles(context)
     named = {"with"} if roles is None else {"with", "active_roles"}
     values = {name: value for name, value in context.items() if name not in named and not isinstance(value, bool)}
     if values:
         more["context"] = values
+    if strict_json.is_deeper(more, DEEPEST):
+        return Asked(problem=MALFORMED)
     return asked._replace(
         groups=groups or None,
         active_roles=None if roles is None else list(roles),
         with_=objects or None,
         flags=sorted(context_flags(context)) or None,
-        attributes=json.dumps(more, ensure_ascii=False, sort_keys=True, separators=(",", ":")) if more else None,
+        attributes=json.dumps(more, **_AS_TEXT) if more else None,
     )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """A copy of an object. Raises TypeError for any other value, such as a list of pairs."""
+    if not isinstance(value, dict):
+        raise TypeError
+    return {**value}
