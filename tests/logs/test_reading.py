@@ -163,8 +163,11 @@ def test_other_entries_are_counted_as_what_they_are(tmp_path: Path) -> None:
         [entry(), entry()],
     )
     assert len(rows) == 3
-    assert account.other == {"log line": 1, "call of no rule that decides": 2, "not an entry of a decision log": 1}
-    assert account.damaged == 0
+    assert account.other == {"log line": 1, "call of no rule that decides": 1}
+    assert [place.partition(": ")[2] for place in account.places] == [
+        "no entry of the log: an object with `labels`, `decision_id`, `bundles`, `path`, `input`, `result`",
+        "no entry of the log: an object with `hello`",
+    ]
 
 
 def test_damage_is_named_by_line_and_the_rest_is_read(tmp_path: Path) -> None:

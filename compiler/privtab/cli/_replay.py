@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from privtab.analysis.diff.nodes import Diff
     from privtab.ir.nodes import Program
     from privtab.logs.moments import Moments
-    from privtab.logs.reading import Entries
+    from privtab.logs.wrapped import Entries
     from privtab.logs.report import Report
     from privtab.registry import Registry
     from privtab.registry.deploy.gates import Gate

@@ -27,7 +27,7 @@ class DoorLog:
         self._subject = program.semantics.subjects[0]
         self._answers = {answer.name: answer for answer in door.answers if answer.form in ("boolean", "positions")}
 
-    def rows(self, event: Any, position: str, reading: Reading) -> Iterable[opa.Row]:
+    def rows(self, event: Any, position: str, reading: Reading) -> Iterable[opa.Row] | None:
         """The decisions of one entry, as `opa.rows`, which reads what is no question of the door."""
         path = event.get("path") if isinstance(event, dict) and "decision_id" in event else None
         parts = path.strip("/").split("/") if isinstance(path, str) else [""]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from privtab.importing.document import ExpressionReader
 from privtab.importing.expression import Expression, holds
 from privtab.importing.template import Template
 from privtab.logs.opa import Row
-from privtab.logs.schema import COLUMNS, MALFORMED, NO_ANSWER, WRONG_ANSWER, Reading
+from privtab.logs.schema import COLUMNS, MALFORMED, NO_ANSWER, UNREAD, WRONG_ANSWER, Reading
 from privtab.syntax.node_reader import DocumentProblem, whole
 from privtab.syntax.yaml_tree import Node
 
@@ -23,6 +23,7 @@ TEMPLATES = ("time", "decision_id", "user", "action", "resource", "rule", "polic
 """The columns whose texts a document gives."""
 NEEDED = ("user", "action", "resource")
 EXPRESSIONS = ("where", "each", "allowed")
+OPTIONAL = ("groups", "unread", "other")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,27 +39,41 @@ class LogDocument:
     allowed: Expression
     """Of a decision: its answer."""
     groups: Expression | None
+    other: tuple[tuple[Expression, str], ...]
+    """Which entries are no decisions, and what they are instead."""
+    unread: Expression | None
+    """Of which entries there is more than `each` gives."""
 
-    def rows(self, entry: Any, position: str, reading: Reading) -> Iterator[Row]:
+    def rows(self, entry: Any, position: str, reading: Reading) -> list[Row] | None:
         """The decisions of one entry, as `opa.rows`."""
+        if not _true(self.where, entry):
+            why = next((why for when, why in self.other if _true(when, entry)), None)
+            if why is not None:
+                reading.other[why] += 1
+            return None if why is None else []
         try:
-            items = self.each.of(entry) if holds(self.where.of(entry)) else None
+            items = self.each.of(entry)
         except JMESPathError:
-            items = None
-        if not isinstance(items, list):
-            reading.other[f"not an entry of {self.name}"] += 1
-            return
-        for item in items:
-            yield self._row(item if isinstance(item, dict) else {}, position)
+            items = [None]
+        unread = [self._cells({"problem": UNREAD}, position)] if self.unread and _true(self.unread, entry) else []
+        found = [self._row(item, position) for item in items] if isinstance(items, list) else []
+        return [*found, *unread] or None
 
-    def _row(self, item: dict[str, Any], position: str) -> Row:
-        cells: dict[str, Any] = {"origin": self.name, "position": position}
+    def _cells(self, cells: Mapping[str, Any], position: str) -> Row:
+        given = {**cells, "origin": self.name, "position": position}
+        return tuple(given.get(name) for name, _, _ in COLUMNS)
+
+    def _row(self, item: Any, position: str) -> Row:
+        cells: dict[str, Any] = {}
         try:
+            item = item if isinstance(item, dict) else {}
             for name, template in self.decision.items():
-                if name in NEEDED:
-                    cells[name] = template.path(item) if name == "resource" else template.plain(item)
+                if name in NEEDED and not all(_is_text(item.get(part), name) for part in template.names):
+                    raise FormatError(f"`{name}` is made of text")
+                if name == "resource":
+                    cells[name] = template.path(item)
                 else:
-                    cells[name] = template.plain(item, "") or None
+                    cells[name] = template.plain(item) if name in NEEDED else template.plain(item, "") or None
             cells["groups"] = _groups(None if self.groups is None else self.groups.of(item))
             answer = self.allowed.of(item)
         except (FormatError, JMESPathError):
@@ -66,7 +81,21 @@ class LogDocument:
         cells["allowed"] = answer if isinstance(answer, bool) else None
         if cells["allowed"] is None:
             cells.setdefault("problem", NO_ANSWER if answer is None else WRONG_ANSWER)
-        return tuple(cells.get(name) for name, _, _ in COLUMNS)
+        return self._cells(cells, position)
+
+
+def _true(expression: Expression, entry: Any) -> bool:
+    """Whether a condition holds of an entry; of one that it does not fit, it does not."""
+    try:
+        return holds(expression.of(entry))
+    except JMESPathError:
+        return False
+
+
+def _is_text(value: Any, column: str) -> bool:
+    """Whether a value is a name, or, in a resource, names."""
+    names = value if isinstance(value, list) and column == "resource" else [value]
+    return all(isinstance(name, str) and name for name in names)
 
 
 def _groups(found: Any) -> list[str] | None:
@@ -93,15 +122,26 @@ class _Reader(ExpressionReader):
     def document(self, root: Node, name: str) -> LogDocument | None:
         """The whole document."""
         needed = (MARK, "title", *EXPRESSIONS, "decision")
-        fields = self.fields(root, "a mapping document", (*needed, "groups"), needed)
+        fields = self.fields(root, "a mapping document", (*needed, *OPTIONAL), needed)
         if fields is None:
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
         self.text(fields["title"], "`title`")
         columns = self.fields(fields["decision"], "`decision`", TEMPLATES, NEEDED) or {}
         decision = self.templates(columns)
-        expressions = (self.one_expression(fields.get(key), f"`{key}`") for key in (*EXPRESSIONS, "groups"))
-        where, each, allowed, groups = expressions
+        expressions = (self.one_expression(fields.get(key), f"`{key}`") for key in (*EXPRESSIONS, *OPTIONAL[:2]))
+        where, each, allowed, groups, unread = expressions
+        listed = self.items(fields["other"], "`other`") if "other" in fields else ()
+        other = tuple(pair for node in listed if (pair := self._other(node)))
         if where is None or each is None or allowed is None:
             return None
-        return LogDocument(name=name, where=where, each=each, decision=decision, allowed=allowed, groups=groups)
+        return LogDocument(
+            name=name, where=where, each=each, decision=decision, allowed=allowed, groups=groups, other=other, unread=unread
+        )
+
+    def _other(self, node: Node) -> tuple[Expression, str] | None:
+        """Which entries are of no consequence, and why."""
+        fields = self.fields(node, "an item of `other`", ("when", "why"), ("when", "why"))
+        when = None if fields is None else self.one_expression(fields["when"], "`when`")
+        why = None if fields is None else self.text(fields["why"], "`why`")
+        return None if when is None or why is None else (when, why.value)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from privtab import strict_json
 from privtab.errors import InvalidRequest
 from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, UNREAD, WRONG_ANSWER, Reading
+from privtab.logs.wrapped import FIELDS
 from privtab.registry.server.decisions import RULES
 from privtab.request import context_flags, context_roles
 
@@ -25,6 +26,8 @@ _TELL = frozenset({"inactive", "state_revision", "state_windowed"})
 """The rules that only tell of a state. Whatever else a policy answers, somebody may see or do something by it."""
 MOST_SHARDS = 200
 """Bundles of a state whose revisions a row names: each row has them all."""
+_LEVELS = ("debug", "info", "warn", "warning", "error", "fatal", "panic")
+_NOT_IN_A_LINE = {"decision_id", "input", "result", "decision", "allowed", *FIELDS} - {"msg", "line"}
 DEEPEST = 64
 """Objects and lists within each other in the properties of a request, beyond which it counts as malformed."""
 _NUMBERS = 1 << 63
@@ -76,16 +79,20 @@ class Call(NamedTuple):
         )  # fmt: skip
 
 
-def rows(event: Any, position: str, reading: Reading) -> Iterable[Row]:
-    """The decisions of one entry; an entry of another kind is counted as what it is."""
-    if not isinstance(event, dict) or "decision_id" not in event:
-        log_line = isinstance(event, dict) and "msg" in event
-        reading.other["log line" if log_line else "not an entry of a decision log"] += 1
-        return ()
-    path = event.get("path")
-    system, rule, more = _rule(path) if isinstance(path, str) else _NO_RULE
+def rows(event: Any, position: str, reading: Reading) -> Iterable[Row] | None:
+    """The decisions of one entry; a line of the decision point's own log is counted. None for anything else."""
+    if not isinstance(event, dict):
+        return None
+    path = event.get("path", "")
+    if "decision_id" not in event or not isinstance(path, str):
+        known = is_log_line(event)
+        reading.other["log line"] += known
+        return () if known else None
+    system, rule, more = _rule(path)
     decides = rule in RULES and not more
     undefined = not ({"result", "error", "erased"} & event.keys())
+    if path.strip("/") in ("", "privtab") and not undefined and ("input" in event or "privtab" in str(event.get("query"))):
+        return (call_of(event, None, position).row(Asked(problem=UNREAD), None, None, None, None),)
     if not system or rule in _TELL or (undefined and not decides):
         reading.other["call of no rule that decides"] += 1
         return ()
@@ -102,6 +109,18 @@ def rows(event: Any, position: str, reading: Reading) -> Iterable[Row]:
             return _batch(call, asked, result, problem)
         case _:
             return _listing(call, asked, result, problem)
+
+
+def is_log_line(event: Mapping[str, Any]) -> bool:
+    """Whether an object is a line that a decision point prints beside its decisions, on what it does and was asked, without the answer's meaning."""
+    message = event.get("msg")
+    return (
+        isinstance(message, str)
+        and not message.lstrip().startswith("{")
+        and event.get("level") in _LEVELS
+        and event.get("type") != "openpolicyagent.org/decision_logs"
+        and event.keys().isdisjoint(_NOT_IN_A_LINE)
+    )
 
 
 @lru_cache(maxsize=1000)

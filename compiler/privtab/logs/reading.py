@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
@@ -18,9 +18,11 @@ from privtab.errors import FileError, UsageError
 from privtab.logs import opa
 from privtab.logs.schema import COLUMNS, MALFORMED, NO_ANSWER, SCHEMA, STORE, Reading
 from privtab.logs.values import values
+from privtab.logs.wrapped import Unwrapper
 
 if TYPE_CHECKING:
     from privtab.logs.opa import Row
+    from privtab.logs.wrapped import Entries
 
 ROWS = 1 << 16
 """Rows of a batch."""
@@ -29,9 +31,6 @@ _LISTS = ("groups", "active_roles", "flags")
 _MORE = (*_LISTS, "with", "attributes")
 _BACKWARDS = 1_000_000
 _PARQUET = b"PAR1"
-
-Entries = Callable[[Any, str, Reading], Iterable["Row"]]
-"""The rows of one entry of a log, which stands at a position."""
 
 
 def read(*logs: str | os.PathLike[str], reading: Reading | None = None) -> pa.Table:
@@ -81,7 +80,7 @@ def _of_store(location: str, reading: Reading) -> Iterator[Row]:
             "result": entry.decision,
             "timestamp": entry.at,
         }
-        for row in opa.rows(event, f"{location}:{entry.number}", reading):
+        for row in opa.rows(event, f"{location}:{entry.number}", reading) or ():
             cells = dict(zip(SCHEMA.names, row, strict=True))
             yield tuple((cells | {"origin": "store", "state_revision": str(entry.number - 1)}).values())
 
@@ -114,8 +113,10 @@ def batches_of(
         return
 
     def all_rows() -> Iterator[Row]:
+        unwrapper = Unwrapper(entries, reading)
         for line, value in values(file, path, reading):
-            yield from entries(value, f"{path}:{line}", reading)
+            yield from unwrapper.rows(value, f"{path}:{line}")
+        unwrapper.end()
 
     yield from _in_batches(all_rows(), reading)
 
@@ -170,7 +171,7 @@ def _of_parquet(file: BinaryIO, path: str, reading: Reading) -> Iterator[pa.Reco
             rows = pa.RecordBatch.from_arrays([found[name].cast(t) for name, t, _ in COLUMNS], schema=SCHEMA)
             yield _counted(_checked(rows), reading)
     except (KeyError, pa.ArrowException) as error:
-        reading.damage(path, 0, f"not Parquet of decisions: {error}")
+        reading.damage(f"{path}:0", f"not Parquet of decisions: {error}")
 
 
 def _checked(rows: pa.RecordBatch) -> pa.RecordBatch:

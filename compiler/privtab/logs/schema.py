@@ -97,11 +97,11 @@ class Reading:
             found.dropped[name] += int(float(number))
         return found
 
-    def damage(self, path: str, line: int, why: str) -> None:
-        """Note an entry that cannot be read."""
+    def damage(self, position: str, why: str) -> None:
+        """Note an entry that cannot be read, or that is none."""
         self.damaged += 1
         if self.most_places is None or len(self.places) < self.most_places:
-            self.places.append(f"{path}:{line}: {printable(why, one_line=True)[:_LONGEST]}")
+            self.places.append(f"{position}: {printable(why, one_line=True)[:_LONGEST]}")
 
     def add(self, other: Mapping[str, Any]) -> None:
         """Add what was read elsewhere, in its JSON form."""
@@ -114,8 +114,10 @@ class Reading:
 
     def gaps(self, skipped: Mapping[str, int], samples: Mapping[str, str] = MappingProxyType({})) -> list[str]:
         """What of the logs an answer does not speak for. `skipped`: decisions that were not used, by why, of which there may be `samples`."""
-        found = [f"{count(self.damaged, 'entry or rest of a file', 'entries or rests of files')} cannot be read"]
-        found = found if self.damaged else []
+        found = []
+        if self.damaged:
+            read = count(self.damaged, "entry or rest of a file", "entries or rests of files")
+            found.append(f"{read} cannot be read, such as {self.places[0]}" if self.places else f"{read} cannot be read")
         for why, number in sorted(skipped.items()):
             if why != OTHER_SYSTEM:
                 sample = f", such as: {samples[why]}" if why in samples else ""
