@@ -51,7 +51,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for part in range(6):
         text = json.dumps([entry(part * 1000 + number) for number in range(1000)])
         (folder / f"{part}.json.gz").write_bytes(gzip.compress(text.encode()))
-    (folder / "console.log").write_text(f'{json.dumps(entry(1))}\n{{"msg":"hello"}}\n{{"cut":\n{json.dumps(entry(2))}')
+    (folder / "console.log").write_text(f'{json.dumps(entry(1))}\n{{"level":"info","msg":"hello"}}\n{{"cut":\n{json.dumps(entry(2))}')
     (folder / "more.jsonl").write_text(json.dumps(entry(3)))
     parquet.write_table(reading.read(folder / "more.jsonl"), folder / "more.parquet")
     (folder / "more.jsonl").unlink()

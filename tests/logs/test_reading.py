@@ -12,31 +12,11 @@ import jsonschema
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from decision_logs import REQUEST, entry
 
 from privtab.errors import FileError
 from privtab.logs import reading
 from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, SCHEMA, UNREAD, WRONG_ANSWER, Reading, log_schema
-
-REQUEST: dict[str, Any] = {
-    "subject": {"type": "user", "id": "ann"},
-    "action": {"name": "read"},
-    "resource": {"type": "item", "id": "s/a/x"},
-}
-
-
-def entry(result: Any = True, input_: Any = REQUEST, rule: str = "allow", **more: Any) -> dict[str, Any]:
-    return {
-        "labels": {"id": "one"},
-        "decision_id": "d1",
-        "bundles": {"policy": {"revision": "p1"}, "state": {"revision": "s1"}},
-        "path": f"privtab/shop/{rule}",
-        "input": input_,
-        "result": result,
-        "timestamp": "2026-11-28T00:22:38.452483364Z",
-        "metrics": {"timer_server_handler_ns": 852127},
-        **more,
-    }
-
 
 def read(tmp_path: Path, *entries: Any, name: str = "log.json") -> tuple[list[dict[str, Any]], Reading]:
     file = tmp_path / name

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from privtab.analysis.diff.nodes import Diff
     from privtab.ir.nodes import Program
     from privtab.logs.moments import Moments
-    from privtab.logs.wrapped import Entries
     from privtab.logs.report import Report
+    from privtab.logs.wrapped import Entries
     from privtab.registry import Registry
     from privtab.registry.deploy.gates import Gate
 
@@ -60,10 +60,11 @@ def replay_gate(
     accepted: str | None,
     *,
     allow_incomplete: bool,
+    allow_empty: bool,
 ) -> Gate:
     """Fails for each logged decision that a deployment changes, or that is unexplained, unless that is accepted; and for what is not replayed, unless it is allowed."""
     from privtab.logs.moments import KnownState, Moments, Policy, registered
-    from privtab.logs.report import summary
+    from privtab.logs.report import EMPTY, summary
     from privtab.registry.deploy.gates import Gate, GateStatus
 
     started = time.perf_counter()
@@ -73,14 +74,16 @@ def replay_gate(
         moments.new_state = KnownState(rows=load_rows(program, state))
     found = _report(logs, moments, None, (), entries_of())
     says = "; ".join(summary(found))
-    failing, outcome = found.failing(GATE, allow_incomplete=True), GateStatus.PASSED
-    if (failing and accepted is None) or (found.incomplete and not allow_incomplete):
+    failing, outcome = found.failing(GATE, allow_incomplete=True, allow_empty=True), GateStatus.PASSED
+    empty = not found.replay.replayed
+    if (failing and accepted is None) or (found.incomplete and not allow_incomplete) or (empty and not allow_empty):
         outcome = GateStatus.FAILED
         says += "; `privtab replay` shows what differs" if failing and accepted is None else ""
         says += "" if allow_incomplete or not found.incomplete else "; incomplete logs need `--allow-incomplete-logs`"
-    elif failing or found.incomplete:
+        says += f"; {EMPTY}" if empty and not allow_empty else ""
+    elif failing or found.incomplete or empty:
         outcome = GateStatus.SKIPPED
-        says = f"accepted: {accepted or 'incomplete logs'} ({says})"
+        says = f"accepted: {accepted or ('empty logs' if empty else 'incomplete logs')} ({says})"
     return Gate(name="replay", outcome=outcome, says=says, seconds=time.perf_counter() - started)
 
 

@@ -14,6 +14,7 @@ import typer
 
 from privtab.cli._options import (
     DoorOption,
+    EmptyLogsOption,
     IncompleteLogsOption,
     PartialOption,
     PolicyArguments,
@@ -92,6 +93,7 @@ class DeployOptions(PolicyArguments):
         str | None, _reason("--accept-replay", "Release although logged answers change; records the reason.")
     ] = None
     allow_incomplete_logs: IncompleteLogsOption = False
+    allow_empty: EmptyLogsOption = False
     engine: Annotated[
         Literal["reference", "opa", "both"],
         option("--engine reference|opa|both", "Engine that answers the scenarios."),
@@ -321,9 +323,17 @@ class _Deployment:
         """Run the gate that decides logged requests again."""
         from privtab.cli._replay import replay_gate
 
-        accepted, allowed = self.options.accept_replay, self.options.allow_incomplete_logs
+        options = self.options
         with self.report.step("replay"):
-            gate = replay_gate(logs, program, self.options.state, self.registry, accepted, allow_incomplete=allowed)
+            gate = replay_gate(
+                logs,
+                program,
+                options.state,
+                self.registry,
+                options.accept_replay,
+                allow_incomplete=options.allow_incomplete_logs,
+                allow_empty=options.allow_empty,
+            )
         self.report.ended(gate)
 
     def _comparison(self, before: Channel, program: Program, path: Path, opened: Collection[str]) -> Gate:

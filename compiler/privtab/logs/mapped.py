@@ -99,7 +99,9 @@ def _is_text(value: Any, column: str) -> bool:
 
 
 def _groups(found: Any) -> list[str] | None:
-    """The names of groups. Raises FormatError for anything else."""
+    """The names of groups; a condition that does not hold gives none. Raises FormatError for anything else."""
+    if found is False:
+        return None
     if found is not None and not (isinstance(found, list) and all(isinstance(name, str) for name in found)):
         raise FormatError("groups are a list of names")
     return found or None
@@ -136,7 +138,14 @@ class _Reader(ExpressionReader):
         if where is None or each is None or allowed is None:
             return None
         return LogDocument(
-            name=name, where=where, each=each, decision=decision, allowed=allowed, groups=groups, other=other, unread=unread
+            name=name,
+            where=where,
+            each=each,
+            decision=decision,
+            allowed=allowed,
+            groups=groups,
+            other=other,
+            unread=unread,
         )
 
     def _other(self, node: Node) -> tuple[Expression, str] | None:

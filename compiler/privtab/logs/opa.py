@@ -86,12 +86,17 @@ def rows(event: Any, position: str, reading: Reading) -> Iterable[Row] | None:
     path = event.get("path", "")
     if "decision_id" not in event or not isinstance(path, str):
         known = is_log_line(event)
-        reading.other["log line"] += known
+        if known:
+            reading.other["log line"] += 1
         return () if known else None
     system, rule, more = _rule(path)
     decides = rule in RULES and not more
     undefined = not ({"result", "error", "erased"} & event.keys())
-    if path.strip("/") in ("", "privtab") and not undefined and ("input" in event or "privtab" in str(event.get("query"))):
+    if (
+        path.strip("/") in ("", "privtab")
+        and not undefined
+        and ("input" in event or "privtab" in str(event.get("query")))
+    ):
         return (call_of(event, None, position).row(Asked(problem=UNREAD), None, None, None, None),)
     if not system or rule in _TELL or (undefined and not decides):
         reading.other["call of no rule that decides"] += 1

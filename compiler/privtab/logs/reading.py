@@ -147,6 +147,7 @@ def _counted(found: pa.RecordBatch, reading: Reading) -> pa.RecordBatch:
     if wrong.null_count < len(wrong):
         counts = pc.value_counts(wrong.drop_null())
         reading.problems.update({entry["values"].as_py(): entry["counts"].as_py() for entry in counts})
+    reading.untimed += found.column(_TIME).null_count
     times = found.column(_TIME).drop_null().cast(pa.int64()).to_numpy()
     reading.backwards += int((times[1:] < times[:-1] - _BACKWARDS).sum())
     return found

@@ -86,6 +86,8 @@ class Reading:
     """The most places that are kept; None: all."""
     backwards: int = 0
     """Decisions that are more than a second older than the one before them in their file."""
+    untimed: int = 0
+    """Decisions whose time is not known."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Entries that decision points say they dropped, by their counters."""
 
@@ -117,7 +119,9 @@ class Reading:
         found = []
         if self.damaged:
             read = count(self.damaged, "entry or rest of a file", "entries or rests of files")
-            found.append(f"{read} cannot be read, such as {self.places[0]}" if self.places else f"{read} cannot be read")
+            found.append(
+                f"{read} cannot be read, such as {self.places[0]}" if self.places else f"{read} cannot be read"
+            )
         for why, number in sorted(skipped.items()):
             if why != OTHER_SYSTEM:
                 sample = f", such as: {samples[why]}" if why in samples else ""
@@ -131,6 +135,8 @@ class Reading:
         yield from (f"no decisions: {number:,} of the kind `{what}`" for what, number in sorted(self.other.items()))
         if others := skipped.get(OTHER_SYSTEM):
             yield f"no decisions of the policy: {others:,} {OTHER_SYSTEM}"
+        if self.untimed:
+            yield f"{count(self.untimed, 'decision')} without a time that can be read"
         if self.backwards:
             yield f"the clock went back {count(self.backwards, 'time')}"
 

@@ -69,7 +69,10 @@ class Unwrapper:
         if not (isinstance(value, dict) and depth):
             return None
         parts = self._inside(value, position)
-        held = [rows for part in parts if (rows := self._rows_of(part, position, depth - 1)) is not None]
+        held: list[list[Row]] = []
+        for part in parts:
+            rows = self._rows_of(part, position, depth - 1)
+            held += [] if rows is None or rows in held else [rows]
         # Of two different entries in one record, neither is known to be the one.
         return held[0] if len(held) == 1 else [] if not held and _PART in parts else None
 
