@@ -48,6 +48,14 @@ def test_a_line_in_parts_of_any_length(parts: Any, tmp_path: Path) -> None:
         assert account.damaged == 0, (size, account.places)
 
 
+def test_lines_in_parts_of_two_senders_do_not_mix(tmp_path: Path) -> None:
+    one = docker_in_parts(json.dumps(entry())).splitlines()
+    other = [line.replace('"stderr"', '"stdout"') for line in docker_in_parts(json.dumps(entry(False))).splitlines()]
+    rows, account = read(tmp_path, *(line for pair in zip(one, other, strict=True) for line in pair))
+    assert sorted(row[2] for row in rows) == [False, True]
+    assert account.damaged == 0, account.places
+
+
 def test_what_a_decision_point_prints_beside_its_decisions_is_of_no_consequence(tmp_path: Path) -> None:
     asked = {"client_addr": "127.0.0.1:50", "level": "info", "msg": "Received request.", "req_id": 1, "time": "x"}
     rows, account = read(tmp_path, json.dumps(asked), docker(json.dumps(asked)), f"opa-1 | {json.dumps(asked)}")

@@ -43,13 +43,10 @@ def docker(text: str) -> str:
 
 
 def docker_in_parts(text: str, size: int = 200) -> str:
-    """The same for a line longer than Docker keeps in one record; another stream's line is in between."""
+    """The same for a line longer than Docker keeps in one record."""
     parts = [text[at : at + size] for at in range(0, len(text), size)]
     parts[-1] += "\n"
-    records = [_compact({"log": part, "stream": "stderr", "time": TIME}) for part in parts]
-    noise = _compact({"level": "info", "msg": "Received request."})
-    between = _compact({"log": noise + "\n", "stream": "stdout", "time": TIME})
-    return "\n".join([records[0], between, *records[1:]])
+    return "\n".join(_compact({"log": part, "stream": "stderr", "time": TIME}) for part in parts)
 
 
 def runtime(text: str) -> str:
