@@ -18,6 +18,7 @@ from privtab.errors import FileError
 from privtab.logs import reading
 from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, SCHEMA, UNREAD, WRONG_ANSWER, Reading, log_schema
 
+
 def read(tmp_path: Path, *entries: Any, name: str = "log.json") -> tuple[list[dict[str, Any]], Reading]:
     file = tmp_path / name
     file.write_text("\n".join(map(json.dumps, entries)), encoding="utf-8")
