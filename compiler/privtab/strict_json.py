@@ -101,15 +101,8 @@ def _compact(text: str) -> Any:
 
 def is_deeper(value: object, most: int) -> bool:
     """Whether more than `most` objects and lists of a value lie within each other."""
-    layer = [value]
-    for _ in range(most + 1):
-        layer = [
-            part
-            for item in layer
-            if isinstance(item, dict | list)
-            for part in (item.values() if isinstance(item, dict) else item)
-        ]
-    return bool(layer)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (most < 1 and isinstance(value, dict | list)) or any(is_deeper(part, most - 1) for part in parts)
 
 
 def check_pairs(value: object) -> None:

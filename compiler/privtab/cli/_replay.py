@@ -59,8 +59,8 @@ def replay_gate(
     registry: Registry,
     accepted: str | None,
     *,
-    allow_incomplete: bool,
-    allow_empty: bool,
+    incomplete: bool,
+    empty: bool,
 ) -> Gate:
     """Fails for each logged decision that a deployment changes, or that is unexplained, unless that is accepted; and for what is not replayed, unless it is allowed."""
     from privtab.logs.moments import KnownState, Moments, Policy, registered
@@ -75,15 +75,15 @@ def replay_gate(
     found = _report(logs, moments, None, (), entries_of())
     says = "; ".join(summary(found))
     failing, outcome = found.failing(GATE, allow_incomplete=True, allow_empty=True), GateStatus.PASSED
-    empty = not found.replay.replayed
-    if (failing and accepted is None) or (found.incomplete and not allow_incomplete) or (empty and not allow_empty):
+    nothing = not found.replay.replayed
+    if (failing and accepted is None) or (found.incomplete and not incomplete) or (nothing and not empty):
         outcome = GateStatus.FAILED
         says += "; `privtab replay` shows what differs" if failing and accepted is None else ""
-        says += "" if allow_incomplete or not found.incomplete else "; incomplete logs need `--allow-incomplete-logs`"
-        says += f"; {EMPTY}" if empty and not allow_empty else ""
-    elif failing or found.incomplete or empty:
+        says += "" if incomplete or not found.incomplete else "; incomplete logs need `--allow-incomplete-logs`"
+        says += f"; {EMPTY}" if nothing and not empty else ""
+    elif failing or found.incomplete or nothing:
         outcome = GateStatus.SKIPPED
-        says = f"accepted: {accepted or ('empty logs' if empty else 'incomplete logs')} ({says})"
+        says = f"accepted: {accepted or ('empty logs' if nothing else 'incomplete logs')} ({says})"
     return Gate(name="replay", outcome=outcome, says=says, seconds=time.perf_counter() - started)
 
 

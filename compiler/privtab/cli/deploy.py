@@ -323,17 +323,9 @@ class _Deployment:
         """Run the gate that decides logged requests again."""
         from privtab.cli._replay import replay_gate
 
-        options = self.options
+        allowed = {"incomplete": self.options.allow_incomplete_logs, "empty": self.options.allow_empty}
         with self.report.step("replay"):
-            gate = replay_gate(
-                logs,
-                program,
-                options.state,
-                self.registry,
-                options.accept_replay,
-                allow_incomplete=options.allow_incomplete_logs,
-                allow_empty=options.allow_empty,
-            )
+            gate = replay_gate(logs, program, self.options.state, self.registry, self.options.accept_replay, **allowed)
         self.report.ended(gate)
 
     def _comparison(self, before: Channel, program: Program, path: Path, opened: Collection[str]) -> Gate:

@@ -12,7 +12,7 @@ from privtab.doors.document import Alternative, Answer, Conditions, Door, Kind, 
 from privtab.doors.emit import shape_of
 from privtab.ir.nodes import Program
 from privtab.logs import opa
-from privtab.logs.schema import FAILED, MASKED, NO_ANSWER, WRONG_ANSWER, Reading
+from privtab.logs.schema import FAILED, MASKED, NO_ANSWER, WRONG_ANSWER, Reading, Row
 from privtab.names import encode_name
 
 NO_ROW = "question of a door that means no row"
@@ -27,7 +27,7 @@ class DoorLog:
         self._subject = program.semantics.subjects[0]
         self._answers = {answer.name: answer for answer in door.answers if answer.form in ("boolean", "positions")}
 
-    def rows(self, event: Any, position: str, reading: Reading) -> Iterable[opa.Row] | None:
+    def rows(self, event: Any, position: str, reading: Reading) -> Iterable[Row] | None:
         """The decisions of one entry, as `opa.rows`, which reads what is no question of the door."""
         path = event.get("path") if isinstance(event, dict) and "decision_id" in event else None
         parts = path.strip("/").split("/") if isinstance(path, str) else [""]
@@ -46,7 +46,7 @@ class DoorLog:
 
     def _decided(
         self, answer: Answer, event: Mapping[str, Any], call: opa.Call, asked: Any, reading: Reading
-    ) -> Iterator[opa.Row]:
+    ) -> Iterator[Row]:
         """A row for each request; a question that means none was denied, or is one that cannot be decided again."""
         result = _shown(shape_of(answer), event.get("result"))
         problem = FAILED if event.get("error") is not None else NO_ANSWER if result is None else None
@@ -136,7 +136,7 @@ class DoorLog:
         return _hold(self._door.kinds[kind].conditions, given)
 
 
-def _one_by_one(call: opa.Call, asked: Mapping[int, Any], shown: Any, problem: str | None) -> Iterator[opa.Row]:
+def _one_by_one(call: opa.Call, asked: Mapping[int, Any], shown: Any, problem: str | None) -> Iterator[Row]:
     """The decisions of requests by the positions that are shown."""
     good = isinstance(shown, list) and all(type(at) is int for at in shown)
     positions = frozenset(shown) if good else frozenset[int]()

@@ -13,8 +13,7 @@ from privtab.errors import FormatError
 from privtab.importing.document import ExpressionReader
 from privtab.importing.expression import Expression, holds
 from privtab.importing.template import Template
-from privtab.logs.opa import Row
-from privtab.logs.schema import COLUMNS, MALFORMED, NO_ANSWER, UNREAD, WRONG_ANSWER, Reading
+from privtab.logs.schema import COLUMNS, MALFORMED, NO_ANSWER, UNREAD, WRONG_ANSWER, Reading, Row
 from privtab.syntax.node_reader import DocumentProblem, whole
 from privtab.syntax.yaml_tree import Node
 
@@ -133,8 +132,8 @@ class _Reader(ExpressionReader):
         decision = self.templates(columns)
         expressions = (self.one_expression(fields.get(key), f"`{key}`") for key in (*EXPRESSIONS, *OPTIONAL[:2]))
         where, each, allowed, groups, unread = expressions
-        listed = self.items(fields["other"], "`other`") if "other" in fields else ()
-        other = tuple(pair for node in listed if (pair := self._other(node)))
+        reasons = self.entries(fields.get("other"), "`other`")
+        other = tuple((when, why.text) for why, node in reasons if (when := self.one_expression(node, f"`{why.text}`")))
         if where is None or each is None or allowed is None:
             return None
         return LogDocument(
@@ -147,10 +146,3 @@ class _Reader(ExpressionReader):
             other=other,
             unread=unread,
         )
-
-    def _other(self, node: Node) -> tuple[Expression, str] | None:
-        """Which entries are of no consequence, and why."""
-        fields = self.fields(node, "an item of `other`", ("when", "why"), ("when", "why"))
-        when = None if fields is None else self.one_expression(fields["when"], "`when`")
-        why = None if fields is None else self.text(fields["why"], "`why`")
-        return None if when is None or why is None else (when, why.value)

@@ -9,17 +9,14 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from privtab import strict_json
 from privtab.errors import InvalidRequest
-from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, UNREAD, WRONG_ANSWER, Reading
+from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, UNREAD, WRONG_ANSWER, Reading, Row
 from privtab.logs.wrapped import FIELDS
 from privtab.registry.server.decisions import RULES
 from privtab.request import context_flags, context_roles
-
-Row: TypeAlias = tuple[Any, ...]
-"""The cells of a row, in the order of the schema; the time as text."""
 
 ORIGIN = "opa"
 _TELL = frozenset({"inactive", "state_revision", "state_windowed"})

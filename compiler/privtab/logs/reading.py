@@ -16,12 +16,11 @@ from privtab import strict_json
 from privtab._collection import no_collection
 from privtab.errors import FileError, UsageError
 from privtab.logs import opa
-from privtab.logs.schema import COLUMNS, MALFORMED, NO_ANSWER, SCHEMA, STORE, Reading
+from privtab.logs.schema import COLUMNS, MALFORMED, NO_ANSWER, SCHEMA, STORE, Reading, Row
 from privtab.logs.values import values
 from privtab.logs.wrapped import Unwrapper
 
 if TYPE_CHECKING:
-    from privtab.logs.opa import Row
     from privtab.logs.wrapped import Entries
 
 ROWS = 1 << 16
@@ -111,14 +110,8 @@ def batches_of(
     if file.peek(len(_PARQUET)).startswith(_PARQUET):
         yield from _of_parquet(file, path, reading)
         return
-
-    def all_rows() -> Iterator[Row]:
-        unwrapper = Unwrapper(entries, reading)
-        for line, value in values(file, path, reading):
-            yield from unwrapper.rows(value, f"{path}:{line}")
-        unwrapper.end()
-
-    yield from _in_batches(all_rows(), reading)
+    rows = Unwrapper(entries, reading).rows(values(file, path, reading), path)
+    yield from _in_batches(rows, reading)
 
 
 def _in_batches(rows: Iterator[Row], reading: Reading) -> Iterator[pa.RecordBatch]:

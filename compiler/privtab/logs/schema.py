@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from privtab.printable import count, printable
+
+Row: TypeAlias = tuple[Any, ...]
+"""The cells of a row, in the order of the schema; the time as text."""
 
 COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("time", pa.timestamp("us", "UTC"), "When it was decided, by the clock of the decision point."),

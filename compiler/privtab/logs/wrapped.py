@@ -7,16 +7,14 @@ Elasticsearch, documents of Solr; prefixes of `docker compose logs`, `kubectl lo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
 
 from privtab import strict_json
-from privtab.logs.schema import Reading
+from privtab.logs.schema import Reading, Row
 
-if TYPE_CHECKING:
-    from privtab.logs.opa import Row
-
-Entries = Callable[[Any, str, Reading], "Iterable[Row] | None"]
+Entries = Callable[[Any, str, Reading], Iterable[Row] | None]
 """The rows of one entry of a log, which stands at a position; None for a value that is no entry."""
 
 FIELDS = (
@@ -44,28 +42,24 @@ class Unwrapper:
         self._parts: dict[str, tuple[str, str]] = {}
         """By sender, a text whose end is missing, and the position of its first part."""
 
-    def rows(self, value: Any, position: str) -> Iterable[Row]:
-        """The rows of a value: of an object, or of a line of text."""
-        try:
-            found = self._rows(value, position, DEPTH)
-        except RecursionError:
-            self._reading.damage(position, "it is nested too deeply")
-            return ()
-        if found is None:
-            self._reading.damage(position, f"no entry of the log: {_form(value)}")
-        return found or ()
-
-    def end(self) -> None:
-        """Note the texts whose end never came."""
+    def rows(self, values: Iterable[tuple[int, Any]], path: str) -> Iterator[Row]:
+        """The rows of the objects and of the lines of text in a file."""
+        for line, value in values:
+            found: list[Row] | None = None
+            position, why = f"{path}:{line}", "it is nested too deeply"
+            with suppress(RecursionError):
+                found = self._rows(value, position, DEPTH)
+                why = _no_entry(value)
+            if found is None:
+                self._reading.damage(position, why)
+            yield from found or ()
         for position, _ in self._parts.values():
             self._reading.damage(position, "cut off")
 
     def _rows(self, value: Any, position: str, depth: int) -> list[Row] | None:
-        if isinstance(value, str):
-            value = self._value(value, "", position)
-        found = None if value is _PART else self._entries(value, position, self._reading)
-        if found is not None or value is _PART:
-            return [*(found or ())]
+        value = self._value(value, "", position) if isinstance(value, str) else value
+        if value is _PART or (found := self._entries(value, position, self._reading)) is not None:
+            return [] if value is _PART else [*found]
         if not (isinstance(value, dict) and depth):
             return None
         parts = self._inside(value, position)
@@ -84,7 +78,7 @@ class Unwrapper:
         if all(rows is None for _, rows in found):
             return None
         for item in (item for item, rows in found if rows is None):
-            self._reading.damage(position, f"no entry of the log: {_form(item)}")
+            self._reading.damage(position, _no_entry(item))
         return [row for _, rows in found for row in rows or ()]
 
     def _inside(self, record: Mapping[str, Any], position: str) -> list[Any]:
@@ -133,8 +127,7 @@ def _object(text: str) -> tuple[Any, bool]:
     return (value, False) if isinstance(value, dict) and not text[end:].strip() else (None, False)
 
 
-def _form(value: Any) -> str:
-    """The form of a value, without what it says."""
-    if isinstance(value, dict):
-        return f"an object with {', '.join(f'`{name[:40]}`' for name in [*value][:6]) or 'nothing'}"
-    return "text" if isinstance(value, str) else f"a value of the type {type(value).__name__}"
+def _no_entry(value: Any) -> str:
+    """What is wrong with a value, by its form and without what it says."""
+    names = ", ".join(f"`{name[:40]}`" for name in [*value][:6]) if isinstance(value, dict) else ""
+    return f"no entry of the log: {f'an object with {names}' if names else 'text, or a value without names'}"
