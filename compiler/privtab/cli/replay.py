@@ -49,9 +49,8 @@ def run(
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
     with delayed_spinner("replaying"):
         found = replayed(asked, log)
-    failing = found.failing(
-        FAILING if "any" in words else words, allow_incomplete=allow_incomplete, allow_empty=allow_empty
-    )
+    words = [*FAILING] if "any" in words else words
+    failing = found.failing(words, allow_incomplete=allow_incomplete, allow_empty=allow_empty)
     deliver(_shown(found, format_, failing, asked.policy), output)
     for word in failing:
         print_error(f"failed: {word}")

@@ -17,7 +17,6 @@ Value: TypeAlias = Callable[[Any], Any]
 _Node: TypeAlias = Mapping[str, Any]
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)([.,]\d{1,9})? ?(Z|UTC|GMT|[+-]\d\d:?\d\d)?")
 _ZONES = dict.fromkeys((None, "UTC", "GMT"), "Z")
-_NUMBER = re.compile(r"([0-9]{12,15})(?:\.[0-9]*)?")
 _MILLISECONDS = range(100_000_000_000, 253_402_300_800_000)
 """From 1973 to 9999: smaller numbers may be seconds."""
 
@@ -50,7 +49,7 @@ class _Functions(functions.Functions):
         """A time as RFC 3339 has it: of milliseconds since 1970, or of a text, which is UTC without a zone; null for what is none."""
         if found := _TIME.fullmatch(str(time)):
             return f"{found[1]}T{found[2]}{found[3] or ''}{_ZONES.get(found[4], found[4])}".replace(",", ".")
-        number = _NUMBER.fullmatch(str(time))
+        number = re.fullmatch(r"([0-9]{12,15})(?:\.[0-9]*)?", str(time))
         milliseconds = int(number[1]) if number else 0
         if milliseconds not in _MILLISECONDS:
             return None

@@ -22,11 +22,6 @@ class Template:
 
     text: str
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of its placeholders."""
-        return tuple(name for _, name, _ in _parts(self.text) if name is not None)
-
     def plain(self, values: Mapping[str, object], missing: str | None = None) -> str:
         """With the values as they are. Raises FormatError where one is missing, unless `missing` stands for it."""
         return self._filled(values, _plain, missing)

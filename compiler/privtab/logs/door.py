@@ -38,7 +38,7 @@ class DoorLog:
         call = opa.call_of(event, parts[1] if own else None, position)
         asked = event.get("input")
         if not own:
-            if self._alternatives(asked) is None and not _hides(call):
+            if _get(asked, self._door.operation.at) is None and not _hides(call):
                 reading.other[NO_ROW] += 1
                 return ()
             call = call._replace(policy=None, state=None)  # those of other bundles
@@ -72,16 +72,16 @@ class DoorLog:
 
     # --- what the generated Rego does, see `templates/rego/door/lib.rego.j2` ---
 
-    def _alternatives(self, asked: Any) -> Sequence[Alternative] | None:
+    def _alternatives(self, asked: Any) -> Sequence[Alternative]:
         name = _get(asked, self._door.operation.at)
-        found = self._door.operations.get(name) if isinstance(name, str) else None
-        return None if found is None else [alternative for alternative in found if not alternative.filters]
+        found = self._door.operations.get(name, ()) if isinstance(name, str) else ()
+        return [alternative for alternative in found if not alternative.filters]
 
     def _together(self, asked: Any, about: Sequence[Any]) -> dict[int, Any]:
         """The requests of a question that is answered as a whole; none if one of its objects is none."""
         found: list[Any] = []
         for given in about:
-            fitting = [one for one in self._alternatives(asked) or () if self._fits(one.kind, given)][:1]
+            fitting = [one for one in self._alternatives(asked) if self._fits(one.kind, given)][:1]
             of_object = [self._requests(asked, one, given) for one in fitting]
             if not of_object or not of_object[0] or None in of_object[0].values():
                 return {}
@@ -92,7 +92,7 @@ class DoorLog:
         """The requests about the objects of a list, by position; those that are none are left out."""
         found: dict[int, Any] = {}
         before: list[str] = []
-        for alternative in self._alternatives(asked) or ():
+        for alternative in self._alternatives(asked):
             for position, given in enumerate(about):
                 kind = self._door.kinds[alternative.kind]
                 if any(self._fits(name, given) for name in before) or (kind.each is not None and len(about) != 1):

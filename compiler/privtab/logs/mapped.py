@@ -54,33 +54,33 @@ class LogDocument:
             items = self.each.of(entry)
         except JMESPathError:
             items = [None]
-        unread = [self._cells({"problem": UNREAD}, position)] if self.unread and _true(self.unread, entry) else []
+        unread = [self._row(None, position, UNREAD)] if self.unread and _true(self.unread, entry) else []
         found = [self._row(item, position) for item in items] if isinstance(items, list) else []
         return [*found, *unread] or None
 
-    def _cells(self, cells: Mapping[str, Any], position: str) -> Row:
-        given = {**cells, "origin": self.name, "position": position}
-        return tuple(given.get(name) for name, _, _ in COLUMNS)
-
-    def _row(self, item: Any, position: str) -> Row:
-        cells: dict[str, Any] = {}
+    def _row(self, item: Any, position: str, problem: str = MALFORMED) -> Row:
+        """One decision. A value of a wrong type counts as missing."""
+        cells: dict[str, Any] = {"origin": self.name, "position": position}
+        item = item if isinstance(item, dict) else {}
+        texts = {name: value for name, value in item.items() if isinstance(value, str)}
+        lists = {
+            name: value for name, value in item.items() if isinstance(value, list) and {*map(type, value)} == {str}
+        }
+        paths = texts | {name: value for name, value in lists.items() if "" not in value}
         try:
-            item = item if isinstance(item, dict) else {}
             for name, template in self.decision.items():
-                if name in NEEDED and not all(_is_text(item.get(part), name) for part in template.names):
-                    raise FormatError(f"`{name}` is made of text")
-                if name == "resource":
-                    cells[name] = template.path(item)
+                if name in NEEDED:
+                    cells[name] = template.path(paths) if name == "resource" else template.plain(texts)
                 else:
-                    cells[name] = template.plain(item) if name in NEEDED else template.plain(item, "") or None
+                    cells[name] = template.plain(item, "") or None
             cells["groups"] = _groups(None if self.groups is None else self.groups.of(item))
             answer = self.allowed.of(item)
         except (FormatError, JMESPathError):
-            cells["problem"], answer = MALFORMED, None
+            cells["problem"], answer = problem, None
         cells["allowed"] = answer if isinstance(answer, bool) else None
         if cells["allowed"] is None:
             cells.setdefault("problem", NO_ANSWER if answer is None else WRONG_ANSWER)
-        return self._cells(cells, position)
+        return tuple(cells.get(name) for name, _, _ in COLUMNS)
 
 
 def _true(expression: Expression, entry: Any) -> bool:
@@ -89,12 +89,6 @@ def _true(expression: Expression, entry: Any) -> bool:
         return holds(expression.of(entry))
     except JMESPathError:
         return False
-
-
-def _is_text(value: Any, column: str) -> bool:
-    """Whether a value is a name, or, in a resource, names."""
-    names = value if isinstance(value, list) and column == "resource" else [value]
-    return all(isinstance(name, str) and name for name in names)
 
 
 def _groups(found: Any) -> list[str] | None:

@@ -27,7 +27,6 @@ _LEVELS = ("debug", "info", "warn", "warning", "error", "fatal", "panic")
 _NOT_IN_A_LINE = {"decision_id", "input", "result", "decision", "allowed", *FIELDS} - {"msg", "line"}
 DEEPEST = 64
 """Objects and lists within each other in the properties of a request, beyond which it counts as malformed."""
-_NUMBERS = 1 << 63
 _AS_TEXT: Any = {"ensure_ascii": False, "sort_keys": True, "separators": (",", ":"), "allow_nan": False}
 _HASH = re.compile(r"[0-9a-f]{64}")
 """What a mask writes in the place of a name."""
@@ -148,7 +147,7 @@ def call_of(event: Mapping[str, Any], system: str | None, position: str) -> Call
         system,
         policy,
         state,
-        nanoseconds // 1000 if isinstance(nanoseconds, int) and 0 <= nanoseconds < _NUMBERS else None,
+        nanoseconds // 1000 if isinstance(nanoseconds, int) and 0 <= nanoseconds < 1 << 63 else None,
         pointers or None,
         masked and any(map(_decides, pointers)),
         position,
@@ -321,10 +320,10 @@ def asked_by(request: Any) -> Asked:
 
 def _with_more(request: Mapping[str, Any], asked: Asked) -> Asked:
     """The same with groups, further objects, what the context states, and other properties. Raises TypeError and others for what is no request."""
-    context = _object(request.get("context", {}))
+    context = {**request.get("context", {})}
     more: dict[str, Any] = {}
     properties = {
-        part: _object(request[part]["properties"])
+        part: {**request[part]["properties"]}
         for part in ("subject", "action", "resource")
         if "properties" in request[part]
     }
@@ -333,13 +332,13 @@ def _with_more(request: Mapping[str, Any], asked: Asked) -> Asked:
         return Asked(problem=MALFORMED)
     more |= {part: values for part, values in properties.items() if values}
     objects: list[tuple[str, str]] = []
-    for slot, entity in sorted(_object(context.get("with", {})).items()):
+    for slot, entity in sorted({**context.get("with", {})}.items()):
         type_, id_ = entity["type"], entity.get("id", "")
         if not type(type_) is type(id_) is str or ":" in type_:
             return Asked(problem=MALFORMED)
         objects.append((slot, f"{type_}:{id_}"))
         if entity.get("properties"):
-            more.setdefault("with", {})[slot] = _object(entity["properties"])
+            more.setdefault("with", {})[slot] = {**entity["properties"]}
     roles = context_roles(context)
     named = {"with"} if roles is None else {"with", "active_roles"}
     values = {name: value for name, value in context.items() if name not in named and not isinstance(value, bool)}
@@ -354,10 +353,3 @@ def _with_more(request: Mapping[str, Any], asked: Asked) -> Asked:
         flags=sorted(context_flags(context)) or None,
         attributes=json.dumps(more, **_AS_TEXT) if more else None,
     )
-
-
-def _object(value: Any) -> dict[str, Any]:
-    """A copy of an object. Raises TypeError for any other value, such as a list of pairs."""
-    if not isinstance(value, dict):
-        raise TypeError
-    return {**value}

@@ -90,9 +90,7 @@ class Report:
             found.append(f"{len(self.replay.left_out):,} wrong rows of states were left out")
         return found
 
-    def failing(
-        self, words: Collection[str], *, allow_incomplete: bool = False, allow_empty: bool = False
-    ) -> list[str]:
+    def failing(self, words: Collection[str], *, allow_incomplete: bool, allow_empty: bool) -> list[str]:
         """What of `--fail-on` holds. Without any replayed decision every word does, and `EMPTY` whatever is asked for, unless that is allowed.
 
         Whatever is asked for, incomplete logs fail unless they are allowed: an answer that was not decided again may have changed.

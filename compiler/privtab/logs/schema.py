@@ -119,12 +119,8 @@ class Reading:
 
     def gaps(self, skipped: Mapping[str, int], samples: Mapping[str, str] = MappingProxyType({})) -> list[str]:
         """What of the logs an answer does not speak for. `skipped`: decisions that were not used, by why, of which there may be `samples`."""
-        found = []
-        if self.damaged:
-            read = count(self.damaged, "entry or rest of a file", "entries or rests of files")
-            found.append(
-                f"{read} cannot be read, such as {self.places[0]}" if self.places else f"{read} cannot be read"
-            )
+        read = count(self.damaged, "entry or rest of a file", "entries or rests of files")
+        found = [f"{read} cannot be read, such as {self.places[0]}"] if self.damaged else []
         for why, number in sorted(skipped.items()):
             if why != OTHER_SYSTEM:
                 sample = f", such as: {samples[why]}" if why in samples else ""

@@ -132,9 +132,10 @@ class _Scanner:
 
     def _rest_of_line(self) -> str:
         """The text up to the end of the line, and with it."""
-        while (end := self._text.find("\n", self._at) + 1) == 0 and len(self._text) - self._at <= LARGEST:
-            if not self._fill():
-                break
+        while (
+            not (end := self._text.find("\n", self._at) + 1) and len(self._text) - self._at <= LARGEST and self._fill()
+        ):
+            pass
         text = self._text[self._at : end or len(self._text)]
         self._move(self._at + len(text))
         self._arrays = 0
