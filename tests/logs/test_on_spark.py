@@ -52,11 +52,11 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = json.dumps([entry(part * 1000 + number) for number in range(1000)])
         (folder / f"{part}.json.gz").write_bytes(gzip.compress(text.encode()))
     (folder / "console.log").write_text(
-        f'{json.dumps(entry(1))}\n{{"level":"info","msg":"hello"}}\n{{"cut":\n{json.dumps(entry(2))}'
+        f'{json.dumps(entry(1))}\n{{"level":"info","msg":"hello"}}\n{{"other":1}}\n{{"cut":\n{json.dumps(entry(2))}'
     )
     (folder / "more.jsonl").write_text(json.dumps(entry(3)))
     wrapped = {"log": f"{json.dumps(entry(4))}\n", "stream": "stdout", "time": "x"}
-    (folder / "wrapped.log").write_text(f'{json.dumps(wrapped)}\nopa-1  | {json.dumps(entry(5))}\n{{"other": 1}}\n')
+    (folder / "wrapped.log").write_text(f"{json.dumps(wrapped)}\nopa-1  | {json.dumps(entry(5))}\n")
     parquet.write_table(reading.read(folder / "more.jsonl"), folder / "more.parquet")
     (folder / "more.jsonl").unlink()
     return folder
