@@ -81,18 +81,15 @@ def rows(event: Any, position: str, reading: Reading) -> Iterable[Row] | None:
         return None
     path = event.get("path", "")
     if "decision_id" not in event or not isinstance(path, str):
-        known = is_log_line(event)
-        if known:
-            reading.other["log line"] += 1
-        return () if known else None
+        if not is_log_line(event):
+            return None
+        reading.other["log line"] += 1
+        return ()
     system, rule, more = _rule(path)
     decides = rule in RULES and not more
     undefined = not ({"result", "error", "erased"} & event.keys())
-    if (
-        path.strip("/") in ("", "privtab")
-        and not undefined
-        and ("input" in event or "privtab" in str(event.get("query")))
-    ):
+    everything = path.strip("/") in ("", "privtab") and ("input" in event or "privtab" in str(event.get("query")))
+    if everything and not undefined:
         return (call_of(event, None, position).row(Asked(problem=UNREAD), None, None, None, None),)
     if not system or rule in _TELL or (undefined and not decides):
         reading.other["call of no rule that decides"] += 1

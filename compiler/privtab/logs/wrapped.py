@@ -58,8 +58,9 @@ class Unwrapper:
 
     def _rows(self, value: Any, position: str, depth: int) -> list[Row] | None:
         value = self._value(value, "", position) if isinstance(value, str) else value
-        if value is _PART or (found := self._entries(value, position, self._reading)) is not None:
-            return [] if value is _PART else [*found]
+        found = () if value is _PART else self._entries(value, position, self._reading)
+        if found is not None:
+            return [*found]
         if not (isinstance(value, dict) and depth):
             return None
         parts = self._inside(value, position)
