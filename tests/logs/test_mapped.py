@@ -224,7 +224,13 @@ def test_such_a_log_is_replayed(
 
 def test_what_is_wrong_with_a_document_is_told_at_its_place(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text("log: 1\ntitle: x\nwhere: '['\neach: '[@]'\ndecision: {user: '{u}', colour: red}\nallowed: a\nother: {x: '[', y: a}\n")
+    file.write_text(
+        "log: 1\ntitle: x\nwhere: '['\neach: '[@]'\ndecision: {user: '{u}', colour: red}\nallowed: a\nother: {x: '[', y: a}\n"
+    )
     with pytest.raises(PolicyInvalid) as caught:
         mapped.load(str(file))
-    assert [(found.code, found.span.line) for found in caught.value.diagnostics] == [("U001", 3), ("U001", 5), ("U001", 7)]
+    assert [(found.code, found.span.line) for found in caught.value.diagnostics] == [
+        ("U001", 3),
+        ("U001", 5),
+        ("U001", 7),
+    ]

@@ -93,6 +93,12 @@ def test_what_holds_no_entry_is_named_and_nothing_else_is_lost(line: str, tmp_pa
     assert ":2: " in account.places[0]
 
 
+def test_a_search_that_found_not_everything_is_a_gap(tmp_path: Path) -> None:
+    rows, account = read(tmp_path, json.dumps(hits(entry(), entry()) | {"timed_out": True}))
+    assert rows == [ROW] * 2
+    assert account.damaged == 1
+
+
 @pytest.mark.parametrize("path", ["", "privtab", "/privtab/"])
 def test_a_call_that_asks_for_everything_is_a_row_of_which_nothing_is_known(path: str, tmp_path: Path) -> None:
     rows, account = read(tmp_path, json.dumps(entry({"shop": {"allow": True}}, path=path)))

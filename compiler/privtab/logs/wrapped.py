@@ -85,6 +85,8 @@ class Unwrapper:
     def _inside(self, record: Mapping[str, Any], position: str) -> list[Any]:
         """The different values in a record that may be entries, or hold some."""
         found: list[Any] = []
+        if record.get("timed_out"):
+            self._reading.damage(position, "a search that ended before it had found everything")
         for name in FIELDS:
             part = record.get(name)
             if isinstance(part, str):
