@@ -99,12 +99,6 @@ def _compact(text: str) -> Any:
     return value if members == text.count('":') else None
 
 
-def is_deeper(value: object, most: int) -> bool:
-    """Whether more than `most` objects and lists of a value lie within each other."""
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return (most < 1 and isinstance(value, dict | list)) or any(is_deeper(part, most - 1) for part in parts)
-
-
 def check_pairs(value: object) -> None:
     """Raise ValueError if a text has a lone surrogate, which only an escape can produce."""
     waiting = [value]

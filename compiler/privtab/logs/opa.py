@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from privtab import strict_json
 from privtab.errors import InvalidRequest
 from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, UNREAD, WRONG_ANSWER, Reading, Row
 from privtab.logs.wrapped import FIELDS
@@ -341,7 +340,7 @@ def _with_more(request: Mapping[str, Any], asked: Asked) -> Asked:
     values = {name: value for name, value in context.items() if name not in named and not isinstance(value, bool)}
     if values:
         more["context"] = values
-    if strict_json.is_deeper(more, DEEPEST):
+    if is_deeper(more, DEEPEST):
         return Asked(problem=MALFORMED)
     return asked._replace(
         groups=groups or None,
@@ -350,3 +349,9 @@ def _with_more(request: Mapping[str, Any], asked: Asked) -> Asked:
         flags=sorted(context_flags(context)) or None,
         attributes=json.dumps(more, **_AS_TEXT) if more else None,
     )
+
+
+def is_deeper(value: object, most: int) -> bool:
+    """Whether more than `most` objects and lists of a value lie within each other."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (most < 1 and isinstance(value, dict | list)) or any(is_deeper(part, most - 1) for part in parts)

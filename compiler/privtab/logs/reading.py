@@ -197,5 +197,5 @@ def _well_formed(row: Mapping[str, Any]) -> bool:
         and all(":" in entity for _, entity in pairs)
         and len(dict(pairs)) == len(pairs)
         and all(isinstance(part, dict) for part in parts)
-        and not strict_json.is_deeper(more, opa.DEEPEST)
+        and not opa.is_deeper(more, opa.DEEPEST)
     )
