@@ -153,8 +153,9 @@ def test_an_access_in_a_service_without_tables_of_ours_is_of_no_consequence(tmp_
     assert (found, account.damaged, sum(account.other.values())) == ([], 0, 1)
 
 
-def test_what_a_document_does_not_read_of_an_entry_makes_the_answer_incomplete(tmp_path: Path) -> None:
-    metadata = {"queryId": "q", "queryState": "FINISHED", "tables": [], "updateType": "DELETE"}
+@pytest.mark.parametrize("update", ["DELETE", "", {}, [], False])
+def test_what_a_document_does_not_read_of_an_entry_makes_the_answer_incomplete(update: Any, tmp_path: Path) -> None:
+    metadata = {"queryId": "q", "queryState": "FINISHED", "tables": [], "updateType": update}
     found, _ = rows("trino_queries", tmp_path, {"metadata": metadata, "context": {"user": "ann"}})
     assert [row["problem"] for row in found] == [UNREAD]
 
