@@ -49,6 +49,7 @@ AtOption = Annotated[str | None, option("--at TIME", "Moment to answer for, as i
 IncompleteLogsOption = Annotated[
     bool, option("--allow-incomplete-logs", "Go on although parts of the logs cannot be used.")
 ]
+EmptyLogsOption = Annotated[bool, option("--allow-empty", "Succeed although the logs have no decision to look at.")]
 AuthoriseOption = Annotated[
     list[str] | None,
     option("--authorise TABLE[.add|.remove]=OPERATION", "Operation that authorises rows of a store; repeatable."),

@@ -233,3 +233,12 @@ def test_a_log_of_a_door_is_replayed_by_the_command(
     assert run([*common, "--door", "trino", "--mapping", "ranger"]) == 2
     assert "`--mapping` or `--door`" in capsys.readouterr().err
     assert run([*common, "--door", "nowhere"]) == 2
+
+
+def test_an_allowed_question_of_an_unknown_operation_is_not_left_out(tmp_path: Path) -> None:
+    unknown = {"operation": "Fly", "resource": table("t")}
+    found, account = rows(
+        tmp_path, question(unknown, True), question({**unknown, "operation": 7}, True), question(unknown, False)
+    )
+    assert [row["problem"] for row in found] == [MALFORMED, MALFORMED]
+    assert account.other == {NO_ROW: 1}

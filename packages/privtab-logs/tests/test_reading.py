@@ -12,30 +12,11 @@ import jsonschema
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from decision_logs import REQUEST, entry
 
 from privtab.errors import FileError
 from privtab_logs import reading
 from privtab_logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, SCHEMA, UNREAD, WRONG_ANSWER, Reading, log_schema
-
-REQUEST: dict[str, Any] = {
-    "subject": {"type": "user", "id": "ann"},
-    "action": {"name": "read"},
-    "resource": {"type": "item", "id": "s/a/x"},
-}
-
-
-def entry(result: Any = True, input_: Any = REQUEST, rule: str = "allow", **more: Any) -> dict[str, Any]:
-    return {
-        "labels": {"id": "one"},
-        "decision_id": "d1",
-        "bundles": {"policy": {"revision": "p1"}, "state": {"revision": "s1"}},
-        "path": f"privtab/shop/{rule}",
-        "input": input_,
-        "result": result,
-        "timestamp": "2026-11-28T00:22:38.452483364Z",
-        "metrics": {"timer_server_handler_ns": 852127},
-        **more,
-    }
 
 
 def read(tmp_path: Path, *entries: Any, name: str = "log.json") -> tuple[list[dict[str, Any]], Reading]:
@@ -163,8 +144,11 @@ def test_other_entries_are_counted_as_what_they_are(tmp_path: Path) -> None:
         [entry(), entry()],
     )
     assert len(rows) == 3
-    assert account.other == {"log line": 1, "call of no rule that decides": 2, "not an entry of a decision log": 1}
-    assert account.damaged == 0
+    assert account.other == {"log line": 1, "call of no rule that decides": 1}
+    assert [place.partition(": ")[2] for place in account.places] == [
+        "no entry of the log: an object with `labels`, `decision_id`, `bundles`, `path`, `input`, `result`",
+        "no entry of the log: an object with `hello`",
+    ]
 
 
 def test_damage_is_named_by_line_and_the_rest_is_read(tmp_path: Path) -> None:

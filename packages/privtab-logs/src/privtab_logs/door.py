@@ -13,7 +13,7 @@ from privtab.names import encode_name
 from privtab_connect.doors.document import Alternative, Answer, Conditions, Door, Kind, Place, Shape
 from privtab_connect.doors.emit import shape_of
 from privtab_logs import opa
-from privtab_logs.schema import FAILED, MASKED, NO_ANSWER, WRONG_ANSWER, Reading
+from privtab_logs.schema import FAILED, MASKED, NO_ANSWER, WRONG_ANSWER, Reading, Row
 
 NO_ROW = "question of a door that means no row"
 _MISSING = object()
@@ -27,7 +27,7 @@ class DoorLog:
         self._subject = program.semantics.subjects[0]
         self._answers = {answer.name: answer for answer in door.answers if answer.form in ("boolean", "positions")}
 
-    def rows(self, event: Any, position: str, reading: Reading) -> Iterable[opa.Row]:
+    def rows(self, event: Any, position: str, reading: Reading) -> Iterable[Row] | None:
         """The decisions of one entry, as `opa.rows`, which reads what is no question of the door."""
         path = event.get("path") if isinstance(event, dict) and "decision_id" in event else None
         parts = path.strip("/").split("/") if isinstance(path, str) else [""]
@@ -38,7 +38,7 @@ class DoorLog:
         call = opa.call_of(event, parts[1] if own else None, position)
         asked = event.get("input")
         if not own:
-            if self._alternatives(asked) is None and not _hides(call):
+            if _get(asked, self._door.operation.at) is None and not _hides(call):
                 reading.other[NO_ROW] += 1
                 return ()
             call = call._replace(policy=None, state=None)  # those of other bundles
@@ -46,7 +46,7 @@ class DoorLog:
 
     def _decided(
         self, answer: Answer, event: Mapping[str, Any], call: opa.Call, asked: Any, reading: Reading
-    ) -> Iterator[opa.Row]:
+    ) -> Iterator[Row]:
         """A row for each request; a question that means none was denied, or is one that cannot be decided again."""
         result = _shown(shape_of(answer), event.get("result"))
         problem = FAILED if event.get("error") is not None else NO_ANSWER if result is None else None
@@ -72,16 +72,16 @@ class DoorLog:
 
     # --- what the generated Rego does, see `templates/rego/door/lib.rego.j2` ---
 
-    def _alternatives(self, asked: Any) -> Sequence[Alternative] | None:
+    def _alternatives(self, asked: Any) -> Sequence[Alternative]:
         name = _get(asked, self._door.operation.at)
-        found = self._door.operations.get(name) if isinstance(name, str) else None
-        return None if found is None else [alternative for alternative in found if not alternative.filters]
+        found = self._door.operations.get(name, ()) if isinstance(name, str) else ()
+        return [alternative for alternative in found if not alternative.filters]
 
     def _together(self, asked: Any, about: Sequence[Any]) -> dict[int, Any]:
         """The requests of a question that is answered as a whole; none if one of its objects is none."""
         found: list[Any] = []
         for given in about:
-            fitting = [one for one in self._alternatives(asked) or () if self._fits(one.kind, given)][:1]
+            fitting = [one for one in self._alternatives(asked) if self._fits(one.kind, given)][:1]
             of_object = [self._requests(asked, one, given) for one in fitting]
             if not of_object or not of_object[0] or None in of_object[0].values():
                 return {}
@@ -92,7 +92,7 @@ class DoorLog:
         """The requests about the objects of a list, by position; those that are none are left out."""
         found: dict[int, Any] = {}
         before: list[str] = []
-        for alternative in self._alternatives(asked) or ():
+        for alternative in self._alternatives(asked):
             for position, given in enumerate(about):
                 kind = self._door.kinds[alternative.kind]
                 if any(self._fits(name, given) for name in before) or (kind.each is not None and len(about) != 1):
@@ -136,7 +136,7 @@ class DoorLog:
         return _hold(self._door.kinds[kind].conditions, given)
 
 
-def _one_by_one(call: opa.Call, asked: Mapping[int, Any], shown: Any, problem: str | None) -> Iterator[opa.Row]:
+def _one_by_one(call: opa.Call, asked: Mapping[int, Any], shown: Any, problem: str | None) -> Iterator[Row]:
     """The decisions of requests by the positions that are shown."""
     good = isinstance(shown, list) and all(type(at) is int for at in shown)
     positions = frozenset(shown) if good else frozenset[int]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,14 +15,14 @@ from privtab.syntax.yaml_tree import Node
 from privtab_connect.importing.document import ExpressionReader
 from privtab_connect.importing.expression import Expression, holds
 from privtab_connect.importing.template import Template
-from privtab_logs.opa import Row
-from privtab_logs.schema import COLUMNS, MALFORMED, NO_ANSWER, WRONG_ANSWER, Reading
+from privtab_logs.schema import COLUMNS, MALFORMED, NO_ANSWER, UNREAD, WRONG_ANSWER, Reading, Row
 
 MARK = "log"
 TEMPLATES = ("time", "decision_id", "user", "action", "resource", "rule", "policy_revision", "state_revision")
 """The columns whose texts a document gives."""
 NEEDED = ("user", "action", "resource")
 EXPRESSIONS = ("where", "each", "allowed")
+OPTIONAL = ("groups", "unread", "other")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,39 +38,63 @@ class LogDocument:
     allowed: Expression
     """Of a decision: its answer."""
     groups: Expression | None
+    other: tuple[tuple[Expression, str], ...]
+    """Which entries are no decisions, and what they are instead."""
+    unread: Expression | None
+    """Of which entries there is more than `each` gives."""
 
-    def rows(self, entry: Any, position: str, reading: Reading) -> Iterator[Row]:
+    def rows(self, entry: Any, position: str, reading: Reading) -> list[Row] | None:
         """The decisions of one entry, as `opa.rows`."""
+        if not _true(self.where, entry):
+            why = next((why for when, why in self.other if _true(when, entry)), None)
+            if why is not None:
+                reading.other[why] += 1
+            return None if why is None else []
         try:
-            items = self.each.of(entry) if holds(self.where.of(entry)) else None
+            items = self.each.of(entry)
         except JMESPathError:
-            items = None
-        if not isinstance(items, list):
-            reading.other[f"not an entry of {self.name}"] += 1
-            return
-        for item in items:
-            yield self._row(item if isinstance(item, dict) else {}, position)
+            items = [None]
+        unread = [self._row(None, position, UNREAD)] if self.unread and _true(self.unread, entry) else []
+        found = [self._row(item, position) for item in items] if isinstance(items, list) else []
+        return [*found, *unread] or None
 
-    def _row(self, item: dict[str, Any], position: str) -> Row:
+    def _row(self, item: Any, position: str, problem: str = MALFORMED) -> Row:
+        """One decision. A value of a wrong type counts as missing."""
         cells: dict[str, Any] = {"origin": self.name, "position": position}
+        item = item if isinstance(item, dict) else {}
+        texts = {name: value for name, value in item.items() if isinstance(value, str)}
+        lists = {
+            name: value for name, value in item.items() if isinstance(value, list) and {*map(type, value)} == {str}
+        }
+        paths = texts | {name: value for name, value in lists.items() if "" not in value}
         try:
             for name, template in self.decision.items():
                 if name in NEEDED:
-                    cells[name] = template.path(item) if name == "resource" else template.plain(item)
+                    cells[name] = template.path(paths) if name == "resource" else template.plain(texts)
                 else:
                     cells[name] = template.plain(item, "") or None
             cells["groups"] = _groups(None if self.groups is None else self.groups.of(item))
             answer = self.allowed.of(item)
         except (FormatError, JMESPathError):
-            cells["problem"], answer = MALFORMED, None
+            cells["problem"], answer = problem, None
         cells["allowed"] = answer if isinstance(answer, bool) else None
         if cells["allowed"] is None:
             cells.setdefault("problem", NO_ANSWER if answer is None else WRONG_ANSWER)
         return tuple(cells.get(name) for name, _, _ in COLUMNS)
 
 
+def _true(expression: Expression, entry: Any) -> bool:
+    """Whether a condition holds of an entry; of one that it does not fit, it does not."""
+    try:
+        return holds(expression.of(entry))
+    except JMESPathError:
+        return False
+
+
 def _groups(found: Any) -> list[str] | None:
-    """The names of groups. Raises FormatError for anything else."""
+    """The names of groups; a condition that does not hold gives none. Raises FormatError for anything else."""
+    if found is False:
+        return None
     if found is not None and not (isinstance(found, list) and all(isinstance(name, str) for name in found)):
         raise FormatError("groups are a list of names")
     return found or None
@@ -93,15 +117,26 @@ class _Reader(ExpressionReader):
     def document(self, root: Node, name: str) -> LogDocument | None:
         """The whole document."""
         needed = (MARK, "title", *EXPRESSIONS, "decision")
-        fields = self.fields(root, "a mapping document", (*needed, "groups"), needed)
+        fields = self.fields(root, "a mapping document", (*needed, *OPTIONAL), needed)
         if fields is None:
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
         self.text(fields["title"], "`title`")
         columns = self.fields(fields["decision"], "`decision`", TEMPLATES, NEEDED) or {}
         decision = self.templates(columns)
-        expressions = (self.one_expression(fields.get(key), f"`{key}`") for key in (*EXPRESSIONS, "groups"))
-        where, each, allowed, groups = expressions
+        expressions = (self.one_expression(fields.get(key), f"`{key}`") for key in (*EXPRESSIONS, *OPTIONAL[:2]))
+        where, each, allowed, groups, unread = expressions
+        reasons = self.entries(fields.get("other"), "`other`")
+        other = tuple((when, why.text) for why, node in reasons if (when := self.one_expression(node, f"`{why.text}`")))
         if where is None or each is None or allowed is None:
             return None
-        return LogDocument(name=name, where=where, each=each, decision=decision, allowed=allowed, groups=groups)
+        return LogDocument(
+            name=name,
+            where=where,
+            each=each,
+            decision=decision,
+            allowed=allowed,
+            groups=groups,
+            other=other,
+            unread=unread,
+        )

@@ -107,7 +107,7 @@ def _note_hidden(logs: Iterable[str], reading: Reading) -> None:
             continue
         for found in sorted(glob(path, include_hidden=True)):  # noqa: PTH207  (a whole path may be a pattern)
             for hidden in _hidden(Path(found)):
-                reading.damage(str(hidden.resolve()), 0, "not read: Spark leaves out names that begin with `_` or `.`")
+                reading.damage(f"{hidden.resolve()}:0", "not read: Spark leaves out names that begin with `_` or `.`")
 
 
 def _hidden(path: Path) -> Iterator[Path]:

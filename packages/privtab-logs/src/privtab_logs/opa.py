@@ -9,21 +9,24 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from privtab.errors import InvalidRequest
 from privtab.request import context_flags, context_roles
-from privtab_logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, UNREAD, WRONG_ANSWER, Reading
+from privtab_logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, UNREAD, WRONG_ANSWER, Reading, Row
+from privtab_logs.wrapped import FIELDS
 from privtab_server.registry.server.decisions import RULES
-
-Row: TypeAlias = tuple[Any, ...]
-"""The cells of a row, in the order of the schema; the time as text."""
 
 ORIGIN = "opa"
 _TELL = frozenset({"inactive", "state_revision", "state_windowed"})
 """The rules that only tell of a state. Whatever else a policy answers, somebody may see or do something by it."""
 MOST_SHARDS = 200
 """Bundles of a state whose revisions a row names: each row has them all."""
+_LEVELS = ("debug", "info", "warn", "warning", "error", "fatal", "panic")
+_NOT_IN_A_LINE = {"decision_id", "input", "result", "decision", "allowed", *FIELDS} - {"msg", "line"}
+DEEPEST = 64
+"""Objects and lists within each other in the properties of a request, beyond which it counts as malformed."""
+_AS_TEXT: Any = {"ensure_ascii": False, "sort_keys": True, "separators": (",", ":"), "allow_nan": False}
 _HASH = re.compile(r"[0-9a-f]{64}")
 """What a mask writes in the place of a name."""
 
@@ -71,16 +74,22 @@ class Call(NamedTuple):
         )  # fmt: skip
 
 
-def rows(event: Any, position: str, reading: Reading) -> Iterable[Row]:
-    """The decisions of one entry; an entry of another kind is counted as what it is."""
-    if not isinstance(event, dict) or "decision_id" not in event:
-        log_line = isinstance(event, dict) and "msg" in event
-        reading.other["log line" if log_line else "not an entry of a decision log"] += 1
+def rows(event: Any, position: str, reading: Reading) -> Iterable[Row] | None:
+    """The decisions of one entry; a line of the decision point's own log is counted. None for anything else."""
+    if not isinstance(event, dict):
+        return None
+    path = event.get("path", "")
+    if "decision_id" not in event or not isinstance(path, str):
+        if not is_log_line(event):
+            return None
+        reading.other["log line"] += 1
         return ()
-    path = event.get("path")
-    system, rule, more = _rule(path) if isinstance(path, str) else _NO_RULE
+    system, rule, more = _rule(path)
     decides = rule in RULES and not more
     undefined = not ({"result", "error", "erased"} & event.keys())
+    everything = path.strip("/") in ("", "privtab") and ("input" in event or "privtab" in str(event.get("query")))
+    if everything and not undefined:
+        return (call_of(event, None, position).row(Asked(problem=UNREAD), None, None, None, None),)
     if not system or rule in _TELL or (undefined and not decides):
         reading.other["call of no rule that decides"] += 1
         return ()
@@ -97,6 +106,18 @@ def rows(event: Any, position: str, reading: Reading) -> Iterable[Row]:
             return _batch(call, asked, result, problem)
         case _:
             return _listing(call, asked, result, problem)
+
+
+def is_log_line(event: Mapping[str, Any]) -> bool:
+    """Whether an object is a line that a decision point prints beside its decisions, on what it does and was asked, without the answer's meaning."""
+    message = event.get("msg")
+    return (
+        isinstance(message, str)
+        and not message.lstrip().startswith("{")
+        and event.get("level") in _LEVELS
+        and event.get("type") != "openpolicyagent.org/decision_logs"
+        and event.keys().isdisjoint(_NOT_IN_A_LINE)
+    )
 
 
 @lru_cache(maxsize=1000)
@@ -122,7 +143,7 @@ def call_of(event: Mapping[str, Any], system: str | None, position: str) -> Call
         system,
         policy,
         state,
-        nanoseconds // 1000 if isinstance(nanoseconds, int) else None,
+        nanoseconds // 1000 if isinstance(nanoseconds, int) and 0 <= nanoseconds < 1 << 63 else None,
         pointers or None,
         masked and any(map(_decides, pointers)),
         position,
@@ -284,21 +305,21 @@ def asked_by(request: Any) -> Asked:
         subject, resource = request["subject"], request["resource"]
         user, type_, id_ = subject["id"], resource["type"], resource.get("id", "")
         action, kind = request["action"]["name"], subject["type"]
-        if not (type(user) is type(type_) is type(id_) is type(action) is type(kind) is str):
+        if not (type(user) is type(type_) is type(id_) is type(action) is type(kind) is str) or ":" in type_:
             return Asked(problem=MALFORMED)
         asked = Asked(None if kind == "user" else kind, user, None, None, action, f"{type_}:{id_}")
         more = "context" in request or "properties" in resource or len(subject) > 2 or len(request["action"]) > 1
         return _with_more(request, asked) if more else asked
-    except (KeyError, TypeError, AttributeError, InvalidRequest):
+    except (KeyError, TypeError, AttributeError, ValueError, InvalidRequest):
         return Asked(problem=MALFORMED)
 
 
 def _with_more(request: Mapping[str, Any], asked: Asked) -> Asked:
-    """The same with groups, further objects, what the context states, and other properties."""
-    context = request.get("context", {})
+    """The same with groups, further objects, what the context states, and other properties. Raises TypeError and others for what is no request."""
+    context = {**request.get("context", {})}
     more: dict[str, Any] = {}
     properties = {
-        part: dict(request[part]["properties"])
+        part: {**request[part]["properties"]}
         for part in ("subject", "action", "resource")
         if "properties" in request[part]
     }
@@ -307,22 +328,30 @@ def _with_more(request: Mapping[str, Any], asked: Asked) -> Asked:
         return Asked(problem=MALFORMED)
     more |= {part: values for part, values in properties.items() if values}
     objects: list[tuple[str, str]] = []
-    for slot, entity in sorted(context.get("with", {}).items()):
+    for slot, entity in sorted({**context.get("with", {})}.items()):
         type_, id_ = entity["type"], entity.get("id", "")
-        if not type(type_) is type(id_) is str:
+        if not type(type_) is type(id_) is str or ":" in type_:
             return Asked(problem=MALFORMED)
         objects.append((slot, f"{type_}:{id_}"))
         if entity.get("properties"):
-            more.setdefault("with", {})[slot] = dict(entity["properties"])
+            more.setdefault("with", {})[slot] = {**entity["properties"]}
     roles = context_roles(context)
     named = {"with"} if roles is None else {"with", "active_roles"}
     values = {name: value for name, value in context.items() if name not in named and not isinstance(value, bool)}
     if values:
         more["context"] = values
+    if is_deeper(more, DEEPEST):
+        return Asked(problem=MALFORMED)
     return asked._replace(
         groups=groups or None,
         active_roles=None if roles is None else list(roles),
         with_=objects or None,
         flags=sorted(context_flags(context)) or None,
-        attributes=json.dumps(more, ensure_ascii=False, sort_keys=True, separators=(",", ":")) if more else None,
+        attributes=json.dumps(more, **_AS_TEXT) if more else None,
     )
+
+
+def is_deeper(value: object, most: int) -> bool:
+    """Whether more than `most` objects and lists of a value lie within each other."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (most < 1 and isinstance(value, dict | list)) or any(is_deeper(part, most - 1) for part in parts)

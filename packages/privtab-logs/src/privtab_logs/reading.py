@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
@@ -16,11 +16,12 @@ from privtab import strict_json
 from privtab._collection import no_collection
 from privtab.errors import FileError, UsageError
 from privtab_logs import opa
-from privtab_logs.schema import COLUMNS, MALFORMED, NO_ANSWER, SCHEMA, STORE, Reading
+from privtab_logs.schema import COLUMNS, MALFORMED, NO_ANSWER, SCHEMA, STORE, Reading, Row
 from privtab_logs.values import values
+from privtab_logs.wrapped import Unwrapper
 
 if TYPE_CHECKING:
-    from privtab_logs.opa import Row
+    from privtab_logs.wrapped import Entries
 
 ROWS = 1 << 16
 """Rows of a batch."""
@@ -29,9 +30,6 @@ _LISTS = ("groups", "active_roles", "flags")
 _MORE = (*_LISTS, "with", "attributes")
 _BACKWARDS = 1_000_000
 _PARQUET = b"PAR1"
-
-Entries = Callable[[Any, str, Reading], Iterable["Row"]]
-"""The rows of one entry of a log, which stands at a position."""
 
 
 def read(*logs: str | os.PathLike[str], reading: Reading | None = None) -> pa.Table:
@@ -81,7 +79,7 @@ def _of_store(location: str, reading: Reading) -> Iterator[Row]:
             "result": entry.decision,
             "timestamp": entry.at,
         }
-        for row in opa.rows(event, f"{location}:{entry.number}", reading):
+        for row in opa.rows(event, f"{location}:{entry.number}", reading) or ():
             cells = dict(zip(SCHEMA.names, row, strict=True))
             yield tuple((cells | {"origin": "store", "state_revision": str(entry.number - 1)}).values())
 
@@ -112,12 +110,8 @@ def batches_of(
     if file.peek(len(_PARQUET)).startswith(_PARQUET):
         yield from _of_parquet(file, path, reading)
         return
-
-    def all_rows() -> Iterator[Row]:
-        for line, value in values(file, path, reading):
-            yield from entries(value, f"{path}:{line}", reading)
-
-    yield from _in_batches(all_rows(), reading)
+    rows = Unwrapper(entries, reading).rows(values(file, path, reading), path)
+    yield from _in_batches(rows, reading)
 
 
 def _in_batches(rows: Iterator[Row], reading: Reading) -> Iterator[pa.RecordBatch]:
@@ -146,6 +140,7 @@ def _counted(found: pa.RecordBatch, reading: Reading) -> pa.RecordBatch:
     if wrong.null_count < len(wrong):
         counts = pc.value_counts(wrong.drop_null())
         reading.problems.update({entry["values"].as_py(): entry["counts"].as_py() for entry in counts})
+    reading.untimed += found.column(_TIME).null_count
     times = found.column(_TIME).drop_null().cast(pa.int64()).to_numpy()
     reading.backwards += int((times[1:] < times[:-1] - _BACKWARDS).sum())
     return found
@@ -170,7 +165,7 @@ def _of_parquet(file: BinaryIO, path: str, reading: Reading) -> Iterator[pa.Reco
             rows = pa.RecordBatch.from_arrays([found[name].cast(t) for name, t, _ in COLUMNS], schema=SCHEMA)
             yield _counted(_checked(rows), reading)
     except (KeyError, pa.ArrowException) as error:
-        reading.damage(path, 0, f"not Parquet of decisions: {error}")
+        reading.damage(f"{path}:0", f"not Parquet of decisions: {error}")
 
 
 def _checked(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -202,4 +197,5 @@ def _well_formed(row: Mapping[str, Any]) -> bool:
         and all(":" in entity for _, entity in pairs)
         and len(dict(pairs)) == len(pairs)
         and all(isinstance(part, dict) for part in parts)
+        and not opa.is_deeper(more, opa.DEEPEST)
     )

@@ -22,6 +22,7 @@ from privtab_logs.deciding import Decider
 from privtab_logs.moments import Moments, Unknown
 from privtab_logs.replaying import KINDS, REVISIONS, Kind, Replay, request_row
 
+EMPTY = "no decision was replayed, which `--allow-empty` accepts"
 SAMPLES = 5
 """Questions of a group that are shown."""
 EXPLAINED = 500
@@ -84,20 +85,21 @@ class Report:
     @property
     def incomplete(self) -> list[str]:
         """Why the report does not speak for all that was decided."""
-        found = [] if self.replay.replayed else ["no decision was replayed"]
-        found += self.replay.reading.gaps(self.replay.not_replayed)
+        found = self.replay.reading.gaps(self.replay.not_replayed)
         if self.replay.left_out:
             found.append(f"{len(self.replay.left_out):,} wrong rows of states were left out")
         return found
 
-    def failing(self, words: Collection[str], *, allow_incomplete: bool = False) -> list[str]:
-        """What of `--fail-on` holds. Without any replayed decision every word does.
+    def failing(self, words: Collection[str], *, allow_incomplete: bool, allow_empty: bool) -> list[str]:
+        """What of `--fail-on` holds. Without any replayed decision every word does, and `EMPTY` whatever is asked for, unless that is allowed.
 
         Whatever is asked for, incomplete logs fail unless they are allowed: an answer that was not decided again may have changed.
         """
         holds = {CODES[kind][1].replace("-answer", ""): bool(self.replay.count(kind)) for kind in KINDS}
-        found = [word for word in words if word in holds and (holds[word] or not self.replay.replayed)]
-        return [*found, "incomplete"] if words and not allow_incomplete and self.incomplete else found
+        empty = not self.replay.replayed and not allow_empty
+        found = [word for word in words if word in holds and (holds[word] or empty)]
+        found += ["incomplete"] if words and not allow_incomplete and self.incomplete else []
+        return [*found, EMPTY] if empty else found
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
@@ -274,6 +276,7 @@ def summary(found: Report) -> list[str]:
         f"{reading.decisions:,} decisions in {count(reading.files, 'file')}; {replay.replayed:,} replayed{window}",
         f"{replay.count('lost'):,} lost, {replay.count('gained'):,} gained, {replay.count('unexplained'):,} unexplained",
     ]
+    lines += [] if replay.replayed else ["not covered: no decision was replayed"]
     lines += [f"not covered: {why}" for why in found.incomplete]
     return [*lines, *reading.notes(replay.not_replayed)]
 
@@ -316,7 +319,7 @@ def prometheus(found: Report) -> str:
     for group in found.groups:
         changes.labels(group.kind, ", ".join(group.rows)).set(group.requests)
     incomplete = gauge("incomplete", "1 if the logs are damaged, or not all of their decisions were replayed.")
-    incomplete.set(bool(found.incomplete))
+    incomplete.set(bool(found.incomplete or not replay.replayed))
     gauge("last_decision_seconds", "When the last replayed decision was made.").set((replay.last or 0) / 1e6)
     return generate_latest(registry).decode()
 

@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from privtab.printable import count, printable
+
+Row: TypeAlias = tuple[Any, ...]
+"""The cells of a row, in the order of the schema; the time as text."""
 
 COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("time", pa.timestamp("us", "UTC"), "When it was decided, by the clock of the decision point."),
@@ -86,6 +89,8 @@ class Reading:
     """The most places that are kept; None: all."""
     backwards: int = 0
     """Decisions that are more than a second older than the one before them in their file."""
+    untimed: int = 0
+    """Decisions whose time is not known."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Entries that decision points say they dropped, by their counters."""
 
@@ -97,11 +102,11 @@ class Reading:
             found.dropped[name] += int(float(number))
         return found
 
-    def damage(self, path: str, line: int, why: str) -> None:
-        """Note an entry that cannot be read."""
+    def damage(self, position: str, why: str) -> None:
+        """Note an entry that cannot be read, or that is none."""
         self.damaged += 1
         if self.most_places is None or len(self.places) < self.most_places:
-            self.places.append(f"{path}:{line}: {printable(why, one_line=True)[:_LONGEST]}")
+            self.places.append(f"{position}: {printable(why, one_line=True)[:_LONGEST]}")
 
     def add(self, other: Mapping[str, Any]) -> None:
         """Add what was read elsewhere, in its JSON form."""
@@ -114,8 +119,8 @@ class Reading:
 
     def gaps(self, skipped: Mapping[str, int], samples: Mapping[str, str] = MappingProxyType({})) -> list[str]:
         """What of the logs an answer does not speak for. `skipped`: decisions that were not used, by why, of which there may be `samples`."""
-        found = [f"{count(self.damaged, 'entry or rest of a file', 'entries or rests of files')} cannot be read"]
-        found = found if self.damaged else []
+        read = count(self.damaged, "entry or rest of a file", "entries or rests of files")
+        found = [f"{read} cannot be read, such as {self.places[0]}"] if self.damaged else []
         for why, number in sorted(skipped.items()):
             if why != OTHER_SYSTEM:
                 sample = f", such as: {samples[why]}" if why in samples else ""
@@ -129,6 +134,8 @@ class Reading:
         yield from (f"no decisions: {number:,} of the kind `{what}`" for what, number in sorted(self.other.items()))
         if others := skipped.get(OTHER_SYSTEM):
             yield f"no decisions of the policy: {others:,} {OTHER_SYSTEM}"
+        if self.untimed:
+            yield f"{count(self.untimed, 'decision')} without a time that can be read"
         if self.backwards:
             yield f"the clock went back {count(self.backwards, 'time')}"
 

@@ -1,4 +1,4 @@
-"""The JSON values in a file of any size: lines, arrays or both after each other, packed or not, with bounded memory.
+"""The JSON objects in a file of any size: lines, arrays or both after each other, packed or not, among lines of text, with bounded memory.
 
 What cannot be read is noted with its place, and reading goes on with the next line that begins a value.
 """
@@ -21,13 +21,13 @@ LARGEST = 64 << 20
 _GZIP = b"\x1f\x8b"
 _MARGIN = 10
 """Characters before the end of what was read in which an error may be due to what is still missing."""
-_BETWEEN = re.compile(r"[\s,\[\]]*")
+_BETWEEN = re.compile(r"(?:[\s,\]]|\[(?=[\s\[\]{]|\Z))*")
 _SPACED = tuple(f'"{space}' for space in " \t\r\n")
-_NEXT = re.compile(r"\n(?=[\[{])")
+_NEXT = re.compile(r"\n(?=[\[{]|[^\s\"{}\],][^\"{}\n]{0,255}\{)")
 
 
 def values(file: BinaryIO, path: str, reading: Reading) -> Iterator[tuple[int, Any]]:
-    """The values in a file, those of top-level arrays one by one, each with the line on which it begins."""
+    """The objects in a file, those of top-level arrays one by one, and the lines of text, each with the number of its first line."""
     return _Scanner(_pieces(file, path, reading), path, reading).values()
 
 
@@ -44,7 +44,7 @@ def _pieces(file: BinaryIO, path: str, reading: Reading) -> Iterator[bytes]:
         try:
             text = member.decompress(piece, PIECE)
         except zlib.error as error:
-            reading.damage(path, 0, f"the packed file is damaged, and its rest unreadable: {error}")
+            reading.damage(f"{path}:0", f"the packed file is damaged, and its rest unreadable: {error}")
             return
         if text:
             yield text
@@ -52,14 +52,14 @@ def _pieces(file: BinaryIO, path: str, reading: Reading) -> Iterator[bytes]:
         if member.eof:
             piece = piece.lstrip(b"\0") or file.read(PIECE)
             if piece and not piece.startswith(_GZIP[: len(piece)]):
-                reading.damage(path, 0, "what follows the packed content is not gzip")
+                reading.damage(f"{path}:0", "what follows the packed content is not gzip")
                 return
             member = zlib.decompressobj(wbits=31) if piece else member
         elif not piece:
             piece = file.read(PIECE)
     yield member.flush()
     if not member.eof:
-        reading.damage(path, 0, "the packed file is cut off")
+        reading.damage(f"{path}:0", "the packed file is cut off")
 
 
 class _Scanner:
@@ -86,7 +86,9 @@ class _Scanner:
         """All values."""
         while self._skip_between():
             if self._text[self._at] != "{":
-                self._damaged("neither an object nor an array of objects")
+                number, text = self._line, self._rest_of_line()
+                if not self._suspect or self._is_unicode(text):
+                    yield number, text
                 continue
             try:
                 value, end = self._decoder.at(self._text, self._at, compact=self._compact)
@@ -104,14 +106,14 @@ class _Scanner:
                     yield self._line, value
                 self._move(end)
         if self._arrays:
-            self._reading.damage(self._path, self._line, "an array is cut off")
+            self._reading.damage(f"{self._path}:{self._line}", "an array is cut off")
 
     def _is_unicode(self, value: Any) -> bool:
         """Whether all texts of a value can be encoded; otherwise it is noted as damaged."""
         try:
             strict_json.check_pairs(value)
         except ValueError as error:
-            self._reading.damage(self._path, self._line, str(error))
+            self._reading.damage(f"{self._path}:{self._line}", str(error))
             return False
         return True
 
@@ -127,6 +129,17 @@ class _Scanner:
                 return True
             if not self._fill():
                 return False
+
+    def _rest_of_line(self) -> str:
+        """The text up to the end of the line, and with it."""
+        while (
+            not (end := self._text.find("\n", self._at) + 1) and len(self._text) - self._at <= LARGEST and self._fill()
+        ):
+            pass
+        text = self._text[self._at : end or len(self._text)]
+        self._move(self._at + len(text))
+        self._arrays = 0
+        return text
 
     def _move(self, end: int) -> None:
         self._line += self._text.count("\n", self._at, end)
@@ -154,7 +167,7 @@ class _Scanner:
 
     def _damaged(self, why: str) -> None:
         """Note a damaged value, and move to the next line that begins with one, since what is inside of it is none."""
-        self._reading.damage(self._path, self._line, why)
+        self._reading.damage(f"{self._path}:{self._line}", why)
         self._arrays = 0
         while True:
             found = _NEXT.search(self._text, self._at)

@@ -124,6 +124,36 @@ def test_a_log_without_a_decision_to_replay_fails_whatever_is_asked(privtab: Pri
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "text",
+    ["some text\n", '{"decision_id": "d", "pa', '{"user": "ann", "verb": "get", "ok": true}\n', '{"level":"info","msg":"x"}\n', "[]", ""],
+)  # fmt: skip
+def test_a_replay_that_understood_no_entry_has_not_succeeded(text: str, privtab: Privtab) -> None:
+    Path("log.json").write_text(text)
+    common = ("replay", "log.json", "-p", "new.yaml", *OLD)
+    ran = privtab(*common)
+    assert ran.code == 1
+    assert "no decision was replayed, which `--allow-empty` accepts" in ran.err
+    assert privtab(*common, "--allow-incomplete-logs").code == 1
+    assert privtab(*common, "--allow-empty").code == 0
+    read = json.loads(privtab(*common, "--allow-empty", "--format", "json").out)["read"]
+    assert privtab(*common, "--allow-empty", "--fail-on", "any").code == (1 if read["damaged"] else 0)
+
+
+@pytest.mark.usefixtures("folder")
+def test_entries_in_what_a_container_runtime_keeps_are_replayed(privtab: Privtab) -> None:
+    usual()
+    lines = Path("log.json").read_text().splitlines()
+    Path("log.json").write_text(
+        "\n".join(json.dumps({"log": f"{line}\n", "stream": "stdout", "time": "x"}) for line in lines)
+    )
+    ran = privtab("replay", "log.json", "-p", "new.yaml", *OLD, "--fail-on", "lost-in-use")
+    assert ran.code == 1
+    assert "5 decisions in 1 file; 5 replayed" in ran.out
+    assert "3 lost, 0 gained, 0 unexplained" in ran.out
+
+
+@pytest.mark.usefixtures("folder")
 def test_what_was_skipped_counts_for_nothing_as_kept(privtab: Privtab) -> None:
     common = ("replay", "log.json", "-p", "old.yaml", *OLD)
     usual()
@@ -203,6 +233,14 @@ def test_a_deployment_stops_where_logged_answers_would_change(privtab: Privtab, 
     ran = privtab(*common, "--replay", "log.json", "--allow-incomplete-logs")
     assert ran.code == 0, ran.err
     assert "accepted: incomplete logs (2 decisions" in ran.out + ran.err
+    Path("log.json").write_text("no log\n")
+    ran = privtab(*common, "--replay", "log.json", "--allow-incomplete-logs", "--accept-replay", "why not")
+    assert ran.code == 1
+    assert "no decision was replayed, which `--allow-empty` accepts" in ran.out + ran.err
+    assert privtab(*common, "--replay", "log.json", "--allow-empty").code == 1
+    ran = privtab(*common, "--replay", "log.json", "--allow-incomplete-logs", "--allow-empty")
+    assert ran.code == 0, ran.err
+    assert "accepted: empty logs (" in ran.out + ran.err
     usual(policy=policy, state=state_)
     assert (
         privtab("replay", "log.json", "-p", "new.yaml", "--registry", registry.url, "--fail-on", "lost-in-use").code

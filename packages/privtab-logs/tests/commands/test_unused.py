@@ -211,6 +211,18 @@ def test_what_the_log_does_not_say_is_counted(privtab: Command, lake: Path) -> N
     assert target.exists()
 
 
+def test_a_log_without_a_decision_shows_nothing(privtab: Command, lake: Path) -> None:
+    target = lake / "narrower.yaml"
+    (lake / "log.jsonl").write_text('no log\n{"level":"info","msg":"x"}\n')
+    ran = unused(privtab, lake, "--propose", target)
+    assert ran.code == 1
+    assert "nothing was observed" in ran.err
+    assert "1 entry or rest of a file cannot be read" in ran.err
+    assert unused(privtab, lake, "--propose", target, "--allow-incomplete-logs").code == 1
+    assert unused(privtab, lake, "--propose", target, "--allow-empty").code == 0
+    assert not target.exists()
+
+
 def test_what_decision_points_dropped_stands_in_the_way_of_a_proposal(privtab: Command, lake: Path) -> None:
     (lake / "metrics").write_text('decision_logs_dropped_rate_limit_exceeded{name="x"} 7\n')
     target = lake / "narrower.yaml"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -14,6 +15,10 @@ from jmespath import functions, visitor
 Value: TypeAlias = Callable[[Any], Any]
 """From the data to the value of an expression."""
 _Node: TypeAlias = Mapping[str, Any]
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)([.,]\d{1,9})? ?(Z|UTC|GMT|[+-]\d\d:?\d\d)?")
+_ZONES = dict.fromkeys((None, "UTC", "GMT"), "Z")
+_MILLISECONDS = range(100_000_000_000, 253_402_300_800_000)
+"""From 1973 to 9999: smaller numbers may be seconds."""
 
 
 class _Functions(functions.Functions):
@@ -43,6 +48,17 @@ class _Functions(functions.Functions):
     @functions.signature({"types": ["object"]}, {"types": ["string", "null"]})
     def _func_lookup(self, lookup: dict[str, str], key: str | None) -> str | None:
         return None if key is None else lookup.get(key)
+
+    @functions.signature({"types": ["string", "number", "null"]})
+    def _func_instant(self, time: str | float | None) -> str | None:
+        """A time as RFC 3339 has it: of milliseconds since 1970, or of a text, which is UTC without a zone; null for what is none."""
+        if found := _TIME.fullmatch(str(time)):
+            return f"{found[1]}T{found[2]}{found[3] or ''}{_ZONES.get(found[4], found[4])}".replace(",", ".")
+        number = re.fullmatch(r"([0-9]{12,15})(?:\.[0-9]*)?", str(time))
+        milliseconds = int(number[1]) if number else 0
+        if milliseconds not in _MILLISECONDS:
+            return None
+        return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
 
     @functions.signature({"types": ["array"]}, {"types": ["object"]})
     def _func_within(self, items: list[Any], around: dict[str, Any]) -> list[dict[str, Any]]:

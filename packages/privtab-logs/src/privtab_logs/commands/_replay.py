@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Program
     from privtab_analysis.diff.nodes import Diff
     from privtab_logs.moments import Moments
-    from privtab_logs.reading import Entries
     from privtab_logs.report import Report
+    from privtab_logs.wrapped import Entries
     from privtab_server.registry import Registry
     from privtab_server.registry.deploy.gates import Gate
 
@@ -60,11 +60,12 @@ def replay_gate(
     registry: Registry,
     accepted: str | None,
     *,
-    allow_incomplete: bool,
+    incomplete: bool,
+    empty: bool,
 ) -> Gate:
     """Fails for each logged decision that a deployment changes, or that is unexplained, unless that is accepted; and for what is not replayed, unless it is allowed."""
     from privtab_logs.moments import KnownState, Moments, Policy, registered
-    from privtab_logs.report import summary
+    from privtab_logs.report import EMPTY, summary
     from privtab_server.registry.deploy.gates import Gate, GateStatus
 
     started = time.perf_counter()
@@ -74,14 +75,16 @@ def replay_gate(
         moments.new_state = KnownState(rows=load_rows(program, state))
     found = _report(logs, moments, None, (), entries_of())
     says = "; ".join(summary(found))
-    failing, outcome = found.failing(GATE, allow_incomplete=True), GateStatus.PASSED
-    if (failing and accepted is None) or (found.incomplete and not allow_incomplete):
+    failing, outcome = found.failing(GATE, allow_incomplete=True, allow_empty=True), GateStatus.PASSED
+    nothing = not found.replay.replayed
+    if (failing and accepted is None) or (found.incomplete and not incomplete) or (nothing and not empty):
         outcome = GateStatus.FAILED
         says += "; `privtab replay` shows what differs" if failing and accepted is None else ""
-        says += "" if allow_incomplete or not found.incomplete else "; incomplete logs need `--allow-incomplete-logs`"
-    elif failing or found.incomplete:
+        says += "" if incomplete or not found.incomplete else "; incomplete logs need `--allow-incomplete-logs`"
+        says += f"; {EMPTY}" if nothing and not empty else ""
+    elif failing or found.incomplete or nothing:
         outcome = GateStatus.SKIPPED
-        says = f"accepted: {accepted or 'incomplete logs'} ({says})"
+        says = f"accepted: {accepted or ('empty logs' if nothing else 'incomplete logs')} ({says})"
     return Gate(name="replay", outcome=outcome, says=says, seconds=time.perf_counter() - started)
 
 

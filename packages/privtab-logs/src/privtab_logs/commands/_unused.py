@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from privtab import files, moments, source
 from privtab._staged import write_all
 from privtab.cli._options import LogOptions, Question, load_for_queries, moment_of
-from privtab.cli._output import progress, show_diagnostics, stop
+from privtab.cli._output import print_error, progress, show_diagnostics, stop
 from privtab.cli._parameters import needing, option
 from privtab.cli._stored import is_stored, load_rows
-from privtab.errors import UsageError
+from privtab.errors import ExitCode
 from privtab.printable import count
 from privtab_logs.commands._replay import entries_of
 from privtab_server.store_states import running_store
@@ -117,10 +117,12 @@ class Answer:
         }
 
 
-def answered(asked: Question, sources: Sources, propose: Path | None, *, diff: bool, allow_incomplete: bool) -> Answer:
+def answered(
+    asked: Question, sources: Sources, propose: Path | None, *, diff: bool, allow_incomplete: bool, allow_empty: bool
+) -> Answer:
     """Find what is unused; write the narrower state to `propose`. `diff`: whether to find who would lose what.
 
-    `allow_incomplete`: write it even if the answer does not speak for the whole log, of which allows then may be lost.
+    `allow_incomplete`: write it even if the answer does not speak for the whole log, of which allows then may be lost. Ends the command for a log without a decision: with the code for findings, unless `allow_empty`.
     """
     with needing("`privtab unused`", "compiler", "registry", "store"):
         from privtab_logs.distinct import distinct
@@ -135,7 +137,10 @@ def answered(asked: Question, sources: Sources, propose: Path | None, *, diff: b
     entries = entries_of(sources.mapping, sources.door, asked.policy)
     log = distinct(batches(sources.logs, reading, entries), program, system=sources.system)
     if log.window is None:
-        raise UsageError("the log has no decision of the policy with a time: nothing was observed")
+        for line in (*reading.gaps(log.skipped, log.samples), *reading.notes(log.skipped)):
+            print_error(line)
+        message = "the log has no decision of the policy with a time: nothing was observed"
+        stop(message, ExitCode.OK if allow_empty else ExitCode.FINDINGS)
     earlier = _earlier(program, asked.state, sources.earlier, log.window[0])
     observed = Observed(whole=whole, places=places, moment=moment, kept=kept, earlier=earlier)
     with progress(1, "deciding") as tell:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.cli._options import IncompleteLogsOption, LogOptions, OutputOption
+from privtab.cli._options import EmptyLogsOption, IncompleteLogsOption, LogOptions, OutputOption
 from privtab.cli._output import delayed_spinner, deliver, fail_if, print_error, styled, table
 from privtab.cli._parameters import failing_words, option
 from privtab_logs.commands._replay import Asked, replayed
@@ -28,6 +28,7 @@ def run(
         list[str] | None, option("--fail-on WHAT", f"Exit with 1 for {', '.join(FAILING)}; or `any`.")
     ] = None,
     allow_incomplete: IncompleteLogsOption = False,
+    allow_empty: EmptyLogsOption = False,
     format_: Annotated[ReplayFormat, option("--format", "Output format.")] = "pretty",
     output: OutputOption = None,
 ) -> None:
@@ -48,7 +49,8 @@ def run(
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
     with delayed_spinner("replaying"):
         found = replayed(asked, log)
-    failing = found.failing(FAILING if "any" in words else words, allow_incomplete=allow_incomplete)
+    words = [*FAILING] if "any" in words else words
+    failing = found.failing(words, allow_incomplete=allow_incomplete, allow_empty=allow_empty)
     deliver(_shown(found, format_, failing, asked.policy), output)
     for word in failing:
         print_error(f"failed: {word}")

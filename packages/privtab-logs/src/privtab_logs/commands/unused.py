@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.cli._ask import limit_option
-from privtab.cli._options import IncompleteLogsOption, Question
+from privtab.cli._options import EmptyLogsOption, IncompleteLogsOption, Question
 from privtab.cli._output import deliver, fail_if, out, print_error, print_if_data, show_diagnostics, styled, table
 from privtab.cli._parameters import failing_words, option
 from privtab.printable import count
@@ -42,6 +42,7 @@ def run(
         list[str] | None, option("--fail-on WHAT", f"Exit with 1 for {', '.join(FAILING)}; or `any`.")
     ] = None,
     allow_incomplete: IncompleteLogsOption = False,
+    allow_empty: EmptyLogsOption = False,
     format_: Annotated[UnusedFormat, option("--format", "Output format.")] = "text",
 ) -> None:
     """Show which rows of a state and of a policy no logged allow needed, and propose a narrower state.
@@ -57,7 +58,7 @@ def run(
     """
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
     diff = propose is not None or html is not None
-    answer = answered(asked, sources, propose, diff=diff, allow_incomplete=allow_incomplete)
+    answer = answered(asked, sources, propose, diff=diff, allow_incomplete=allow_incomplete, allow_empty=allow_empty)
     show_diagnostics(answer.notes)
     if html is not None:
         from privtab_logs.page import page

@@ -15,6 +15,7 @@ import typer
 from privtab import _plugins
 from privtab.cli._options import (
     DoorOption,
+    EmptyLogsOption,
     IncompleteLogsOption,
     PartialOption,
     PolicyArguments,
@@ -94,6 +95,7 @@ class DeployOptions(PolicyArguments):
         str | None, _reason("--accept-replay", "Release although logged answers change; records the reason.")
     ] = None
     allow_incomplete_logs: IncompleteLogsOption = False
+    allow_empty: EmptyLogsOption = False
     engine: Annotated[
         Literal["reference", "opa", "both"],
         option("--engine reference|opa|both", "Engine that answers the scenarios."),
@@ -321,10 +323,10 @@ class _Deployment:
 
     def _replay(self, logs: list[Path], program: Program) -> None:
         """Run the gate that decides logged requests again."""
-        accepted, allowed = self.options.accept_replay, self.options.allow_incomplete_logs
+        allowed = {"incomplete": self.options.allow_incomplete_logs, "empty": self.options.allow_empty}
         with self.report.step("replay"):
             gate = _plugins.module(_plugins.GATES, "replay").replay_gate(
-                logs, program, self.options.state, self.registry, accepted, allow_incomplete=allowed
+                logs, program, self.options.state, self.registry, self.options.accept_replay, **allowed
             )
         self.report.ended(gate)
 

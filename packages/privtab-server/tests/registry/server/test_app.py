@@ -153,7 +153,7 @@ def test_reports_and_logs_are_taken_within_bounds(registry: Registry, monkeypatc
             return (await client.post(path, content=content, headers=headers)).status_code
 
         assert await post("/logs", gzip.compress(json.dumps([event] * 3).encode()), **gzipped) == 200
-        assert await post("/logs/audit", json.dumps([event, 7, {}, {"path": "privtab/x/allow"}]).encode()) == 200
+        assert await post("/logs/audit", json.dumps([event, {}, {"path": "privtab/x/allow"}]).encode()) == 200
         assert await post("/status", json.dumps({"labels": {"id": "o"}}).encode()) == 200
         assert await post("/status/zone", json.dumps({"labels": {"id": "o"}}).encode()) == 200
         for path, content, headers, status in (
@@ -165,6 +165,13 @@ def test_reports_and_logs_are_taken_within_bounds(registry: Registry, monkeypatc
             ("/logs", b"[" * 9000, {}, 400),
             ("/logs", b"nonsense", gzipped, 400),
             ("/logs", gzip.compress(b"[]")[:-6], gzipped, 400),
+            ("/logs", gzip.compress(b"[]") * 2, gzipped, 400),
+            ("/logs", gzip.compress(b"[]") + gzip.compress(b""), gzipped, 400),
+            ("/logs", gzip.compress(b"[]") + b"x", gzipped, 400),
+            ("/status", gzip.compress(b"{}") * 2, gzipped, 400),
+            ("/logs", json.dumps([7, event]).encode(), {}, 400),
+            ("/logs", json.dumps([event, [event]]).encode(), {}, 400),
+            ("/logs", json.dumps([event, None]).encode(), {}, 400),
             ("/logs", b"[" + b" " * 10_000, {}, 413),
             ("/logs", gzip.compress(b" " * 1_000_000), gzipped, 413),
             ("/logs", b"x", {"Content-Encoding": "br"}, 415),

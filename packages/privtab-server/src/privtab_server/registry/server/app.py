@@ -302,7 +302,7 @@ async def _logs(server: ServerState, request: Request) -> Response:
     if server.kept_logs is not None and counts is not None:
         await server.kept_logs.append(text, entries)
     if not server.fleet.record_counts(identity, address, counts, canaries):
-        raise HttpError(400, "the body is not a decision log of an OPA: it is not a list")
+        raise HttpError(400, "the body is not a decision log of an OPA: it is not a list of objects")
     server.metrics.logs.inc()
     return Response(status_code=200)
 
@@ -470,4 +470,6 @@ def _unpacked(packed: bytes) -> bytes:
         raise HttpError(413, f"a body unpacks to {LARGEST_UNPACKED} bytes at most", Connection="close")
     if not reader.eof:
         raise HttpError(400, "the body ends too early")
+    if reader.unused_data:
+        raise HttpError(400, "more follows the packed body: pack it as one member")
     return unpacked

@@ -89,18 +89,16 @@ class CountedEvents:
 
 
 def count_decisions(events: Any, canaries: Collection[RunningCanary] = ()) -> dict[str, CountedEvents] | None:
-    """The counts in a log by the OPAs' generated ids; None if it is not a log. Has no side effects, so any thread may run it.
+    """The counts in a log by the OPAs' generated ids; None if it is not a list of objects. Has no side effects, so any thread may run it.
 
     `canaries`: canaries, for each of which decisions made after its begin are counted. Logs arrive seconds or minutes after
     their decisions.
     """
-    if not isinstance(events, list):
+    if not (isinstance(events, list) and all(isinstance(event, dict) for event in events)):
         return None
     found: dict[str, CountedEvents] = {}
     pairs = 0
     for event in events:
-        if not isinstance(event, dict):
-            continue
         answered = list(answers(event))
         if not answered:
             continue
