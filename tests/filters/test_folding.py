@@ -233,7 +233,7 @@ def _given(attribute: str, dialect: str, value: object) -> object:
     """The value that a driver gives, as a request has it: whole decimals are numbers, and some databases have numbers for truth values."""
     if isinstance(value, Decimal) and value == int(value):
         return int(value)
-    numbers = {"sqlite": int, "mysql": (int, float)}.get(dialect, ())
+    numbers: tuple[type, ...] = {"sqlite": (int,), "mysql": (int, float)}.get(dialect, ())
     if attribute == "hidden" and isinstance(value, numbers) and value in (0, 1):
         return bool(value)
     return value
