@@ -78,7 +78,8 @@ class Filter:
     def among(self, paths: Sequence[str]) -> Sequence[str]:
         """Those of the sorted paths of entities that are allowed; raises UnsupportedError as `rows`."""
         allowed = bytearray(len(paths))
-        for _, depth, allows, *names in sorted(self.rows(), key=lambda row: row[1])[1:]:
+        _edition, *rows = sorted(self.rows(), key=lambda row: row[1])
+        for _, depth, allows, *names in rows:
             path = "/".join(encode_name(str(name)) for name in names[:depth])
             whole = depth == len(self.levels)
             begin, end = (path, f"{path}\0") if whole else (f"{path}/", f"{path}0")  # `0` follows on `/`
