@@ -271,7 +271,7 @@ def _compare(seed: int, database: Database) -> int:
     named = [random.choice(NAMED[dialect]) for _ in range(3)]
     columns = {"id": "INT", "sch": named[0], "name": named[1], **{f"{name}_": type_ for name, type_ in chosen.items()}}
     rows, shown = some_rows(random, names, kinds), 0
-    asked: dict[str, tuple[Filter, Mapping[str, str], set[object]]] = {}
+    asked: dict[str, tuple[Filter, dict[str, str], set[object]]] = {}
     for ordered in (rows, rows[::-1]):
         database.make("p", columns, ordered)
         stored = database.run("SELECT * FROM p", ())
