@@ -35,7 +35,7 @@ LARGE = 10_000_000
 SAMPLE = 100_000
 IN_FILE = 50_000
 """Decisions of a file, which is one packed array."""
-_HEAD = '{"labels":{"app":"lake","id":"c18e2482-b401-45f8-8c10-f3d3dbdc53a8","version":"1.22.2"},"decision_id":"'
+_HEAD = '{"labels":{"app":"lake","id":"c18e2482-b401-45f8-8c10-f3d3dbdc53a8","version":"1.22.4"},"decision_id":"'
 _QUESTION = (
     '","bundles":{"policy":{"revision":"%s"},"state":{"revision":"%s"}},"path":"privtab/gravitino/allow",'
     '"input":{"action":{"name":"%s"},"resource":{"id":"%s","type":"table"},"subject":{"id":"%s","type":"user"}},"result":%s,'

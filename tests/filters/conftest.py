@@ -53,7 +53,7 @@ def _postgres() -> Iterator[Run]:
             )
 
             def run(text: str, values: Sequence[object]) -> Sequence[tuple[object, ...]]:
-                found = connection.execute(text, values)
+                found = connection.execute(text, values, prepare=False)  # tables are made again with other types
                 return found.fetchall() if found.description else ()
 
             yield run

@@ -66,11 +66,12 @@ def _values(attribute: Attribute) -> Sequence[object]:
     """Values of a column, also such as no request can give."""
     match attribute.type:
         case "bool":
-            return (None, True, False)
+            return (None, True, False, 0, 1, "true", 1.0)
         case "integer":
-            return (None, *range(attribute.lowest - 1, attribute.highest + 2))
+            others = (2.0, 2.5, True, "2", "2x", float("nan"))
+            return (None, *range(attribute.lowest - 1, attribute.highest + 2), *others)
         case _:
-            return (None, *attribute.values, *worlds_attributes.TEXTS, "", "other0", "a\n")
+            return (None, *attribute.values, *worlds_attributes.TEXTS, "", "other0", "a\n", 3, True, b"one")
 
 
 def _name(random: Random, known: Sequence[str], most: int | None) -> str | None:

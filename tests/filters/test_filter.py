@@ -6,6 +6,7 @@ import csv
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
 from privtab.errors import InvalidRequest, UnsupportedError, UsageError
 from privtab.filters.filter import Filter, filter_of
+from privtab.moments import Window
 from privtab.pipeline import load_program, policy_artifacts, policy_bundle, program_of
 from privtab.request import Entity, Request
 from privtab.source import SourceFile
@@ -149,10 +151,13 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     found = json.loads(capsys.readouterr().out)
     assert found["form"] == "joined"
     with Path("rows.csv").open(encoding="utf-8") as file:
-        assert list(csv.reader(file))[1:] == [
-            ["ann look box", "1", "1", "s", "", ""],
-            ["ann look box", "3", "0", "s", "a", "o'brien"],
-        ]
+        *names, edition = list(csv.reader(file))[1:]
+    assert names == [
+        ["shop/1 ann look box", "1", "1", "s", "", ""],
+        ["shop/1 ann look box", "3", "0", "s", "a", "o'brien"],
+    ]
+    assert edition[1] == "-1"
+    assert edition[3].endswith(f" {found['revision']} until 2200-01-01T00:00:00Z")
     assert _app.run([*ask[:2], "lok", *ask[3:]]) == 2
 
 
@@ -178,7 +183,8 @@ def test_rows_in_a_store_are_joined_beside_it(
             selected = database.execute(f"SELECT * FROM boxes WHERE {where['sql']}", where["parameters"])  # noqa: S608
             assert selected.fetchall() == [("s", "a", "x")]
         kept = set(database.execute("SELECT filter, depth, allowed, revision FROM filters"))
-        assert kept == {("ann look box", depth, allowed, where["revision"]) for depth, allowed in ((1, 1), (3, 0))}
+        rows_ = ((1, 1), (3, 0), (-1, 0))
+        assert kept == {("shop/1 ann look box", depth, allowed, where["revision"]) for depth, allowed in rows_}
     for name in ("state_grants", "head", "Filters", "a b", "x; DROP TABLE head"):
         assert _app.run(["filter", "ann", "look", "box", *state, *rows, name]) == 2
     assert _app.run(["filter", "ann", "look", "box", *state, *rows[:2]]) == 2
@@ -210,14 +216,70 @@ def test_rows_in_a_store_of_postgresql_are_joined_beside_it(
                 selected = sql.execute(f"SELECT * FROM boxes WHERE {where['sql']}", where["parameters"])  # noqa: S608
                 assert selected.fetchall() == seen
             kept = sql.execute("SELECT filter, depth, allowed FROM filters").fetchall()
-            assert sorted(kept) == [("ann look box", 1, 1), ("ann look box", 3, 0)]
+            assert sorted(kept) == [("shop/1 ann look box", *row) for row in ((-1, 0), (1, 1), (3, 0))]
         assert _app.run(["store", "verify", address]) == 0
 
 
 def test_the_rows_of_one_request_are_not_those_of_another(client: Embedded) -> None:
     keys = {client.filter("ann", "move", "box", with_={"target": f"shelf:s/{name}"}).key for name in "ab"}
     assert len(keys) == 2
-    assert client.filter("ann", "look", "box").key == "ann look box"
+    assert client.filter("ann", "look", "box").key == "shop/1 ann look box"
+
+
+def test_the_rows_of_one_policy_are_not_those_of_another() -> None:
+    """Two systems and two versions, whose states say the opposite of the same names, in one table."""
+    denied = ("", "a", "b", "c")
+    policies = [("shop", "1"), ("shop", "2"), ("depot", "1"), ("shop", "1 x")]
+    filters = [_box_filter(system, version, shelf) for (system, version), shelf in zip(policies, denied, strict=True)]
+    with closing(sqlite3.connect(":memory:")) as database:
+        _fill(database, [row for found in filters for row in found.rows()])
+        for found, shelf in zip(filters, denied, strict=True):
+            assert _selected(database, found) == [name for name in "abc" if name != shelf]
+    # A name with blanks looks like a version with blanks, and is none.
+    assert _box_filter("shop", "1 x", "a").key != replace(filters[0], user="x ann").key
+
+
+def test_rows_of_another_state_show_nothing() -> None:
+    old, new = (_box_filter("shop", "1", shelf) for shelf in ("", "a"))
+    changed = _box_filter("shop", "1", "a", allow="LOOK (box) and LOOK (shelf)")
+    assert old.key == new.key == changed.key
+    assert len({found.edition for found in (old, new, changed, replace(new, window=Window(end=5)))}) == 4
+    with closing(sqlite3.connect(":memory:")) as database:
+        for rows, seen in (
+            ([*new.rows()], ["b", "c"]),
+            ([*old.rows()], []),
+            ([*changed.rows()], []),
+            ([*old.rows(), *new.rows()], []),  # nobody took the old ones away
+            ([*new.rows()][:-1], []),  # the last one is not there yet
+            ([*new.rows("mine")], []),
+        ):
+            _fill(database, rows)
+            assert _selected(database, new) == seen
+
+
+def _box_filter(system: str, version: str, denied: str, allow: str = "LOOK (box)") -> Filter:
+    """What `ann` sees of a shop with the shelves a, b and c, of which one may be denied."""
+    text = POLICY.replace("system: shop", f"system: {system}").replace('"1"', f'"{version}"')
+    program = program_of(SourceFile(path="shop.yaml", text=text.replace("look: LOOK (box)", f"look: {allow}")))
+    rows = [("allow", "shop:s"), *([("deny", f"shelf:s/{denied}")] if denied else [])]
+    grants = [{"grantee": "user:ann", "effect": effect, "privilege": "LOOK", "entity": key} for effect, key in rows]
+    state, findings = validate(program, from_tables({"grants": grants}, "rows"))
+    assert not findings
+    engine = RowEngine(policy_artifacts(program).program, Index(index(program, state)))
+    return filter_of(engine, Request(user="ann", action="look", resource=Entity("box", "")))
+
+
+def _fill(database: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
+    database.execute("DROP TABLE IF EXISTS filters")
+    database.execute("CREATE TABLE filters (filter TEXT COLLATE NOCASE, depth INT, allowed INT, name1, name2, name3)")
+    database.executemany("INSERT INTO filters VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+
+def _selected(database: sqlite3.Connection, found: Filter) -> list[str]:
+    """The shelves, of three, on which boxes are shown."""
+    boxes = "(SELECT 's' AS shop, column1 AS shelf, 'x' AS name FROM (VALUES ('a'), ('b'), ('c'))) AS b"
+    where = found.sql("sqlite", COLUMNS, table="filters", most=0)
+    return [row[0] for row in database.execute(f"SELECT shelf FROM {boxes} WHERE {where.text}", where.parameters)]  # noqa: S608
 
 
 def test_what_there_is_one_of_counts_however_deep_it_is() -> None:

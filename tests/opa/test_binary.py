@@ -214,6 +214,26 @@ def test_opa_is_built_with_the_go_on_path_into_the_cache(empty: Path, monkeypatc
     assert len((tool.parent / "called").read_text().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("version", "mended"),
+    [
+        ("go1.26.8", False),
+        ("go1.26.11", True),
+        ("go1.27.3", False),
+        ("go1.27.4", True),
+        ("go1.27", False),
+        ("go1.28rc1", True),
+    ],
+)
+def test_a_go_with_a_fault_that_stays_in_what_it_builds_is_named(
+    empty: Path, monkeypatch: pytest.MonkeyPatch, version: str, mended: bool
+) -> None:
+    monkeypatch.setenv("PATH", f"{go(empty / 'go', version=version).parent}:/usr/bin:/bin")
+    messages: list[str] = []
+    binary.install(messages.append)
+    assert any(f"which {version} built (CVE-2026-97054)" in message for message in messages) is not mended
+
+
 def test_two_at_once_build_one(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = go(empty / "go", build=f"sleep 0.5; {built(binary.PINNED)}")
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")

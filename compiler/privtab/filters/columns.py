@@ -9,12 +9,20 @@ from itertools import groupby
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
+from privtab.attributes import MOST_TEXT
 from privtab.errors import UsageError
 from privtab.filters.expression import CLASS, SEPARATOR, Expression, Leaf, Paths, Value, fold, open_levels, path_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from sqlalchemy import TextClause
+
+SPARK_TYPES = {
+    "integer": "^(tinyint|smallint|int|bigint|float|double|decimal.*)$",
+    "bool": "^boolean$",
+    "text": "^(string|varchar|char)",
+}
+"""The names of Spark's types whose values can be of a type of attributes: regular expressions."""
 
 
 def spark_column(expression: Expression, columns: Mapping[str, Any], bounds: Mapping[str, int]) -> Column:
@@ -29,12 +37,14 @@ def spark_column(expression: Expression, columns: Mapping[str, Any], bounds: Map
         column = given[one.attribute]
         if one.absent:
             return column.isNull()
-        if one.between is not None:
-            return column.between(*one.between)
-        if not one.other and not isinstance(one.values[0], str):
-            return column.isin(list(one.values))
-        text = F.collate(column.cast("string"), "UTF8_BINARY")
-        return ~text.isin(list(one.values)) & ~text.rlike(CLASS) if one.other else text.isin(list(one.values))
+        typed = F.typeof(column).rlike(SPARK_TYPES[one.type])
+        if one.type == "text":
+            text = F.collate(column.cast("string"), "UTF8_BINARY")
+            listed = text.isin(list(one.values)) & typed
+            return typed & ~listed & ~text.rlike(CLASS) & (F.length(text) <= MOST_TEXT) if one.other else listed
+        if one.type == "integer":
+            typed &= F.floor(column) == column
+        return typed & (column.between(*one.between) if one.between else column.isin(list(one.values)))
 
     def text(level: str) -> Column:
         return F.collate(given[level].cast("string"), "UTF8_BINARY")
@@ -78,11 +88,16 @@ def ibis_expression(expression: Expression, columns: Mapping[str, Any], bounds: 
             return ibis.literal(one.absent)
         if one.absent:
             return column.isnull()
-        if one.between is not None:
-            return column.between(*one.between)
-        if not one.other and not isinstance(one.values[0], str):
-            return column.isin(list(one.values))
-        return ~among(column, one.values) & ~column.re_search(CLASS) if one.other else among(column, one.values)
+        type_ = column.type()
+        whole = type_.is_integer() or type_.is_floating() or type_.is_decimal()
+        if not {"integer": whole, "bool": type_.is_boolean(), "text": type_.is_string()}[one.type]:
+            return ibis.literal(False)  # noqa: FBT003
+        if one.type == "text":
+            short = column.length() <= MOST_TEXT
+            listed = among(column, one.values)
+            return ~listed & ~column.re_search(CLASS) & short if one.other else listed
+        listed = column.between(*one.between) if one.between else column.isin(list(one.values))
+        return listed & (column.floor() == column) if one.type == "integer" else listed
 
     def path(levels: Sequence[str], paths: Iterable[tuple[str, ...]]) -> Any:
         """Whether the names are one of the paths, of which those with one beginning are together."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar, assert_never
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
-from privtab.attributes import Scalar
+from privtab.attributes import Attribute, Scalar
 from privtab.names import UNUSABLE, unusable
 
 T = TypeVar("T")
@@ -52,6 +53,14 @@ class Value:
     between: tuple[int, int] | None = None
     absent: bool = False
 
+    @property
+    def type(self) -> Literal["text", "bool", "integer"]:
+        """The type of the values. A value of another type is none of them, however it is written."""
+        if self.between is not None:
+            return "integer"
+        first = next(iter(self.values), "")
+        return "bool" if isinstance(first, bool) else "integer" if isinstance(first, int) else "text"
+
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
@@ -77,6 +86,8 @@ CLASS = f"[{UNUSABLE}]"
 _NAME = "(?:%2A|%3F)+|[*?]*(?:[^/%*?]|%25|%2F)(?:[^/%]|%25|%2F)*"
 """An encoded name: no wildcards alone, and no `%` that begins no escape (`privtab.names`)."""
 NOTHING = AnyOf()
+EDITION = -1
+"""The depth of the row that says what the rows of a filter follow from."""
 
 
 def all_of(parts: Iterable[Expression]) -> Expression:
@@ -193,9 +204,11 @@ def holds(
 def _has(one: Value, value: Any) -> bool:
     if value is None or one.absent:
         return value is None and one.absent
-    if one.between is not None:
-        return bool(one.between[0] <= value <= one.between[1])
-    return (value in one.values) is not one.other and (not one.other or unusable(value) is None)
+    if isinstance(value, Decimal) and value.is_finite() and value == int(value):
+        value = int(value)  # as columns of decimals have whole numbers
+    if not Attribute(type=one.type).fits(value):
+        return False
+    return one.between[0] <= value <= one.between[1] if one.between else (value in one.values) is not one.other
 
 
 def is_valid(name: str, most: int | None = None) -> bool:

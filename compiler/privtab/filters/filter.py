@@ -11,6 +11,7 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Unpack
+from urllib.parse import quote
 
 from privtab import moments
 from privtab.attributes import Scalar
@@ -18,7 +19,7 @@ from privtab.engines.rows import RowEngine
 from privtab.errors import DecisionUnavailable, InvalidRequest, UnsupportedError, UsageError
 from privtab.filters import expression as expressions
 from privtab.filters.concern import Concern, concern
-from privtab.filters.expression import EVERYTHING, NOTHING, Expression, Value, all_of, any_of
+from privtab.filters.expression import EDITION, EVERYTHING, NOTHING, Expression, Value, all_of, any_of
 from privtab.filters.regions import Beginning, Regions, regions
 from privtab.filters.values import choices, comparisons
 from privtab.hints import hint
@@ -40,6 +41,10 @@ class Filter:
     user: str
     action: str
     type: str
+    system: str = ""
+    version: str = ""
+    policy: str | None = None
+    """The revision of the policy."""
     context: str = ""
     """A digest of what else the request says, if anything: flags, groups, objects, active roles, attributes."""
     levels: tuple[str, ...] = ()
@@ -64,14 +69,17 @@ class Filter:
         """
         if self.beginnings is None:
             raise UnsupportedError(f"rows cannot say where `{self.action}` is allowed on `{self.type}`: list the names")
+        key = self.key if key is None else key
         for names, allowed in self.beginnings:
-            padding = [None] * (len(self.levels) - len(names))
-            yield (self.key if key is None else key, len(names), int(allowed), *names, *padding)
+            yield (key, len(names), int(allowed), *names, *[None] * (len(self.levels) - len(names)))
+        # Comes last, so that nothing is allowed until all rows are there.
+        yield (key, EDITION, 0, *[self.edition, *[None] * len(self.levels)][: len(self.levels)])
 
     def among(self, paths: Sequence[str]) -> Sequence[str]:
         """Those of the sorted paths of entities that are allowed; raises UnsupportedError as `rows`."""
         allowed = bytearray(len(paths))
-        for _, depth, allows, *names in sorted(self.rows(), key=lambda row: row[1]):
+        _edition, *rows = sorted(self.rows(), key=lambda row: row[1])
+        for _, depth, allows, *names in rows:
             path = "/".join(encode_name(str(name)) for name in names[:depth])
             whole = depth == len(self.levels)
             begin, end = (path, f"{path}\0") if whole else (f"{path}/", f"{path}0")  # `0` follows on `/`
@@ -86,8 +94,15 @@ class Filter:
 
     @property
     def key(self) -> str:
-        """What tells the rows of a filter from those of others, unless the caller says otherwise: what was asked."""
-        return f"{self.user} {self.action} {self.type}" + (f" #{self.context}" if self.context else "")
+        """What tells the rows of a filter from those of others, unless the caller says otherwise: the policy, and what was asked."""
+        policy = f"{self.system}/{quote(self.version)}"  # so no blank but those of the user's name divides otherwise
+        return f"{policy} {self.user} {self.action} {self.type}" + (f" #{self.context}" if self.context else "")
+
+    @property
+    def edition(self) -> str:
+        """What the rows of a filter follow from: the revisions of the policy and the state, and until when they count."""
+        until = "" if self.window.end == LAST else f" until {moments.text(self.window.end)}"
+        return f"{self.policy or ''} {self.revision or ''}{until}"
 
     @property
     def nothing(self) -> bool:
@@ -115,7 +130,13 @@ class Filter:
 
         options.setdefault("key", self.key)
         return sql(
-            self.expression, dialect, self.mapped(columns), bounds=self.bounds, beginnings=self.beginnings, **options
+            self.expression,
+            dialect,
+            self.mapped(columns),
+            bounds=self.bounds,
+            beginnings=self.beginnings,
+            edition=self.edition,
+            **options,
         )
 
     def sqlalchemy(self, dialect: str, columns: Mapping[str, Any], **options: Unpack[SqlOptions]) -> TextClause:
@@ -173,6 +194,7 @@ class Filter:
 class Question:
     """What an engine is to be asked, so that a filter follows: about each of the examples, once for each choice of attributes."""
 
+    program: Mapping[str, Any]
     request: Request
     concern: Concern
     found: Regions
@@ -195,7 +217,7 @@ class Question:
             raise UnsupportedError(
                 f"`{both}` is an attribute and a level of a `{request.resource.type}`: columns cannot tell them apart"
             )
-        return cls(request=request, concern=concern, found=found, choices=chosen)
+        return cls(program=engine.program, request=request, concern=concern, found=found, choices=chosen)
 
     def requests(self, given: Mapping[str, Scalar]) -> Iterator[Request]:
         """The requests about the examples, if each has these attributes."""
@@ -216,6 +238,9 @@ class Question:
         said = self.request.to_json()
         besides = [part for part in (said.get("context"), said["subject"].get("properties")) if part]
         return Filter(
+            system=self.program["system"],
+            version=self.program["version"],
+            policy=self.program.get("revision"),
             context=sha256(json.dumps(besides, sort_keys=True).encode()).hexdigest()[:16] if besides else "",
             user=self.request.user,
             action=self.request.action,

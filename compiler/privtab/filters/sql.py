@@ -1,13 +1,14 @@
 """Filters as SQL: the condition of a WHERE for columns with the names of a path, printed by SQLGlot, with bound parameters.
 
-What databases compare otherwise than a request does is made the same: collations that fold case or pad with blanks are not asked,
-and names that no request can have (empty ones, control characters) are among no "other" names.
+What databases compare otherwise than a request does is made the same, on both sides of a comparison: collations that fold case or
+pad with blanks are not asked, values of another type than the attribute's are none, and names that no request can have (empty ones,
+control characters) are among no "other" names. Plain comparisons stand beside, where indexes serve them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal, TypeAlias, TypedDict
 
@@ -15,9 +16,12 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from privtab.attributes import MOST_TEXT
 from privtab.errors import UnsupportedError, UsageError
+from privtab.filters.columns import SPARK_TYPES
 from privtab.filters.expression import (
     CLASS,
+    EDITION,
     SEPARATOR,
     Expression,
     Leaf,
@@ -43,6 +47,7 @@ _CLASS_U = "[" + "".join(rf"\u{max(first, 1):04x}-\u{last:04x}" for first, last 
 _CLASS_RAW = "*[" + "".join(f"{chr(max(first, 1))}-{chr(last)}" for first, last in RANGES[:-1]) + "]*"
 _MARK = "\ue000"
 """Where a parameter stands, until the text is printed."""
+_WHOLE = "FLOOR(:c) = :c"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +57,12 @@ class Dialect:
     name: str
     """As SQLGlot calls it."""
     column: str
+    """The column's text, on either side of a comparison."""
     value: str = ":v"
+    bytes: bool = False
+    """Whether that text is one of bytes, also to functions."""
+    typed: Mapping[str, str] = field(default_factory=lambda: {"integer": _WHOLE})
+    """Whether a value is of a type of attributes, unless the database itself refuses to compare it with such."""
     finds: str
     """Whether a text has something that matches the regular expression `:v`."""
     unusable: str = ""
@@ -69,6 +79,11 @@ DIALECTS: Mapping[str, Dialect] = {
     "postgres": Dialect(
         name="postgres",
         column='CAST(:c AS TEXT) COLLATE "C"',
+        # Names and domains of texts, and enumerations, are of these categories.
+        typed={
+            "integer": _WHOLE,
+            "text": "(SELECT typcategory FROM pg_catalog.pg_type WHERE oid = PG_TYPEOF(:c)) IN ('S', 'E')",
+        },
         finds='REGEXP_LIKE(CAST(:c AS TEXT) COLLATE "C", :v)',
         pattern=_CLASS_U,
         unordered=True,
@@ -76,9 +91,16 @@ DIALECTS: Mapping[str, Dialect] = {
     ),
     "mysql": Dialect(
         name="mysql",
-        # What is compared with bytes is compared byte by byte, without blanks at the end being added.
-        column="CONVERT(:c USING utf8mb4)",
+        # Bytes on both sides: results of a subquery are kept by what stands before IN, compared as its collation does.
+        column="CAST(CONVERT(:c USING utf8mb4) AS BINARY)",
         value="CAST(CONVERT(:v USING utf8mb4) AS BINARY)",
+        bytes=True,
+        # Texts become numbers where they are compared with such. Only JSON tells what they were.
+        typed={
+            "integer": f"CHARSET(:c) = 'binary' AND REGEXP_INSTR(JSON_ARRAY(:c), '^[[]-?[0-9.e+]+]$') > 0 AND {_WHOLE}",
+            "bool": "CHARSET(:c) = 'binary' AND JSON_ARRAY(:c) IN ('[0]', '[1]', '[false]', '[true]')",
+            "text": "CHARSET(:c) <> 'binary'",
+        },
         finds="REGEXP_INSTR(CONVERT(:c USING utf8mb4), :v) > 0",
         flags="(?-i)",
         style="format",
@@ -86,6 +108,11 @@ DIALECTS: Mapping[str, Dialect] = {
     "sqlite": Dialect(
         name="sqlite",
         column="CAST(:c AS TEXT) COLLATE BINARY",
+        typed={
+            "integer": "TYPEOF(:c) IN ('integer', 'real') AND CAST(:c AS INTEGER) = :c",
+            "bool": "TYPEOF(:c) = 'integer'",
+            "text": "TYPEOF(:c) = 'text'",
+        },
         # SQLite knows no regular expressions but those of a function that an application gives it.
         finds="CAST(:c AS TEXT) REGEXP :v",
         # Most names are printable ASCII, which is found out sooner. GLOB ends at U+0000 and takes U+FFFE and U+FFFF for U+FFFD.
@@ -95,20 +122,47 @@ DIALECTS: Mapping[str, Dialect] = {
         ),
         pattern=_CLASS_RAW,
     ),
-    "duckdb": Dialect(name="duckdb", column="CAST(:c AS TEXT) COLLATE C", finds="REGEXP_MATCHES(CAST(:c AS TEXT), :v)"),
-    "spark": Dialect(
-        name="spark", column="CAST(:c AS STRING) COLLATE UTF8_BINARY", finds="CAST(:c AS STRING) RLIKE :v"
+    "duckdb": Dialect(
+        name="duckdb",
+        column="CAST(:c AS TEXT) COLLATE C",
+        typed={
+            "integer": _WHOLE,
+            "bool": "TYPEOF(:c) = 'BOOLEAN'",
+            "text": "TYPEOF(:c) = 'VARCHAR' OR TYPEOF(:c) LIKE 'ENUM(%'",
+        },
+        finds="REGEXP_MATCHES(CAST(:c AS TEXT), :v)",
     ),
-    "trino": Dialect(name="trino", column="CAST(:c AS VARCHAR)", finds="REGEXP_LIKE(CAST(:c AS VARCHAR), :v)"),
+    "spark": Dialect(
+        name="spark",
+        column="CAST(:c AS STRING) COLLATE UTF8_BINARY",
+        typed={
+            "integer": f"TYPEOF(:c) RLIKE '{SPARK_TYPES['integer']}' AND {_WHOLE}",
+            "bool": "TYPEOF(:c) = 'boolean'",
+            "text": f"TYPEOF(:c) RLIKE '{SPARK_TYPES['text']}'",
+        },
+        finds="CAST(:c AS STRING) RLIKE :v",
+    ),
+    "trino": Dialect(
+        name="trino",
+        column="CAST(:c AS VARCHAR)",
+        typed={"integer": _WHOLE, "text": "TYPEOF(:c) LIKE 'varchar%'"},
+        finds="REGEXP_LIKE(CAST(:c AS VARCHAR), :v)",
+    ),
     "snowflake": Dialect(
         name="snowflake",
         column="COLLATE(CAST(:c AS VARCHAR), '')",
+        typed={
+            "integer": f"TYPEOF(TO_VARIANT(:c)) IN ('INTEGER', 'DECIMAL', 'DOUBLE') AND {_WHOLE}",
+            "bool": "TYPEOF(TO_VARIANT(:c)) = 'BOOLEAN'",
+            "text": "TYPEOF(TO_VARIANT(:c)) = 'VARCHAR'",
+        },
         finds="REGEXP_INSTR(CAST(:c AS VARCHAR), :v) > 0",
         style="format",
     ),
     "bigquery": Dialect(
         name="bigquery",
         column="COLLATE(CAST(:c AS STRING), '')",
+        typed={"integer": _WHOLE, "text": """SUBSTR(FORMAT('%T', :c), 1, 1) IN ('"', "'")"""},
         finds="REGEXP_CONTAINS(CAST(:c AS STRING), :v)",
     ),
 }
@@ -166,6 +220,7 @@ def sql(
     *,
     bounds: Mapping[str, int],
     beginnings: Iterable[tuple[tuple[str, ...], bool]] | None,
+    edition: str,
     style: ParameterStyle | None = None,
     prefix: str = "p",
     most: int = MOST_INLINE,
@@ -175,7 +230,7 @@ def sql(
 ) -> Sql:
     """The condition of a WHERE; arguments as of `Filter.sql` and `SqlOptions`.
 
-    `columns`: those of all levels, in their order. `bounds`, `beginnings`: as in `Filter`.
+    `columns`: those of all levels, in their order. `bounds`, `beginnings`, `edition`: as in `Filter`.
     """
     target = dialect(dialect_name)
     mapped = {level: column_of(text, target) for level, text in columns.items()}
@@ -204,8 +259,8 @@ def sql(
         said = [part for part in parts if part != exp.true()]
         return _all(said) if said else exp.true()
 
-    # A filter whose rows are not there allows nothing. Parameters are written in their order.
-    there = [] if rows is None else [exp.Exists(this=rows.select([exp.Literal.number(1)], target, values))]
+    # A filter whose rows are not there, or follow from something else, allows nothing. Parameters are written in their order.
+    there = [] if rows is None else list(rows.there(edition, target, values))
     tree = fold(expression, leaf, all_of, lambda parts: _any(parts) if parts else exp.false())
     tree = _all((*there, tree))
     still_open = open_levels(expression)
@@ -245,8 +300,16 @@ class _Rows:
     table: exp.Expr
     key: str
 
+    def there(self, edition: str, target: Dialect, values: list[str]) -> Iterator[exp.Expr]:
+        """Whether the rows are of this edition, and none of another."""
+        for other in (False, True):
+            found = self.select([exp.Literal.number(1)], target, values, {"depth": EDITION})
+            said = _Texts((exp.column("name1"),), target, values).among([edition], other=other)
+            exists = exp.Exists(this=found.where(said, copy=False))
+            yield _not(exists) if other else exists
+
     def select(
-        self, what: Sequence[exp.Expr], target: Dialect, values: list[str], conditions: Mapping[str, int] = {}
+        self, what: Sequence[exp.Expr], target: Dialect, values: list[str], conditions: Mapping[str, int]
     ) -> exp.Select:
         """What the rows of the filter have in which columns have these numbers."""
         key = exp.column("filter")
@@ -274,7 +337,7 @@ class _Texts:
     values: list[str]
 
     def exact(self, columns: Sequence[exp.Expr], between: exp.Expr | None = None) -> exp.Expr:
-        """The columns' texts joined, to be compared byte by byte, in MySQL with values alone; unknown if one is."""
+        """The columns' texts joined, to be compared byte by byte; unknown if one is."""
         texts = [_filled(self.target.column, self.target.name, c=column) for column in columns]
         found = texts[0]
         for text in texts[1:]:
@@ -305,9 +368,7 @@ class _Texts:
             depth = len(self.columns)
             names = tuple(exp.column(f"name{number}") for number in range(1, depth + 1))
             stored = _Texts(names, self.target, self.values).path
-            select = rows.select(
-                [self.value(stored)], self.target, self.values, {"depth": depth, "allowed": int(not other)}
-            )
+            select = rows.select([stored], self.target, self.values, {"depth": depth, "allowed": int(not other)})
             found: exp.Expr = exp.In(this=compared, query=exp.Subquery(this=select))
         else:
             self.values.extend(texts)
@@ -337,19 +398,21 @@ def _value(one: Value, column: exp.Expr | None, target: Dialect, values: list[st
     """A condition on an attribute; one without a column has no value."""
     if column is None:
         return exp.true() if one.absent else exp.false()
+    is_null = exp.Is(this=column.copy(), expression=exp.Null())
     if one.absent:
-        return exp.Is(this=column.copy(), expression=exp.Null())
+        return is_null
+    typed = [_filled(target.typed[one.type], target.name, c=column)] if one.type in target.typed else []
     if one.between is not None:
         low, high = map(exp.Literal.number, one.between)
-        return exp.Between(this=column.copy(), low=low, high=high)
-    if not one.other and not isinstance(one.values[0], str):
-        return exp.In(this=column.copy(), expressions=[exp.convert(value) for value in one.values])
+        return _all((exp.Between(this=column.copy(), low=low, high=high), *typed))
+    if one.type != "text":
+        return _all((exp.In(this=column.copy(), expressions=[exp.convert(value) for value in one.values]), *typed))
     texts = _Texts((column,), target, values)
     listed = [texts.among([str(value) for value in one.values])] if one.values else []
     if not one.other:
-        return listed[0]
-    is_null = exp.Is(this=column.copy(), expression=exp.Null())
-    return _all((_not(is_null), *map(_not, listed), texts.usable()))
+        return _all((*listed, *typed))
+    short = exp.LTE(this=exp.Length(this=exp.cast(column, "text")), expression=exp.Literal.number(MOST_TEXT))
+    return _all((_not(is_null), *map(_not, listed), texts.usable(), short, *typed))
 
 
 def _one_of(one: OneOf, texts: _Texts, rows: _Rows | None) -> exp.Expr:
@@ -361,7 +424,7 @@ def _one_of(one: OneOf, texts: _Texts, rows: _Rows | None) -> exp.Expr:
     by_length: dict[int, list[str]] = {}
     for path in one.above:
         begin = f"{path}/"
-        by_length.setdefault(len(begin), []).append(begin)
+        by_length.setdefault(len(begin.encode()) if target.bytes else len(begin), []).append(begin)
     for length, begins in sorted(by_length.items()):
         numbers = map(exp.Literal.number, (1, length))
         listed.append(texts.among(begins, None, exp.func("SUBSTR", texts.path, *numbers, dialect=target.name)))

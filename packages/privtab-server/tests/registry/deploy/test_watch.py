@@ -55,7 +55,7 @@ def last(looks: Iterable[FleetSnapshot]) -> FleetSnapshot:
         ),
         ("0.70.0", "is OPA 0.70.0, which"),
         ("1.21.3", ""),
-        ("1.22.2-envoy-1", ""),
+        ("1.22.4-envoy-1", ""),
         ("2.0.0", ""),
         ("", "does not report its version: to verify signatures, it must be OPA 1.21.3 or later"),
     ],
