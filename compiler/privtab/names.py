@@ -215,10 +215,8 @@ def misspelt_kind(text: str) -> str | None:
 def check_principal(name: str, kind: PrincipalKind = "user") -> None:
     """Raise InvalidRequest for a name, without its prefix, that no principal of a kind can have.
 
-    Such are nothing, wildcards, another kind's prefix, a doubled one, and an unusable character.
+    Such are wildcards, another kind's prefix, a doubled one, and an unusable character.
     """
-    if not name:
-        raise InvalidRequest(f"the name of the {kind} is empty")
     check_characters(name, kind)
     if (misspelt := misspelt_kind(name)) is not None:
         rest = name.partition(":")[2]
@@ -231,11 +229,13 @@ def check_principal(name: str, kind: PrincipalKind = "user") -> None:
     if found is None:
         return
     if found[1] not in KINDS:
-        raise InvalidRequest(f"`{name}` is not a {kind}: write the kind in lower case, as in `{kind}:{name[found.end() :]}`")
+        raise InvalidRequest(f"`{name}` is not a {kind}: write the kind in lower case, as in `{kind}:alice`")
     if found[1] != kind:
         advice = ": only a user can be a subject" if kind == "user" else f", not a {kind}"
         raise InvalidRequest(f"`{name}` is a {found[1]}{advice}")
-    raise InvalidRequest(f"`{name}` is not a {kind}: no {kind}'s name begins with `{kind}:`, which is written once at most")
+    raise InvalidRequest(
+        f"`{name}` is not a {kind}: write `alice` or `{kind}:alice`; no {kind}'s name begins with `{kind}:`"
+    )
 
 
 def escape_wildcard(name: str) -> str:

@@ -170,7 +170,8 @@ class Request:
         objects = _mapping(context.get("with", {}), "context.with")
         if "" in objects:
             raise InvalidRequest("the name of an object in context.with is empty")
-        for where, part in {"action": request["action"], "resource": request.get("resource"), **objects}.items():
+        of_objects = ((f"context.with.{name}", one) for name, one in objects.items())
+        for where, part in (("action", request["action"]), ("resource", request.get("resource")), *of_objects):
             _mapping(_mapping(part, where).get("properties", {}), f"{where}.properties")
         return cls(
             user=user,

@@ -351,6 +351,8 @@ class Vocabulary:
 
 def check_caller(user: str, groups: Sequence[str]) -> None:
     """Check the names of a user and of the groups that a request brings. Raises InvalidRequest."""
+    if not user or "" in groups:
+        raise InvalidRequest("the name of the user is empty" if not user else "the name of a group is empty")
     check_principal(user)
     for group in groups:
         check_principal(group, "group")
@@ -361,4 +363,8 @@ def check_role_names(names: Sequence[str]) -> None:
     if len(names) > MOST_ACTIVE_ROLES:
         raise InvalidRequest(f"{len(names):,} active roles; {MOST_ACTIVE_ROLES:,} is the most")
     for name in names:
+        if not name:
+            raise InvalidRequest("the name of an active role is empty")
+        if is_wildcard(name):
+            raise InvalidRequest(f"`{name}` is not the name of a role: there are no wildcards")
         check_principal(name, "role")

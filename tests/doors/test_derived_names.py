@@ -87,7 +87,12 @@ def rows(seed: int) -> dict[str, Any]:
     grants = []
     for user in USERS:
         grants += [
-            {"grantee": f"user:{user}", "effect": "allow", "privilege": privilege, "entity": rnd.choice(("schema:l/s", "catalog:l", *tables))}
+            {
+                "grantee": f"user:{user}",
+                "effect": "allow",
+                "privilege": privilege,
+                "entity": rnd.choice(("schema:l/s", "catalog:l", *tables)),
+            }
             for privilege in ("SELECT", "ALL_ROWS", "UNMASKED")
         ]
         for _ in range(rnd.randrange(2)):
@@ -142,5 +147,10 @@ def test_where_all_is_shown_nothing_is_answered(tmp_path: Path) -> None:
                 assert filters == ([] if applied.name == "all_rows" else [{"expression": applied.sql}])
                 for name in COLUMNS:
                     (mask,) = world.engine.column_masks(user, [f"column:l/s/{table}/{name}"])
-                    one = {**listed(user, "GetColumnMask", []), "action": {"operation": "GetColumnMask", "resource": column(table, name)}}
-                    assert world.server.ask("columnMask", one) == (None if mask.name == "plain" else {"expression": mask.sql})
+                    one = {
+                        **listed(user, "GetColumnMask", []),
+                        "action": {"operation": "GetColumnMask", "resource": column(table, name)},
+                    }
+                    assert world.server.ask("columnMask", one) == (
+                        None if mask.name == "plain" else {"expression": mask.sql}
+                    )

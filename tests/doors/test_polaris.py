@@ -63,9 +63,9 @@ CASES = [
     ("carol", [], "LOAD_TABLE_WITH_READ_DELEGATION", [ORDERS], [], "table:silver/sales/eu/orders", {}),
     ("root", ["service_admin"], "GET_CATALOG", [entity("CATALOG", "bronze", root=True)], [], "catalog:bronze", {}),
     ("root", ["service_admin"], "LIST_CATALOGS", [ROOT_TARGET], [], "catalog:", {}),
-    ("root", ["service_admin"], "LIST_CATALOGS", [], [], "catalog:", {}),
+
     ("alice", ["engineer"], "LIST_CATALOGS", [ROOT_TARGET], [], "catalog:", {}),
-    ("root", ["service_admin"], "CREATE_PRINCIPAL", [], [], "principal:", {}),
+    ("root", ["service_admin"], "CREATE_PRINCIPAL", [ROOT_TARGET], [], "principal:", {}),
     ("root", ["service_admin"], "RESET_CREDENTIALS", [entity("PRINCIPAL", "eve")], [], "principal:eve", {}),
     ("bob", ["analyst"], "LIST_NAMESPACES", [entity("CATALOG", "silver")], [], "namespace:silver/", {}),
     ("bob", ["analyst"], "LIST_NAMESPACES", [entity("NAMESPACE", "silver", "sales")], [], "namespace:silver/sales/", {}),

@@ -275,7 +275,10 @@ def test_a_long_list_is_one_decision(world: World, tmp_path: Path) -> None:
 
 
 LAKE_OF_MIA = (
-    *(("allow", privilege, "schema:lake/lab") for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE", "ALL_ROWS", "UNMASKED")),
+    *(
+        ("allow", privilege, "schema:lake/lab")
+        for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE", "ALL_ROWS", "UNMASKED")
+    ),
     ("deny", "SELECT", "table:lake/lab/denied"),
     ("deny", "ALL_ROWS", "table:lake/lab/filtered"),
     ("deny", "UNMASKED", "column:lake/lab/masked/n"),

@@ -26,7 +26,6 @@ from privtab.bundle import state_bundle
 from privtab.cli._app import run
 from privtab.state.load import load, validate
 
-
 AT_ONCE = 500
 
 

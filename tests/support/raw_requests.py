@@ -78,8 +78,42 @@ def policy(number: int) -> tuple[str, dict[str, Any]]:
 
 
 POLICIES = 2 * len(SEMANTICS)
-_NAMES = ("ann", "eve", "ben", "g1", "g2", "hr", "all", "r", "s", "x", "n o", "é", "a/b", "a%2Fb", "urn:x", "user", "group")
-_BEFORE = ("", "", "", "user:", "group:", "role:", "User:", "Group:", "ROLE:", "users:", "groups:", "roles:", "u\u017fer:", ":", " ")
+_NAMES = (
+    "ann",
+    "eve",
+    "ben",
+    "g1",
+    "g2",
+    "hr",
+    "all",
+    "r",
+    "s",
+    "x",
+    "n o",
+    "é",
+    "a/b",
+    "a%2Fb",
+    "urn:x",
+    "user",
+    "group",
+)
+_BEFORE = (
+    "",
+    "",
+    "",
+    "user:",
+    "group:",
+    "role:",
+    "User:",
+    "Group:",
+    "ROLE:",
+    "users:",
+    "groups:",
+    "roles:",
+    "u\u017fer:",
+    ":",
+    " ",
+)
 _ODD: tuple[Any, ...] = (
     None, True, False, 0, 1, 3, -1, 2.5, 3.0, 10**20, "", " ", "*", "??", "%", "%2A", "\t", "\n", "\u0085", "\u2028", [], ["g1"], [[]],
     [["g1"]], {}, {"g1": True}, {"type": "item"}, {"id": "s/x"}, [None], [1], "g1", "ann", "group:", "user:", "item", "s/x", "a" * 300,

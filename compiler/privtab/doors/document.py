@@ -189,7 +189,9 @@ class _Reader(DocumentReader):
 
     def document(self, root: Node) -> Door | None:
         """The whole document."""
-        fields = self.fields(root, "a door document", (MARK, *KEYS), (MARK, *(k for k in KEYS if k not in ("rows", "derived"))))
+        fields = self.fields(
+            root, "a door document", (MARK, *KEYS), (MARK, *(k for k in KEYS if k not in ("rows", "derived")))
+        )
         if fields is None:
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
@@ -278,9 +280,13 @@ class _Reader(DocumentReader):
             readers = [type_ for type_, row in self._program.rules if row == reads.value]
             if key.text not in readers:
                 types = f"the types with a row `{reads.value}` are"
-                self.report("W001", key, f"the policy has no row `{key.text}/{reads.value}`", near(key.text, readers, types))
+                self.report(
+                    "W001", key, f"the policy has no row `{key.text}/{reads.value}`", near(key.text, readers, types)
+                )
             elif any(key.text in self._program.chain(type_)[:-2] for type_ in readers) or not sign.value:
-                self.report("W001", reads.span, f"`{reads.value}` reads types further below `{key.text}`, or the sign is empty")
+                self.report(
+                    "W001", reads.span, f"`{reads.value}` reads types further below `{key.text}`, or the sign is empty"
+                )
             else:
                 at = self._program.depth(key.text) - 1
                 found.append(Derived(type=key.text, at=at, sign=sign.value, reads=reads.value))
@@ -328,7 +334,9 @@ class _Reader(DocumentReader):
         chain = self._program.chain(type_.value)
         named = next((one for one in derived if one.type in chain and one.at < len(path)), None)
         if named is not None and any(place is not None and place.items is not None for place in path):
-            self.report("W001", path_node or node, f"names of `{named.type}` may be derived: {what} needs a place for each name")
+            self.report(
+                "W001", path_node or node, f"names of `{named.type}` may be derived: {what} needs a place for each name"
+            )
         return Kind(
             type=type_.value,
             path=tuple(path),
