@@ -87,7 +87,9 @@ def polaris(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DoorServ
     for name, alternatives in door.operations.items():
         one = alternatives[-1]
         resource = {"targets": [polaris_entity(type_of(door, one.kind))]}
-        resource |= {"secondaries": [polaris_entity(type_of(door, kinds[0]))] for kinds, _ in one.objects.values()}
+        if one.objects:
+            ((kinds, _),) = one.objects.values()
+            resource["secondaries"] = [polaris_entity(type_of(door, kinds[0]))]
         context = {"request_id": "1", "realm": "r"}
         actor = {"principal": "root", "roles": ["all"]}
         asked.append({"actor": actor, "action": name, "resource": resource, "context": context})

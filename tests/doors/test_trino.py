@@ -309,17 +309,17 @@ def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     ):
         for statement in (
             "CREATE SCHEMA lake.lab",
-            *(
-                f"CREATE TABLE lake.lab.{name} WITH (partitioning = ARRAY['k']) AS"
-                " SELECT * FROM (VALUES (1, 10), (2, 20)) AS t (k, n)"
-                for name in ("free", "denied", "filtered", "masked")
-            ),
+            *(MADE.format(name) for name in ("free", "denied", "filtered", "masked")),
         ):
             found = sql.run("olga", statement)
             assert found.error is None, (statement, found)
         yield World(sql, door)
 
 
+MADE = (
+    "CREATE TABLE lake.lab.{} WITH (partitioning = ARRAY['k']) AS SELECT * FROM (VALUES (1, 10), (2, 20)) AS t (k, n)"
+)
+COUNTED = 'SELECT count(*) FROM lake.lab."{}${}"'
 METADATA = ("files", "partitions", "snapshots", "history", "manifests", "properties", "refs", "entries", "all_entries")
 METADATA += ("metadata_log_entries", "all_manifests", "data")
 
@@ -327,7 +327,7 @@ METADATA += ("metadata_log_entries", "all_manifests", "data")
 @pytest.mark.parametrize("suffix", METADATA)
 def test_metadata_of_a_table_takes_reading_all_of_it(filtered: World, suffix: str) -> None:
     def read(user: str, table: str) -> bool:
-        found = filtered.sql.run(user, f'SELECT count(*) FROM lake.lab."{table}${suffix}"')
+        found = filtered.sql.run(user, COUNTED.format(table, suffix))
         assert found.denied or found.error is None, found
         return not found.denied
 
