@@ -188,3 +188,24 @@ def test_rows_of_an_undeclared_random_function_are_pinned_for_portions(spark: Sp
     first, second = (decided.orderBy("path").collect() for _ in range(2))
     assert first == second
     assert {row["reason"] for row in first} == {None}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_group_is_spelt_in_one_way(plan: str, spark: SparkSession, policy_and_state: tuple[str, str]) -> None:
+    good = (["x"], ["group:x"], ["x", "group:x"], ["urn:x"])
+    bad = (
+        ["user:x"],
+        ["role:x"],
+        ["x", "Group:x"],
+        ["groups:x"],
+        ["group:group:x"],
+        ["*"],
+        ["group:user:x"],
+        ["user:"],
+    )
+    rows = [(number, "ann", "s/a/1", groups) for number, groups in enumerate([*good, *bad, ["group:"]])]
+    df = decision_rows.frame(spark, rows, "n int, user string, path string, brought array<string>")
+    decided = decide(df, *policy_and_state, **BOX, groups="brought", plan=plan).orderBy("n")
+    answers = decision_rows.answer_rows(decided.select("n", "allowed", "reason"))
+    assert answers == [*[(True, None)] * len(good), *[(False, "malformed group")] * len(bad), (False, "null")]
