@@ -275,7 +275,7 @@ class _Reader(DocumentReader):
         for key, value in self.entries(node, "`derived`"):
             fields = self.fields(value, f"`{key.text}`", ("sign", "reads"), ("sign", "reads")) or {}
             sign, reads = self.text(fields.get("sign"), "`sign`"), self.text(fields.get("reads"), "`reads`")
-            if sign is None or reads is None:
+            if not (sign and reads):
                 continue
             readers = [type_ for type_, row in self._program.rules if row == reads.value]
             if key.text not in readers:
@@ -333,7 +333,8 @@ class _Reader(DocumentReader):
             self.report("W001", path_node or node, message, "without its own name" if unnamed else None)
         chain = self._program.chain(type_.value)
         named = next((one for one in derived if one.type in chain and one.at < len(path)), None)
-        if named is not None and any(place is not None and place.items is not None for place in path):
+        lists = any(place is not None and place.items is not None for place in path)
+        if named is not None and (lists or least != most or path[named.at] is None):
             self.report(
                 "W001", path_node or node, f"names of `{named.type}` may be derived: {what} needs a place for each name"
             )
