@@ -168,8 +168,6 @@ class Request:
         action = _text(_mapping(request.get("action"), "action").get("name"), "action.name")
         context = _mapping(request.get("context", {}), "context")
         objects = _mapping(context.get("with", {}), "context.with")
-        if "" in objects:
-            raise InvalidRequest("the name of an object in context.with is empty")
         of_objects = ((f"context.with.{name}", one) for name, one in objects.items())
         for where, part in (("action", request["action"]), ("resource", request.get("resource")), *of_objects):
             _mapping(_mapping(part, where).get("properties", {}), f"{where}.properties")
@@ -178,7 +176,10 @@ class Request:
             action=action,
             resource=_entity(request.get("resource"), "resource", names),
             groups=tuple(groups),
-            with_={name: _entity(o, f"context.with.{name}", names) for name, o in objects.items()},
+            with_={
+                _text(name, "a name in context.with"): _entity(o, f"context.with.{name}", names)
+                for name, o in objects.items()
+            },
             active_roles=context_roles(context),
             flags=frozenset(flag for flag in context_flags(context) if flag_name(flag) not in declared.request),
             attributes=_given_attributes(request, declared) if declared else NONE_GIVEN,

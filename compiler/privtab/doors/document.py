@@ -84,8 +84,10 @@ def _split(keys: str | None) -> tuple[str, ...]:
     return tuple(keys.split(".")) if keys else ()
 
 
-Conditions: TypeAlias = tuple[tuple[Place, tuple[str | list[str], ...]], ...]
+Conditions: TypeAlias = tuple[tuple[Place, tuple[str | list[str] | None, ...]], ...]
 """The values that stand at some places, each one of several; a list means an empty one."""
+_NOTHING: Conditions = ((Place(at=()), (None,)),)
+"""What a kind that looks at nothing of an object is for: a request that is about none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +130,6 @@ class Kind:
     least: int
     most: int
     """How many names a path has."""
-
-    @property
-    def looks_at_object(self) -> bool:
-        """Whether an object is looked at: if not, a request must be about none."""
-        return bool(self.path or self.conditions or self.each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,7 +340,7 @@ class _Reader(DocumentReader):
             path=tuple(path),
             unnamed=unnamed,
             each=each,
-            conditions=self.conditions(fields.get("is")),
+            conditions=self.conditions(fields.get("is")) or (() if path or each else _NOTHING),
             derived=named,
             least=least,
             most=most,
@@ -351,7 +348,7 @@ class _Reader(DocumentReader):
 
     def conditions(self, node: Node | None) -> Conditions:
         """The values that an object has at some places: a text, one of a list, or an empty list."""
-        found: list[tuple[Place, tuple[str | list[str], ...]]] = []
+        found: list[tuple[Place, tuple[str | list[str] | None, ...]]] = []
         for key, value in self.entries(node, "`is`"):
             place = self.place(key, "a key of `is`", single=False)
             words = tuple(text.value for text in self.texts(value, f"`{key.text}`"))

@@ -148,7 +148,7 @@ def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
     text = " ".join(lines)
     return {
         "name": name,
-        "conditions": _conditions(kind.conditions) if kind.looks_at_object else ["given == null"],
+        "conditions": _conditions(kind.conditions),
         "each": kind.each and (_list(kind.each) if kind.each.items or kind.each.skip else _reference(kind.each.at)),
         "names": names,
         "variables": variables,

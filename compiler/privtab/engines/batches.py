@@ -60,7 +60,7 @@ from privtab.engines.varying import (
 from privtab.errors import InvalidRequest
 from privtab.names import LEFT_OUT
 from privtab.request import NOT_SET, Entity, Request, flag_name
-from privtab.vocabulary import Vocabulary, check_caller, check_role_names
+from privtab.vocabulary import Vocabulary, check_role_names
 
 
 class Batches:
@@ -190,8 +190,6 @@ class Batches:
         with_extras = [request for request in requests if not request.plain]
         if not all(map(_well_formed, with_extras)) or any(request.attributes for request in with_extras):
             return None
-        for request in with_extras:
-            check_caller("-", request.groups)
         if not with_extras and all(len(kind) == 1 for kind in kinds):
             ((action,), (type_,)) = kinds
             answer = self._of_form(Form(type=type_, action=action, flags=frozenset(), withs={}), users, ids, {})
@@ -388,9 +386,10 @@ def _well_formed(request: Request) -> bool:
         isinstance(flags, frozenset | set)
         and isinstance(groups, tuple | list)
         and isinstance(withs, Mapping)
-        and all(isinstance(name, str) and name and names.unusable(name) is None for name in (*flags, *withs))
+        and all(isinstance(name, str) and name and names.unusable(name) is None for name in (*flags, *groups, *withs))
         and (roles is None or (isinstance(roles, tuple | list) and all(isinstance(name, str) for name in roles)))
         and all(isinstance(entity, Entity) for entity in withs.values())
+        and not (groups and _any_invalid_user(_names(groups)))
     )
 
 

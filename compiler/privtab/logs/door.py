@@ -133,8 +133,7 @@ class DoorLog:
         return (subject, context) if _hold(door.caller, asked) else None
 
     def _fits(self, kind: str, given: Any) -> bool:
-        found = self._door.kinds[kind]
-        return _hold(found.conditions, given) if found.looks_at_object else given is None
+        return _hold(self._door.kinds[kind].conditions, given)
 
 
 def _one_by_one(call: opa.Call, asked: Mapping[int, Any], shown: Any, problem: str | None) -> Iterator[opa.Row]:
