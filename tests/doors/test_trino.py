@@ -321,7 +321,7 @@ MADE = (
 )
 COUNTED = 'SELECT count(*) FROM lake.lab."{}${}"'
 METADATA = ("files", "partitions", "snapshots", "history", "manifests", "properties", "refs", "entries", "all_entries")
-METADATA += ("metadata_log_entries", "all_manifests", "data")
+METADATA += ("metadata_log_entries", "all_manifests")
 
 
 @pytest.mark.parametrize("suffix", METADATA)

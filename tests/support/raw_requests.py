@@ -135,22 +135,24 @@ def request(rnd: random.Random) -> Any:
     context: dict[str, Any] = {}
     if asked["action"]["name"] == "move" or rnd.random() < 0.2:
         context["with"] = {"to": {"type": "item", "id": rnd.choice(("s/x", "s/y"))}}
-    for key, values in (
+    of_context: tuple[tuple[str, tuple[Any, ...]], ...] = (
         ("active_roles", ([], ["r"], ["role:r"], ["r", "r"], ["s"], ["r", "s"], ["r"] * 1001)),
         ("strict", (True, False, None, 0, "no")),
         ("mfa", (True, False)),
-    ):
+    )
+    for key, values in of_context:
         if rnd.random() < 0.25:
             context[key] = rnd.choice(values)
     if context or rnd.random() < 0.1:
         asked["context"] = context
-    for part, name, values in (
+    of_parts: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
         ("subject", "level", (3, 4, 3.0, "3")),
         ("resource", "kind", ("shown", "b", 1)),
         ("action", "mfa", (True, False, "yes")),
-    ):
+    )
+    for part, name, given in of_parts:
         if rnd.random() < 0.2:
-            asked[part].setdefault("properties", {})[name] = rnd.choice(values)
+            asked[part].setdefault("properties", {})[name] = rnd.choice(given)
     for _ in range(rnd.choice((0, 0, 1, 1, 2, 3))):
         asked = _changed(asked, rnd)
     return asked
