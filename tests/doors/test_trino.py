@@ -320,8 +320,10 @@ MADE = (
     "CREATE TABLE lake.lab.{} WITH (partitioning = ARRAY['k']) AS SELECT * FROM (VALUES (1, 10), (2, 20)) AS t (k, n)"
 )
 COUNTED = 'SELECT count(*) FROM lake.lab."{}${}"'
-METADATA = ("files", "partitions", "snapshots", "history", "manifests", "properties", "refs", "entries", "all_entries")
-METADATA += ("metadata_log_entries", "all_manifests")
+METADATA = (
+    *("files", "partitions", "snapshots", "history", "manifests", "properties", "refs"),
+    *("entries", "all_entries", "metadata_log_entries", "all_manifests"),
+)
 
 
 @pytest.mark.parametrize("suffix", METADATA)
