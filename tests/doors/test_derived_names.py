@@ -15,7 +15,7 @@ from signed_door import DoorServer, door_server
 
 from privtab import Embedded
 
-TABLES = ("a", "b", "a$b", "b$files")
+TABLES = ("a", "b", "a$b", "b$files", "$c")
 COLUMNS = ("c", "d", "e")
 OTHER = "of no row"
 """A column that no row of the state mentions."""
@@ -70,8 +70,8 @@ class World:
 
     def readable(self, user: str, name: str) -> bool:
         """The same for what a derived name stands for, at each of its signs."""
-        parts = name.split("$")
-        beginnings = ["$".join(parts[:length]) for length in range(1, len(parts) + 1)]
+        parts = name[1:].split("$")
+        beginnings = [name[0] + "$".join(parts[:length]) for length in range(1, len(parts) + 1)]
         return all(
             self.whole(user, table)
             for number, table in enumerate(beginnings)

@@ -133,7 +133,8 @@ def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
         names = [_single(place) for place in kind.path]
         if (one := kind.derived) is not None:
             guards = [f"readable({quoted(one.type)}, [{', '.join(names[: one.at])}], {names[one.at]})"]
-            names[one.at] = f"split({names[one.at]}, {quoted(one.sign)})[0]"
+            rest = f"split(substring({names[one.at]}, 1, -1), {quoted(one.sign)})[0]"
+            names[one.at] = f'concat("", [substring({names[one.at]}, 0, 1), {rest}])'
         variables = [f"name_{number}" for number in range(1, len(names) + 1)]
         chain = links(program)[kind.type][: -1 if kind.unnamed else None]
         value = "[\n" + "".join(f"\t\t{_key(type_, variables[:depth])},\n" for type_, depth in chain) + "\t]"

@@ -185,7 +185,7 @@ def _entity(kind: Kind, given: Any, item: Any) -> dict[str, str] | None:
     names = [name for place in kind.path for name in ([item] if place is None else _values(given, place))]
     if not all(isinstance(name, str) and name for name in names) or not kind.least <= len(names) <= kind.most:
         return None
-    if kind.derived is not None and kind.derived.sign in names[kind.derived.at]:
+    if kind.derived is not None and kind.derived.sign in names[kind.derived.at][1:]:
         return None
     end = [""] if kind.unnamed and names else []
     return {"type": kind.type, "id": "/".join([*map(encode_name, names), *end])}
