@@ -130,7 +130,8 @@ class DoorLog:
         if door.groups is not None:
             subject["properties"] = {"groups": _get(asked, door.groups.at)}
         context = {} if door.roles is None else {"active_roles": _get(asked, door.roles.at)}
-        return (subject, context) if _hold(door.caller, asked) else None
+        prefixed = str(subject["id"]).startswith("user:")
+        return (subject, context) if _hold(door.caller, asked) and not prefixed else None
 
     def _fits(self, kind: str, given: Any) -> bool:
         return _hold(self._door.kinds[kind].conditions, given)
