@@ -257,24 +257,30 @@ def misspelt_kind(text: str) -> str | None:
     return found[1].lower() if found else None
 
 
-def check_user(name: str) -> None:
-    """Raise InvalidRequest for a name that cannot be a user's: a wildcard, another principal, a doubled `user:`, an unusable character."""
-    check_characters(name, "user")
+def check_principal(name: str, kind: PrincipalKind = "user") -> None:
+    """Raise InvalidRequest for a name, without its prefix, that no principal of a kind can have.
+
+    Such are wildcards, another kind's prefix, a doubled one, and an unusable character.
+    """
+    check_characters(name, kind)
     if (misspelt := misspelt_kind(name)) is not None:
         rest = name.partition(":")[2]
-        raise InvalidRequest(f"`{name}` is not a user: did you mean `{misspelt}:{rest}`?")
+        raise InvalidRequest(f"`{name}` is not a {kind}: did you mean `{misspelt}:{rest}`?")
     if is_wildcard(name):
         raise InvalidRequest(
-            f"`{name}` is not a user: there are no wildcards; a user of this name is written `{escape_wildcard(name)}`"
+            f"`{name}` is not a {kind}: there are no wildcards; a {kind} of this name is written `{escape_wildcard(name)}`"
         )
-    kind = _KIND.match(name)
-    if kind is None:
+    found = _KIND.match(name)
+    if found is None:
         return
-    if kind[1] in ("group", "role"):
-        raise InvalidRequest(f"`{name}` is a {kind[1]}: only a user can be a subject")
-    if kind[1] != "user":
-        raise InvalidRequest(f"`{name}` is not a user: write the kind in lower case, as in `user:alice`")
-    raise InvalidRequest(f"`{name}` is not a user: write `alice` or `user:alice`; no user's name begins with `user:`")
+    if found[1] not in KINDS:
+        raise InvalidRequest(f"`{name}` is not a {kind}: write the kind in lower case, as in `{kind}:alice`")
+    if found[1] != kind:
+        advice = ": only a user can be a subject" if kind == "user" else f", not a {kind}"
+        raise InvalidRequest(f"`{name}` is a {found[1]}{advice}")
+    raise InvalidRequest(
+        f"`{name}` is not a {kind}: write `alice` or `{kind}:alice`; no {kind}'s name begins with `{kind}:`"
+    )
 
 
 def escape_wildcard(name: str) -> str:

@@ -168,12 +168,18 @@ class Request:
         action = _text(_mapping(request.get("action"), "action").get("name"), "action.name")
         context = _mapping(request.get("context", {}), "context")
         objects = _mapping(context.get("with", {}), "context.with")
+        of_objects = ((f"context.with.{name}", one) for name, one in objects.items())
+        for where, part in (("action", request["action"]), ("resource", request.get("resource")), *of_objects):
+            _mapping(_mapping(part, where).get("properties", {}), f"{where}.properties")
         return cls(
             user=user,
             action=action,
             resource=_entity(request.get("resource"), "resource", names),
             groups=tuple(groups),
-            with_={name: _entity(o, f"context.with.{name}", names) for name, o in objects.items()},
+            with_={
+                _text(name, "a name in context.with"): _entity(o, f"context.with.{name}", names)
+                for name, o in objects.items()
+            },
             active_roles=context_roles(context),
             flags=frozenset(flag for flag in context_flags(context) if flag_name(flag) not in declared.request),
             attributes=_given_attributes(request, declared) if declared else NONE_GIVEN,
@@ -395,30 +401,26 @@ def _given_attributes(request: Mapping[str, Any], declared: Attributes) -> Given
     """The declared attributes among the properties and in the context of a request."""
     context = request.get("context", {})
 
-    def of_entity(entity: Mapping[str, Any], where: str) -> Given:
-        return _declared(entity, where, declared.declared_on(entity["type"]))
-
     of_request = {name: value for name, value in context.items() if name in declared.request}
-    for name, value in _declared(request["action"], "action", declared.request).items():
+    for name, value in _declared(request["action"], declared.request).items():
         if name in of_request and of_request[name] != value:
             raise InvalidRequest(f"action.properties.{name} and context.{name} differ")
         of_request[name] = value
     return GivenAttributes(
-        user=_declared(request["subject"], "subject", declared.user),
-        entity=of_entity(request["resource"], "resource"),
+        user=_declared(request["subject"], declared.user),
+        entity=_declared(request["resource"], declared.declared_on(request["resource"]["type"])),
         request=of_request,
         with_={
             name: values
             for name, entity in context.get("with", {}).items()
-            if (values := of_entity(entity, f"context.with.{name}"))
+            if (values := _declared(entity, declared.declared_on(entity["type"])))
         },
     )
 
 
-def _declared(part: Mapping[str, Any], where: str, declared: Mapping[str, Attribute]) -> Given:
+def _declared(part: Mapping[str, Any], declared: Mapping[str, Attribute]) -> Given:
     """The properties that the policy takes from requests."""
-    properties = _mapping(part.get("properties", {}), f"{where}.properties")
-    return {name: value for name, value in properties.items() if _is_given(declared.get(name))}
+    return {name: value for name, value in part.get("properties", {}).items() if _is_given(declared.get(name))}
 
 
 def _is_given(attribute: Attribute | None) -> bool:
@@ -428,7 +430,7 @@ def _is_given(attribute: Attribute | None) -> bool:
 def context_flags(context: Mapping[str, Any]) -> Iterable[str]:
     """The flags in a context: all are set except those that are `false`, since a flag can only require more."""
     read = {"with", ACTIVE_ROLES} if context_roles(context) is not None else {"with"}
-    named = ((name, value) for name, value in context.items() if name not in read and "=" not in name)
+    named = ((name, value) for name, value in context.items() if name and name not in read and "=" not in name)
     return (f"{name}{NOT_SET}" if value is False else name for name, value in named)
 
 

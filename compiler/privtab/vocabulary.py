@@ -12,7 +12,7 @@ from privtab.hints import hint
 from privtab.names import (
     LEFT_OUT,
     check_characters,
-    check_user,
+    check_principal,
     decode_name,
     encode_name,
     escape_wildcard,
@@ -353,9 +353,9 @@ def check_caller(user: str, groups: Sequence[str]) -> None:
     """Check the names of a user and of the groups that a request brings. Raises InvalidRequest."""
     if not user or "" in groups:
         raise InvalidRequest("the name of the user is empty" if not user else "the name of a group is empty")
-    check_user(user)
+    check_principal(user)
     for group in groups:
-        check_characters(group, "group")
+        check_principal(group, "group")
 
 
 def check_role_names(names: Sequence[str]) -> None:
@@ -365,6 +365,6 @@ def check_role_names(names: Sequence[str]) -> None:
     for name in names:
         if not name:
             raise InvalidRequest("the name of an active role is empty")
-        check_characters(name, "role")
         if is_wildcard(name):
             raise InvalidRequest(f"`{name}` is not the name of a role: there are no wildcards")
+        check_principal(name, "role")

@@ -11,7 +11,7 @@ from privtab.cli._parameters import option
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
 from privtab.key_values import attribute_values, key_values
-from privtab.names import bare_name, check_user, is_wildcard
+from privtab.names import bare_name, check_principal, is_wildcard
 from privtab.request import NOT_SET, Entity, Request, flag_name
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def user_name(text: str) -> str:
         raise UsageError("USER must not be empty")
     name = bare_name(text, "user")
     try:
-        check_user(name)
+        check_principal(name)
     except InvalidRequest as error:
         suggestion = f"; `what-can {text}` tells what it gives" if text.startswith(("group:", "role:")) else ""
         raise UsageError(f"{error}{suggestion}") from None

@@ -367,13 +367,13 @@ def _names(values: list[str]) -> pa.Array:
 
 
 def _any_invalid_user(users: pa.Array) -> bool:
-    """Whether some name cannot be a user's, according to `check_user`."""
+    """Whether some name cannot be a user's, according to `check_principal`."""
     if unusable(users) is not None:
         return True
     content = bytes(users.buffers()[2] or b"") if len(users) else b""
     if not any(sign in content for sign in (b":", b"*", b"?", b"%")):
         return False
-    return bool(pc.any(pc.match_substring_regex(users, r"\A(?:(?i:user|group|role):|[*?%]+\z)")).as_py())
+    return bool(pc.any(pc.match_substring_regex(users, r"\A(?:(?i:(?:user|group|role)s?):|[*?%]+\z)")).as_py())
 
 
 def _well_formed(request: Request) -> bool:
@@ -389,6 +389,7 @@ def _well_formed(request: Request) -> bool:
         and all(isinstance(name, str) and name and names.unusable(name) is None for name in (*flags, *groups, *withs))
         and (roles is None or (isinstance(roles, tuple | list) and all(isinstance(name, str) for name in roles)))
         and all(isinstance(entity, Entity) for entity in withs.values())
+        and not (groups and _any_invalid_user(_names([*groups])))
     )
 
 

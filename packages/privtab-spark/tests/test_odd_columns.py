@@ -188,3 +188,23 @@ def test_rows_of_an_undeclared_random_function_are_pinned_for_portions(spark: Sp
     first, second = (decided.orderBy("path").collect() for _ in range(2))
     assert first == second
     assert {row["reason"] for row in first} == {None}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_group_is_spelt_in_one_way(plan: str, spark: SparkSession, policy_and_state: tuple[str, str]) -> None:
+    good = (["x"], ["group:x"], ["x", "group:x"], ["urn:x"])
+    bad = (
+        ["user:x"],
+        ["role:x"],
+        ["x", "Group:x"],
+        ["groups:x"],
+        ["group:group:x"],
+        ["*"],
+        ["group:user:x"],
+        ["user:"],
+    )
+    rows = [("ann", "s/a/1", groups) for groups in (*good, *bad, ["group:"])]
+    df = decision_rows.frame(spark, rows, "user string, path string, brought array<string>")
+    answers = decision_rows.answer_rows(decide(df, *policy_and_state, **BOX, groups="brought", plan=plan))
+    assert answers == [*[(True, None)] * len(good), *[(False, "malformed group")] * len(bad), (False, "null")]

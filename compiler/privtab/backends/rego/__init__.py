@@ -30,6 +30,7 @@ from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Program, Rule, 
 from privtab.ir.serialise import source_text, vocabulary
 from privtab.names import ANY_PRIVILEGE, LEFT_OUT, PLAIN, UNUSABLE
 from privtab.paths import SEVERAL
+from privtab.request import MOST_ACTIVE_ROLES
 from privtab.sql_text import DENIAL, DIALECTS, NO_IDENTIFIER
 
 if TYPE_CHECKING:
@@ -225,6 +226,7 @@ def render(
         f"{base}/lib/lib.rego": template("lib.rego.j2").render(
             **common,
             **_named_groups(program),
+            most_active_roles=MOST_ACTIVE_ROLES,
             layout="sharded" if sharded else "whole",
             roles_of_roles="roles" in program.semantics.hierarchy,
             role_grants=role_grants(program),
@@ -464,17 +466,14 @@ def files(policy: Compilation) -> Mapping[str, str]:
 def _named_groups(program: Program) -> dict[str, str]:
     """The groups of a caller that no row gives them: the template for them, the Rego expression of their names, and its words.
 
-    `everyone`: the name of the group of every user, if requests bring others besides.
+    `named_by`: the value of the rule that this expression is, if requests bring groups.
     """
     asked, everyone = "request" in program.semantics.groups, program.semantics.everyone
-    brought = {"groups": "request", "everyone": ""}
+    brought = '[trim_prefix(group, "group:") | some group in input.subject.properties.groups]'
+    words = {"groups": "request" if asked or everyone else "state", "named_groups": "named_groups"}
     if asked and everyone:
         both = "the request brings, and of the group of every user"
-        return brought | {"named_groups": "named_groups", "which": both, "everyone": quoted(everyone)}
+        return words | {"which": both, "named_by": f"array.concat({brought}, [{quoted(everyone)}])"}
     if everyone:
-        return brought | {"named_groups": f"[{quoted(everyone)}]", "which": "every user is in"}
-    return brought | {
-        "groups": "request" if asked else "state",
-        "named_groups": "input.subject.properties.groups",
-        "which": "the request brings",
-    }
+        return words | {"named_groups": f"[{quoted(everyone)}]", "which": "every user is in"}
+    return words | {"which": "the request brings", "named_by": brought}

@@ -19,7 +19,7 @@ from privtab.ir.formula import asked_condition, compares
 from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, Program, Rule, ServiceAdmin
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
-from privtab.names import LEFT_OUT, bare_name, check_user
+from privtab.names import LEFT_OUT, bare_name, check_principal
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity
 from privtab.state.nodes import State
@@ -95,7 +95,7 @@ def what_can(
     if is_principal_alone:
         caller = Caller.of_principal(reference, user, flags=flags)
     else:
-        check_user(name)
+        check_principal(name)
         caller = Caller(reference, name, groups=groups, flags=flags, active_roles=active_roles)
         caller.check_active_roles()
     decisions = _Decisions(caller, state, found)

@@ -107,6 +107,9 @@ MISTAKES = [
     ("glance: {kind: parts, row: look}", "move_: {kind: items, row: move, with: {to: {kind: shelf, about: to}}}", 18,
      "is about a named entity", None),
     ("glance: {kind: parts, row: look}", "look2: {kind: item, filter: rows}", 18, "`filter` is `rows`", "write one of"),
+    ("kinds:", 'derived: {shop: {sign: "$", reads: look}}\nkinds:', 8, "the policy has no row `shop/look`", "are: `item`"),
+    ("kinds:", 'derived: {shop: {sign: "$", reads: open}}\nkinds:', 11, "may be derived: `item` needs", None),
+    ("kinds:", 'derived: {shop: {sign: "", reads: open}}\nkinds:', 8, "the sign is empty", None),
     ("operation: do", "operatoin: do", 4, "unknown key `operatoin`", "did you mean `operation`"),
 ]  # fmt: skip
 

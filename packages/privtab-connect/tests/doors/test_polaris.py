@@ -63,9 +63,11 @@ CASES = [
     ("carol", [], "LOAD_TABLE_WITH_READ_DELEGATION", [ORDERS], [], "table:silver/sales/eu/orders", {}),
     ("root", ["service_admin"], "GET_CATALOG", [entity("CATALOG", "bronze", root=True)], [], "catalog:bronze", {}),
     ("root", ["service_admin"], "LIST_CATALOGS", [ROOT_TARGET], [], "catalog:", {}),
-    ("root", ["service_admin"], "LIST_CATALOGS", [], [], "catalog:", {}),
+
     ("alice", ["engineer"], "LIST_CATALOGS", [ROOT_TARGET], [], "catalog:", {}),
-    ("root", ["service_admin"], "CREATE_PRINCIPAL", [], [], "principal:", {}),
+    ("root", ["service_admin"], "CREATE_PRINCIPAL", [ROOT_TARGET], [], "principal:", {}),
+    ("root", ["service_admin"], "CREATE_CATALOG", [ROOT_TARGET], [], "catalog:", {}),
+    ("alice", ["engineer"], "CREATE_PRINCIPAL_ROLE", [ROOT_TARGET], [], "principal_role:", {}),
     ("root", ["service_admin"], "RESET_CREDENTIALS", [entity("PRINCIPAL", "eve")], [], "principal:eve", {}),
     ("bob", ["analyst"], "LIST_NAMESPACES", [entity("CATALOG", "silver")], [], "namespace:silver/", {}),
     ("bob", ["analyst"], "LIST_NAMESPACES", [entity("NAMESPACE", "silver", "sales")], [], "namespace:silver/sales/", {}),
@@ -196,7 +198,7 @@ def meaning(asked: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
         for slot, entities in asked["resource"].items()
     }
     match asked["action"], paths:
-        case "CREATE_CATALOG" | "LIST_CATALOGS", _:
+        case "CREATE_CATALOG" | "LIST_CATALOGS", {"targets": [_]}:
             return "catalog:", {}
         case "GET_CATALOG", {"targets": [path]}:
             return f"catalog:{path}", {}

@@ -274,12 +274,29 @@ def test_a_long_list_is_one_decision(world: World, tmp_path: Path) -> None:
     logging.getLogger(__name__).info(says, number, taken, decided, hand)
 
 
+LAKE_OF_MIA = (
+    *(
+        ("allow", privilege, "schema:lake/lab")
+        for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE", "ALL_ROWS", "UNMASKED")
+    ),
+    ("deny", "SELECT", "table:lake/lab/denied"),
+    ("deny", "ALL_ROWS", "table:lake/lab/filtered"),
+    ("deny", "UNMASKED", "column:lake/lab/masked/n"),
+)
+"""What mia holds in a lake, and where she does not read all: (effect, privilege, entity)."""
+
+
 @pytest.fixture(scope="module")
 def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A table with row filters and column masks."""
     folder = tmp_path_factory.mktemp("filtered")
     (folder / "trino.yaml").write_text(trino_filters.policy(), encoding="utf-8")
-    (folder / "state.json").write_text(json.dumps(trino_filters.state()), encoding="utf-8")
+    rows = trino_filters.state()
+    rows["grants"] += [
+        {"grantee": "user:mia", "effect": effect, "privilege": privilege, "entity": entity}
+        for effect, privilege, entity in LAKE_OF_MIA
+    ]
+    (folder / "state.json").write_text(json.dumps(rows), encoding="utf-8")
     addresses = {
         "opa.policy.uri": "allow",
         "opa.policy.batched-uri": "batch",
@@ -290,7 +307,55 @@ def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         door_server(folder, folder / "trino.yaml", "trino", folder / "state.json") as door,
         trino({key: f"{door.url}/{answer}" for key, answer in addresses.items()}, "olga") as sql,
     ):
+        for statement in (
+            "CREATE SCHEMA lake.lab",
+            *(MADE.format(name) for name in ("free", "denied", "filtered", "masked")),
+        ):
+            found = sql.run("olga", statement)
+            assert found.error is None, (statement, found)
         yield World(sql, door)
+
+
+MADE = (
+    "CREATE TABLE lake.lab.{} WITH (partitioning = ARRAY['k']) AS SELECT * FROM (VALUES (1, 10), (2, 20)) AS t (k, n)"
+)
+COUNTED = 'SELECT count(*) FROM lake.lab."{}${}"'
+METADATA = (
+    *("files", "partitions", "snapshots", "history", "manifests", "properties", "refs"),
+    *("entries", "all_entries", "metadata_log_entries", "all_manifests"),
+)
+
+
+@pytest.mark.parametrize("suffix", METADATA)
+def test_metadata_of_a_table_takes_reading_all_of_it(filtered: World, suffix: str) -> None:
+    def read(user: str, table: str) -> bool:
+        found = filtered.sql.run(user, COUNTED.format(table, suffix))
+        assert found.denied or found.error is None, found
+        return not found.denied
+
+    assert [read("mia", table) for table in ("free", "denied", "filtered", "masked")] == [True, False, False, False]
+    assert read("olga", "denied")
+    shown = filtered.sql.run("mia", f'DESCRIBE lake.lab."denied${suffix}"')
+    assert shown.denied or not shown.rows, shown
+    assert filtered.sql.run("mia", f'DESCRIBE lake.lab."free${suffix}"').rows
+    assert filtered.sql.run("mia", 'DELETE FROM lake.lab."denied$data"').error is not None
+
+
+def test_tables_are_changed_where_nothing_is_filtered_or_masked(filtered: World) -> None:
+    for statement in (
+        "INSERT INTO lake.lab.{} VALUES (3, 30)",
+        "UPDATE lake.lab.{} SET n = 31 WHERE k = 3",
+        "MERGE INTO lake.lab.{} USING (VALUES (3, 32)) AS u (k2, n2) ON k = k2 WHEN MATCHED THEN UPDATE SET n = n2",
+        "DELETE FROM lake.lab.{} WHERE k = 3",
+    ):
+        done = filtered.sql.run("mia", statement.format("free"))
+        assert done.error is None, (statement, done)
+        for table in ("filtered", "masked"):
+            found = filtered.sql.run("mia", statement.format(table))
+            assert found.error is not None or found.rows == [[0]], (statement, table)
+    assert filtered.sql.run("olga", "SELECT k, n FROM lake.lab.filtered ORDER BY k").rows == [[1, 10], [2, 20]]
+    assert filtered.sql.run("mia", "SELECT count(*) FROM lake.lab.filtered").rows == [[0]]
+    assert filtered.sql.run("mia", "SELECT k, n FROM lake.lab.masked ORDER BY k").rows == [[1, None], [2, None]]
 
 
 def test_results_are_filtered_and_masked(filtered: World) -> None:

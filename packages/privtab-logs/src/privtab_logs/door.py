@@ -130,7 +130,8 @@ class DoorLog:
         if door.groups is not None:
             subject["properties"] = {"groups": _get(asked, door.groups.at)}
         context = {} if door.roles is None else {"active_roles": _get(asked, door.roles.at)}
-        return (subject, context) if _hold(door.caller, asked) else None
+        prefixed = str(subject["id"]).startswith("user:")
+        return (subject, context) if _hold(door.caller, asked) and not prefixed else None
 
     def _fits(self, kind: str, given: Any) -> bool:
         return _hold(self._door.kinds[kind].conditions, given)
@@ -181,9 +182,11 @@ def _hold(conditions: Conditions, given: Any) -> bool:
 
 
 def _entity(kind: Kind, given: Any, item: Any) -> dict[str, str] | None:
-    """The entity that an object is; None unless all its names are names."""
+    """The entity that an object is; None unless all its names are names, and for a derived one, which takes more than one request."""
     names = [name for place in kind.path for name in ([item] if place is None else _values(given, place))]
     if not all(isinstance(name, str) and name for name in names) or not kind.least <= len(names) <= kind.most:
+        return None
+    if kind.derived is not None and kind.derived.sign in names[kind.derived.at][1:]:
         return None
     end = [""] if kind.unnamed and names else []
     return {"type": kind.type, "id": "/".join([*map(encode_name, names), *end])}

@@ -42,8 +42,7 @@ FlagsLike: TypeAlias = "Iterable[str] | Mapping[str, bool | ColumnLike]"
 """Names of flags that are set for all rows; or a mapping from name to a value or a column of values."""
 
 MALFORMED_ENTITY = "malformed entity"
-MALFORMED_USER = "malformed user"
-_NO_USER = "^(?:(?i:user|group|role):|[*?%]+(?s:(?!.)))"
+_NO_PRINCIPAL = "^(?:(?iu:(?:user|group|role)s?):|[*?%]+(?s:(?!.)))"
 NULL = "null"
 _ENTITY = "give a column of entities `type:path` or the name of one, or a pair (type, column of paths or list of columns of names)"
 _LONGEST = 2**31 - 1
@@ -156,6 +155,12 @@ def read_arguments(
     )
 
 
+def _no_principal(name: Column) -> Column:
+    """Whether no principal has a name, as by `check_principal`. The regular expression is slow: hardly any name has one of these signs."""
+    suspicious = name.contains(":") | name.startswith("*") | name.startswith("?") | name.startswith("%")
+    return suspicious & name.rlike(_NO_PRINCIPAL)
+
+
 def _nested(kind: DataType) -> bool:
     return isinstance(kind, ArrayType | MapType | StructType | VariantType)
 
@@ -235,9 +240,7 @@ class ArgumentReader:
             argument, "subject", '; one user for all rows is `privtab_spark.user("alice")`'
         ).cast("string")
         self.columns["user"] = name = F.when(user.startswith("user:"), F.substring(user, 6, _LONGEST)).otherwise(user)
-        # The regular expression is slow, and hardly any name has one of these signs.
-        suspicious = name.contains(":") | name.startswith("*") | name.startswith("?") | name.startswith("%")
-        self.invalid_reasons.append(F.when(suspicious & name.rlike(_NO_USER), MALFORMED_USER))
+        self.invalid_reasons.append(F.when(_no_principal(name), "malformed user"))
 
     def action(self, argument: ColumnLike) -> None:
         """Unlike in other arguments, a string is the operation of all rows; a column must be given as a Column."""
@@ -357,7 +360,10 @@ class ArgumentReader:
             lambda name: F.when(name.startswith(prefix), F.substring(name, len(prefix) + 1, _LONGEST)).otherwise(name),
         )
         invalid = names.isNull() | F.exists(names, lambda name: name.isNull() | (name == ""))
-        self.invalid_reasons.append(F.when(invalid, NULL))
+        self.invalid_reasons += [
+            F.when(invalid, NULL),
+            F.when(F.exists(names, _no_principal), f"malformed {prefix[:-1]}"),
+        ]
 
     def check_kinds(self) -> None:
         """Raise UsageError for a column that does not exist or whose type does not suit its argument."""

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from privtab.attributes import KINDS, requested
 from privtab.errors import AccessDenied, InvalidRequest, UsageError
 from privtab.hints import hint
-from privtab.names import bare_name, check_user
+from privtab.names import bare_name, check_principal
 from privtab.request import NOT_SET, Decision, Request
 from privtab_spark.arguments import ColumnLike, FlagsLike, ResourceLike
 from privtab_spark.attribute_columns import COLUMN_TYPES, AttributeColumn, AttributesLike, declared
@@ -180,7 +180,7 @@ def user(name: str) -> Column:
     if not isinstance(value, str) or not value:
         raise UsageError(f"{name!r} is not the name of a user")
     try:
-        check_user(bare_name(value, "user"))
+        check_principal(bare_name(value, "user"))
     except InvalidRequest as error:
         raise UsageError(str(error)) from None
     return F.lit(name)

@@ -13,9 +13,9 @@ import data.privtab.library.lib
 default allow := false
 
 allow if {
-	lib.subject
+	user := lib.subject
 	path := lib.path(input.resource)
-	allowed(input.subject.id, path)
+	allowed(user, path)
 	lib.well_formed
 }
 
@@ -111,12 +111,12 @@ explained := [answer |
 # entrypoint: true
 visible := positions if {
 	lib.ready
-	lib.subject
+	user := lib.subject
 	lib.well_formed
 	is_array(input.items)
 	positions := [position |
 		some position, path in input.items
-		allowed(input.subject.id, path)
+		allowed(user, path)
 	]
 
 	# As in `decisions`.
@@ -131,7 +131,7 @@ visible := positions if {
 	]
 } else := [position |
 	some position, path in input.items
-	allowed(input.subject.id, path)
+	allowed(lib.subject, path)
 	lib.is_path(input.resource.type, path)
 ] if {
 	lib.ready

@@ -17,7 +17,7 @@ from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near, wh
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 MARK = "door"
-KEYS = ("title", "caller", "operation", "rows", "answers", "kinds", "operations")
+KEYS = ("title", "caller", "operation", "rows", "answers", "derived", "kinds", "operations")
 ITEM = "@"
 """In the path of a kind: the value of `each`."""
 CASES = ("same", "lower")
@@ -84,8 +84,10 @@ def _split(keys: str | None) -> tuple[str, ...]:
     return tuple(keys.split(".")) if keys else ()
 
 
-Conditions: TypeAlias = tuple[tuple[Place, tuple[str | list[str], ...]], ...]
+Conditions: TypeAlias = tuple[tuple[Place, tuple[str | list[str] | None, ...]], ...]
 """The values that stand at some places, each one of several; a list means an empty one."""
+_NOTHING: Conditions = ((Place(at=()), (None,)),)
+"""What a kind that looks at nothing of an object is for: a request that is about none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,18 @@ class Answer:
     about: Place
     """Where a request has what it is about, or the list of it."""
     shape: Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """Names that are made of an entity's own, behind a sign, and show something of its contents: they stand for that entity."""
+
+    type: str
+    at: int
+    """The position of the name in a path."""
+    sign: str
+    reads: str
+    """The row by which the type, and those right below it, are read: all of it must be readable, unfiltered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +126,7 @@ class Kind:
     """Places of values, each of which makes an entity."""
     conditions: Conditions
     """The values that an object of this kind has."""
+    derived: Derived | None
     least: int
     most: int
     """How many names a path has."""
@@ -171,7 +186,9 @@ class _Reader(DocumentReader):
 
     def document(self, root: Node) -> Door | None:
         """The whole document."""
-        fields = self.fields(root, "a door document", (MARK, *KEYS), (MARK, *(k for k in KEYS if k != "rows")))
+        fields = self.fields(
+            root, "a door document", (MARK, *KEYS), (MARK, *(k for k in KEYS if k not in ("rows", "derived")))
+        )
         if fields is None:
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
@@ -183,7 +200,8 @@ class _Reader(DocumentReader):
         caller = self.fields(fields["caller"], "`caller`", ("user", "groups", "roles", "is"), ("user",)) or {}
         user, groups, roles = (self.place(caller.get(key), f"`{key}`") for key in ("user", "groups", "roles"))
         self.check_caller(caller)
-        kinds = self.kinds(fields["kinds"])
+        derived = self.derived(fields.get("derived"))
+        kinds = self.kinds(fields["kinds"], derived)
         operation = self.place(fields["operation"], "`operation`")
         operations = self.operations(fields["operations"], kinds, lower=case == "lower")
         answers = self.answers(fields["answers"])
@@ -248,12 +266,35 @@ class _Reader(DocumentReader):
 
     # --- kinds ---
 
-    def kinds(self, node: Node) -> dict[str, Kind]:
+    def derived(self, node: Node | None) -> tuple[Derived, ...]:
+        """The types whose names may be derived from another's."""
+        found = []
+        for key, value in self.entries(node, "`derived`"):
+            fields = self.fields(value, f"`{key.text}`", ("sign", "reads"), ("sign", "reads")) or {}
+            sign, reads = self.text(fields.get("sign"), "`sign`"), self.text(fields.get("reads"), "`reads`")
+            if not (sign and reads):
+                continue
+            readers = [type_ for type_, row in self._program.rules if row == reads.value]
+            if key.text not in readers:
+                types = f"the types with a row `{reads.value}` are"
+                self.report(
+                    "W001", key, f"the policy has no row `{key.text}/{reads.value}`", near(key.text, readers, types)
+                )
+            elif any(key.text in self._program.chain(type_)[:-2] for type_ in readers) or not sign.value:
+                self.report(
+                    "W001", reads.span, f"`{reads.value}` reads types further below `{key.text}`, or the sign is empty"
+                )
+            else:
+                at = self._program.depth(key.text) - 1
+                found.append(Derived(type=key.text, at=at, sign=sign.value, reads=reads.value))
+        return tuple(found)
+
+    def kinds(self, node: Node, derived: tuple[Derived, ...]) -> dict[str, Kind]:
         """How objects are entities, by name."""
-        read = {key.text: self.kind(value, f"`{key.text}`") for key, value in self.entries(node, "`kinds`")}
+        read = {key.text: self.kind(value, f"`{key.text}`", derived) for key, value in self.entries(node, "`kinds`")}
         return {name: kind for name, kind in read.items() if kind is not None}
 
-    def kind(self, node: Node, what: str) -> Kind | None:
+    def kind(self, node: Node, what: str, derived: tuple[Derived, ...]) -> Kind | None:
         """One kind."""
         fields = self.fields(node, what, ("type", "path", "unnamed", "each", "is"), ("type",))
         type_ = self.text(fields["type"], "`type`") if fields else None
@@ -287,19 +328,27 @@ class _Reader(DocumentReader):
             names = f"{least}" if least == most else f"{least} to {most}"
             message = f"the path of {what} has {len(path)} names, and that of `{type_.value}` {names}"
             self.report("W001", path_node or node, message, "without its own name" if unnamed else None)
+        chain = self._program.chain(type_.value)
+        named = next((one for one in derived if one.type in chain and one.at < len(path)), None)
+        lists = any(place is not None and place.items is not None for place in path)
+        if named is not None and (lists or least != most or path[named.at] is None):
+            self.report(
+                "W001", path_node or node, f"names of `{named.type}` may be derived: {what} needs a place for each name"
+            )
         return Kind(
             type=type_.value,
             path=tuple(path),
             unnamed=unnamed,
             each=each,
-            conditions=self.conditions(fields.get("is")),
+            conditions=self.conditions(fields.get("is")) or (() if path or each else _NOTHING),
+            derived=named,
             least=least,
             most=most,
         )
 
     def conditions(self, node: Node | None) -> Conditions:
         """The values that an object has at some places: a text, one of a list, or an empty list."""
-        found: list[tuple[Place, tuple[str | list[str], ...]]] = []
+        found: list[tuple[Place, tuple[str | list[str] | None, ...]]] = []
         for key, value in self.entries(node, "`is`"):
             place = self.place(key, "a key of `is`", single=False)
             words = tuple(text.value for text in self.texts(value, f"`{key.text}`"))

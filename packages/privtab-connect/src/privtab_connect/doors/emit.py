@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from privtab.backends.rego import links, quoted, template
-from privtab.ir.nodes import Program, nested_on
+from privtab.ir.nodes import Program, SqlFilter, nested_on
 from privtab.names import PLAIN
-from privtab.sql_text import DENIAL
+from privtab.sql_text import DENIAL, Word
 from privtab_connect.doors.document import KEYWORDS, Alternative, Answer, Conditions, Door, Form, Kind, Place, Shape
 
 _WORD = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
@@ -53,6 +53,9 @@ def modules(door: Door, program: Program, name: str) -> dict[str, str]:
             "roles": door.roles and list(door.roles.at),
             "caller": _conditions(door.caller, "input"),
             "kinds": [_kind_view(name_of_kind, kind, program) for name_of_kind, kind in door.kinds.items()],
+            "shown": [[one.entity, one.kind, one.name] for one in program.filters if _shows_all(one)],
+            "filtered": bool(program.filters),
+            "derived": _derived_views(door, program),
         },
     }
     return {
@@ -60,6 +63,32 @@ def modules(door: Door, program: Program, name: str) -> dict[str, str]:
         + "\n"
         for path, view in views.items()
     }
+
+
+def _shows_all(one: SqlFilter) -> bool:
+    """Whether a filter keeps every row, or a mask shows the column as it is."""
+    if one.kind == "column_mask":
+        return one.parts == (Word("column"),)
+    return all(isinstance(part, str) for part in one.parts) and "".join(map(str, one.parts)).strip().upper() == "TRUE"
+
+
+def _derived_views(door: Door, program: Program) -> list[dict[str, Any]]:
+    """For each type whose names may be derived, what is read of it."""
+    found = {kind.derived.type: kind.derived for kind in door.kinds.values() if kind.derived is not None}
+    filtered = {one.entity for one in program.filters}
+    return [
+        {
+            "type": one.type,
+            "sign": one.sign,
+            "reads": one.reads,
+            "below": [
+                name
+                for name, type_ in program.entities.items()
+                if type_.parent == one.type and ((name, one.reads) in program.rules or name in filtered)
+            ],
+        }
+        for one in found.values()
+    ]
 
 
 def door_json(door: Door) -> dict[str, Any]:
@@ -98,10 +127,14 @@ def _alternative_json(door: Door, before: Sequence[Alternative], alternative: Al
 
 def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
     """How a kind is written in Rego. The keys of entities are made of `names`, bound to `variables`, or with `lines` for each."""
-    names, variables, lines = [], [], []
+    names, variables, lines, guards = [], [], [], []
     nests = kind.type in nested_on(program.entities)
     if not nests and all(place is None or place.items is None for place in kind.path):
         names = [_single(place) for place in kind.path]
+        if (one := kind.derived) is not None:
+            guards = [f"readable({quoted(one.type)}, [{', '.join(names[: one.at])}], {names[one.at]})"]
+            rest = f"split(substring({names[one.at]}, 1, -1), {quoted(one.sign)})[0]"
+            names[one.at] = f'concat("", [substring({names[one.at]}, 0, 1), {rest}])'
         variables = [f"name_{number}" for number in range(1, len(names) + 1)]
         chain = links(program)[kind.type][: -1 if kind.unnamed else None]
         value = "[\n" + "".join(f"\t\t{_key(type_, variables[:depth])},\n" for type_, depth in chain) + "\t]"
@@ -121,6 +154,7 @@ def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
         "names": names,
         "variables": variables,
         "lines": lines,
+        "guards": guards,
         "value": value,
         "arguments": ", ".join(name if name in text else "_" for name in ("given", "item")),
     }

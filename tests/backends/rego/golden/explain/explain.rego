@@ -15,7 +15,7 @@ allowed := data.privtab.library.allow
 
 rule := program.rules[input.resource.type][input.action.name]
 
-user := input.subject.id
+user := lib.subject
 
 who := lib.all_principals(user)
 

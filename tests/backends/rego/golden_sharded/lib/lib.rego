@@ -95,16 +95,28 @@ of_shards := [concat(" ", [root, found]) |
 	found := shard_revision(root)
 ]
 
-# Only a user with a name can ask.
-subject if {
+# The name of the user who asks, without one prefix of its kind: only a user with a name can ask.
+subject := input.subject.id if {
 	input.subject.type == "user"
 	named(input.subject.id)
+} else := name if {
+	input.subject.type == "user"
+	startswith(input.subject.id, "user:")
+	name := substring(input.subject.id, 5, -1)
+	named(name)
 }
 
-# Nobody is called by wildcards alone.
-named(user) if {
-	trim(user, "*?%") != ""
-	usable(user)
+# No principal is called by wildcards alone, or begins with a kind of principals.
+named(name) if {
+	trim(name, "*?%") != ""
+	well_named(name)
+}
+
+well_named(name) if {
+	trim(name, "abcdefghijklmnopqrstuvwxyz/0123456789_-.ABCDEFGHIJKLMNOPQRSTUVWXYZ !#$&'()+,;<=>@[]^`{|}~") == ""
+} else if {
+	usable(name)
+	not regex.match(`^(?i:(?:user|group|role)s?:)`, name)
 }
 
 # Names have no controls, line separators and noncharacters, which programs read differently. Most consist of these
@@ -120,6 +132,8 @@ usable(name) if {
 well_formed if {
 	count(input) == 3
 	count(input.subject) == 2
+	count(input.resource) <= 2
+	count(input.action) == 1
 }
 
 well_formed if {
@@ -127,19 +141,20 @@ well_formed if {
 	is_object(context)
 	objects := object.get(context, "with", {})
 	is_object(objects)
-	every entity in objects {
+	every name, entity in objects {
+		name != ""
 		entity.type != ""
 		is_string(entity.type)
 		is_string(object.get(entity, "id", ""))
+		is_object(object.get(entity, "properties", {}))
 	}
-	properties := object.get(input, ["subject", "properties"], {})
-	is_object(properties)
-	groups := object.get(properties, "groups", [])
+	every part in ["subject", "action", "resource"] {
+		is_object(object.get(input, [part, "properties"], {}))
+	}
+	groups := object.get(input, ["subject", "properties", "groups"], [])
 	is_array(groups)
 	every group in groups {
-		is_string(group)
-		group != ""
-		usable(group)
+		named(trim_prefix(group, "group:"))
 	}
 }
 
@@ -554,7 +569,7 @@ concern := {
 	"end": [end | end := min(turns)],
 }
 
-concerned contains principal if some principal in all_principals(input.subject.id)
+concerned contains principal if some principal in all_principals(subject)
 
 concerned_keys contains key if {
 	who := concerned
@@ -572,7 +587,7 @@ concerned_keys contains key if {
 	holders[who[_]]
 }
 
-concerned_keys contains key if some key, _ in state.scoped[input.subject.id]
+concerned_keys contains key if some key, _ in state.scoped[subject]
 
 concerned_keys contains key if {
 	who := concerned
@@ -590,7 +605,7 @@ concerned_keys contains key if {
 	holders[who[_]]
 }
 
-concerned_keys contains key if some key, _ in state.windowed.scoped[input.subject.id]
+concerned_keys contains key if some key, _ in state.windowed.scoped[subject]
 
 concerned_keys contains key if {
 	who := concerned
@@ -608,12 +623,12 @@ concerned_keys contains key if {
 	holders[who[_]]
 }
 
-concerned_keys contains key if some key, _ in state.windowed.windows.scoped[input.subject.id]
+concerned_keys contains key if some key, _ in state.windowed.windows.scoped[subject]
 
 concerned_keys contains key if {
 	some root, _ in state.shards
 	some key, users in state.at[shard_name(root)].members
-	users[input.subject.id]
+	users[subject]
 }
 
 # The moments at which a row begins or ends to hold.
