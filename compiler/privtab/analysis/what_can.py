@@ -17,7 +17,7 @@ from privtab.analysis.caller import Caller, EquivalenceClasses
 from privtab.entitlements.universe import Universe, universe
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, atom_of, canonical
-from privtab.ir.formula import asked_condition, compares
+from privtab.ir.formula import asked_condition, asked_forms, compares
 from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, Program, Rule, ServiceAdmin
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
@@ -159,21 +159,10 @@ def _joined(parent: str, paths: list[str]) -> str:
 @once_within
 def questions(program: Program, type_: str) -> list[tuple[Rule, bool]]:
     """The operations on an entity type (empty for the root): named ones, and unnamed calls."""
-    rules = program.rules.values()
-    named = [(rule, False) for rule in rules if rule.entity == type_ and not rule.creates]
-    parent = type_ or None
-    calls = [
-        (rule, True)
-        for rule in rules
-        if program.unnamed(rule)
-        and (
-            program.entities[rule.entity].parent == parent or (rule.entity == type_ and program.entities[type_].nested)
-        )
-    ]
-    single = [
-        (rule, False) for rule in rules if rule.entity == type_ and rule.creates and program.entities[type_].single
-    ]
-    return [*named, *single, *calls]
+    forms = [(rule, named) for rule in program.rules.values() for named in asked_forms(program, rule)]
+    containers = vocabulary(program).containers
+    calls = [(rule, True) for rule, named in forms if not named and type_ in (containers(rule.entity) or ("",))]
+    return [*((rule, False) for rule, named in forms if named and rule.entity == type_), *calls]
 
 
 def _types(program: Program, type_: str) -> set[str]:

@@ -311,6 +311,8 @@ class Rule:
     """What the request gives to or takes from a principal that it names."""
     creates: bool = False
     """Whether a request may omit the last name because the entity does not exist yet."""
+    may_exist: bool = False
+    """Whether that is not sure, since neither a declaration nor the operation's name says that it creates: its effects could be a claim."""
     destructive: bool = False
     """Whether the policy declares that the operation destroys something."""
     sensitive: bool = False

@@ -260,6 +260,8 @@ class Row:
     outcomes: tuple[ResolvedEffect, ...]
     delegations: tuple[ResolvedEffect, ...]
     creates: bool
+    may_exist: bool
+    """As in `ir.nodes.Rule`."""
     requires_text: str | None
     each_text: str | None
     report: str | None

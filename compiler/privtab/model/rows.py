@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from privtab.diagnostics import Diagnostic, Located
-from privtab.effects import DELEGATION, PRINCIPAL_TABLES, TABLE_OF_TYPE
+from privtab.effects import DELEGATION, PRINCIPAL_TABLES, TABLE_OF_TYPE, says_it_creates
 from privtab.findings import undeclared, unreadable, unsound_rows
 from privtab.ir.nodes import RESOURCE, Ambiguous, Conflict, Source, WithSlot
 from privtab.ir.semantics import Semantics
@@ -49,7 +49,7 @@ class Rows:
         outcomes = self._outcomes(decl.operation.value, decl.body, scope)
         source = self._source(decl, scope)
         ambiguous = self._ambiguous(decl, scope)
-        creates = self._creates(decl, scope, (gate, requires), outcomes)
+        creates = self._creates(decl, scope, (gate, requires), each, outcomes)
         found.extend(scope.found)
         if scope.poisoned or decl.poisoned:
             return None
@@ -68,6 +68,7 @@ class Rows:
             outcomes=tuple(outcome for outcome in outcomes if outcome.kind not in DELEGATION),
             delegations=tuple(outcome for outcome in outcomes if outcome.kind in DELEGATION),
             creates=creates,
+            may_exist=creates and decl.creates is None and not says_it_creates(decl.operation.value),
             requires_text=_text(decl.body.requires),
             each_text=_text(decl.body.each),
             report=None if decl.body.report is None else decl.body.report.value,
@@ -250,10 +251,12 @@ class Rows:
         self,
         decl: RowDecl,
         scope: Scope,
-        conditions: tuple[m.Condition | None, ...],
+        of_call: tuple[m.Condition | None, ...],
+        each: m.Condition | None,
         outcomes: tuple[m.ResolvedEffect, ...],
     ) -> bool:
-        refers_to_itself = any(c is not None and self._refers_to_itself(c, scope.entity) for c in conditions)
+        """Whether the row creates its entity, as it declares; else, if it gives something on it and needs nothing of it, of an item neither."""
+        refers_to_itself = any(c is not None and self._refers_to_itself(c, scope.entity) for c in of_call)
         if decl.creates is not None:
             if decl.creates.value and refers_to_itself:
                 scope.fail(unsound_rows.created_entity_in_condition(decl.creates.span, scope.entity))
@@ -261,7 +264,8 @@ class Rows:
         gives_something = any(
             o.kind in ("grant", "become") and o.slot == RESOURCE and o.type == scope.entity for o in outcomes
         )
-        return gives_something and not refers_to_itself
+        about_items = each is not None and self._refers_to_itself(each, scope.entity)
+        return gives_something and not refers_to_itself and not about_items
 
     def _refers_to_itself(self, condition: m.Condition, entity: str) -> bool:
         """Whether the condition refers to the entity itself or to a type inside it."""
