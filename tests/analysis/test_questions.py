@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from itertools import product
@@ -17,8 +18,9 @@ from privtab.analysis.state_diff import state_diff
 from privtab.analysis.what_can import what_can
 from privtab.entitlements.universe import Universe, universe
 from privtab.errors import InvalidRequest
+from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import RESOURCE, Program, Rule
-from privtab.ir.serialise import vocabulary
+from privtab.ir.serialise import program_json, vocabulary
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.located import placed
@@ -265,6 +267,43 @@ def check_paths(program: Program, state: State, reference: Reference, allowed: l
         named = vocabulary(program).complete(asked.resource) and not asked.with_
         if gives and named and (not rule.creates or rule.may_exist or rule.each is not None):
             assert reach.path(goal(reference, "owner", asked.resource)) is not None, asked
+
+
+CLAIMS = (
+    "each: READ (tab), becomes: owner",
+    "requires: READ (cat), becomes: owner",
+    "requires: READ (cat), each: READ (tab), becomes: owner",
+    "each: READ (cat), becomes: owner",
+    "each: READ (tab), creates: true, becomes: owner",
+    "requires: READ (tab), becomes: owner",
+)
+
+
+@pytest.mark.parametrize("row", CLAIMS)
+@pytest.mark.parametrize("packed", [False, True], ids=["read", "from a bundle"])
+def test_every_tool_sees_a_claim(row: str, packed: bool) -> None:
+    program, _ = generated_programs.read(
+        "privtab: 1\nsystem: lake\nversion: '1'\nentities: {cat: {tab: }}\nprivileges: [READ]\n"
+        f"semantics: {{inheritance: down, owner: {{}}}}\ntables: {{tab: {{claim_all: {{{row}}}}}}}\n"
+    )
+    assert program is not None
+    program = program_from_json(json.loads(json.dumps(program_json(program))), "program.json") if packed else program
+    ben = Grant(grantee="user:ben", effect="allow", privilege="READ", entity=Entity("tab", "a/b"))
+    ann = Grant(grantee="user:ann", effect="allow", privilege="READ", entity=Entity("cat", "a"))
+    before, after = State(grants=(ben,)), State(grants=(ben, ann))
+    reference = Reference(program, after)
+    table = Entity("tab", "a/b")
+    assert decided(reference, Asked("claim_all", table, ()))
+    assert table in [may.resource for may in what_can(reference, after, "ann").allowed]
+    gained = [
+        one[RESOURCE] for change in state_diff(program, before, after).access for one in change.requested_objects()
+    ]
+    assert table in gained
+    assert reached(reference, after, table)
+
+
+def reached(reference: Reference, state: State, entity: Entity) -> bool:
+    return ReachableRights(reference, state, "ann").path(goal(reference, "owner", entity)) is not None
 
 
 @pytest.mark.parametrize("seed", seeds(range(48), quick=12))

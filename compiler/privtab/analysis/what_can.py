@@ -6,13 +6,14 @@ point all entities of a type get the same answers. The reference decides each eq
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from privtab._once import once_within
+from privtab._once import once
 from privtab.analysis.caller import Caller, EquivalenceClasses
 from privtab.entitlements.universe import Universe, universe
 from privtab.errors import Undecided
@@ -156,13 +157,19 @@ def _joined(parent: str, paths: list[str]) -> str:
     return f"{parent}/{listed}" if parent else listed
 
 
-@once_within
-def questions(program: Program, type_: str) -> list[tuple[Rule, bool]]:
-    """The operations on an entity type (empty for the root): named ones, and unnamed calls."""
+def questions(program: Program, type_: str) -> Sequence[tuple[Rule, bool]]:
+    """The operations on an entity type (empty for the root): named ones, and unnamed calls (True)."""
+    return _questions(program).get(type_, ())
+
+
+@once
+def _questions(program: Program) -> Mapping[str, Sequence[tuple[Rule, bool]]]:
+    found: dict[str, list[tuple[Rule, bool]]] = defaultdict(list)
     forms = [(rule, named) for rule in program.rules.values() for named in asked_forms(program, rule)]
-    containers = vocabulary(program).containers
-    calls = [(rule, True) for rule, named in forms if not named and type_ in (containers(rule.entity) or ("",))]
-    return [*((rule, False) for rule, named in forms if named and rule.entity == type_), *calls]
+    for rule, named in sorted(forms, key=lambda form: not form[1]):
+        for type_ in [rule.entity] if named else vocabulary(program).containers(rule.entity) or [""]:
+            found[type_].append((rule, not named))
+    return found
 
 
 def _types(program: Program, type_: str) -> set[str]:

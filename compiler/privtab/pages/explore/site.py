@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from privtab._resources import templates
+from privtab.analysis.what_can import questions
 from privtab.errors import PrivtabError, UsageError
 from privtab.html import page
-from privtab.ir.formula import asked_forms
 from privtab.pages.explore import changes, views
 from privtab.pages.explore.views import View
 from privtab.pages.explore.world import Asked, World, entity_of
@@ -132,9 +132,8 @@ def _operations(world: World, key: str) -> Iterator[str]:
     entity = entity_of(key)
     if entity.type not in world.program.entities:
         raise UsageError(f"`{world.program.system}` has no type `{entity.type}`")
-    for rule in world.program.rules.values():
-        named = rule.entity == entity.type and True in asked_forms(world.program, rule)
-        if named and not rule.withs and not rule.required_flags:
+    for rule, unnamed in questions(world.program, entity.type):
+        if not unnamed and not rule.withs and not rule.required_flags:
             yield rule.operation
 
 
