@@ -30,20 +30,7 @@ entity, that let somebody join a group, or that make a user a member of what con
 BY_ACTIVE_ROLE = " by active_role"
 """In the text of ownership: not the caller becomes the owner but the first active role of the request."""
 
-_CREATING = frozenset(
-    ["create", "add", "register", "make", "new", "deploy", "submit", "upload", "import", "copy", "clone", "run", "sign"]
-)
-
 _TEXT = re.compile(rf"(grant|become|revoke) ([^()]+?)({BY_ACTIVE_ROLE})? \((.+)\)", re.DOTALL)
-
-
-def says_it_creates(operation: str) -> bool:
-    """Whether the first word of an operation's name says that it creates its entity.
-
-    >>> says_it_creates("create_view"), says_it_creates("claim")
-    (True, False)
-    """
-    return operation.partition("_")[0] in _CREATING
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,7 @@ def by_breadth(program: Program, state: State, user: str) -> dict[GainedFact, in
 
 
 def brings(rule: Rule) -> bool:
-    return rule.creates or any(e.kind != "revoke" for e in rule.effects)
+    return rule.creates is not None or any(e.kind != "revoke" for e in rule.effects)
 
 
 def key(reached: ReachedState) -> object:

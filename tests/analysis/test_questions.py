@@ -265,7 +265,7 @@ def check_paths(program: Program, state: State, reference: Reference, allowed: l
         rule = program.rules[asked.resource.type, asked.operation]
         gives = any(e.kind == "become" and e.what == "owner" and e.target.type == rule.entity for e in rule.effects)
         named = vocabulary(program).complete(asked.resource) and not asked.with_
-        if gives and named and (not rule.creates or rule.may_exist or rule.each is not None):
+        if gives and named and (rule.creates != "surely" or rule.each is not None):
             assert reach.path(goal(reference, "owner", asked.resource)) is not None, asked
 
 

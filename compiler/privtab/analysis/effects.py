@@ -131,7 +131,7 @@ def effect_slots(rule: Rule) -> tuple[str, ...]:
 
 def creates_resource(program: Program, rule: Rule) -> bool:
     """Whether a rule creates its entity. A `single` entity exists with its parent, so it is never created."""
-    return rule.creates and not program.entities[rule.entity].single
+    return rule.creates is not None and not program.entities[rule.entity].single
 
 
 def grants_on_existing_entities(program: Program) -> bool:

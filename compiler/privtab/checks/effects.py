@@ -320,7 +320,7 @@ def undeclared_destruction(policy: Policy) -> Iterator[Found]:
 def undeclared_creation(policy: Policy) -> Iterator[Found]:
     """Rows that may create their entity or claim one that exists, and do not say which, each once."""
     for row in policy.rows.values():
-        if row.may_exist:
+        if row.creates == "perhaps":
             yield Found(
                 row.decl.span,
                 f"`{row.operation}` gives something on the `{row.entity}`, and does not say whether it creates it",

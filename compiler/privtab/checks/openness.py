@@ -177,7 +177,7 @@ def open_grant(policy: m.Policy) -> Iterator[Found]:
     for row in policy.rows.values():
         gains = [outcome for outcome in row.outcomes if outcome.kind == "grant" or outcome.what == "owner"]
         gains = [outcome for outcome in gains if outcome.kind != "revoke"]
-        if (row.creates and not row.may_exist) or not gains:
+        if row.creates == "surely" or not gains:
             continue
         rule = view.rule(row)
         required = own_condition(rule)

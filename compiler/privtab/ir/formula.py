@@ -109,7 +109,7 @@ def asked_forms(program: ir.Program, rule: ir.Rule) -> tuple[bool, ...]:
     depends_on_name = rule.each is not None or any(
         target.type == rule.entity and target.level in ("first", "any") for target in targets
     )
-    return (True, False) if not rule.creates or rule.may_exist or depends_on_name else (False,)
+    return (True, False) if rule.creates != "surely" or depends_on_name else (False,)
 
 
 @once_for_each

@@ -94,7 +94,6 @@ class Lowering:
             effects=tuple(map(self.effect, row.outcomes)),
             delegations=tuple(map(self.effect, row.delegations)),
             creates=row.creates,
-            may_exist=row.may_exist,
             destructive=decl.destructive,
             sensitive=decl.destructive or decl.sensitive,
             requires_text=row.requires_text,

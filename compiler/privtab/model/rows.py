@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from privtab.diagnostics import Diagnostic, Located
-from privtab.effects import DELEGATION, PRINCIPAL_TABLES, TABLE_OF_TYPE, says_it_creates
+from privtab.effects import DELEGATION, PRINCIPAL_TABLES, TABLE_OF_TYPE
 from privtab.findings import undeclared, unreadable, unsound_rows
-from privtab.ir.nodes import RESOURCE, Ambiguous, Conflict, Source, WithSlot
+from privtab.ir.names import undeclared_creation
+from privtab.ir.nodes import RESOURCE, Ambiguous, Conflict, Creation, Source, WithSlot
 from privtab.ir.semantics import Semantics
 from privtab.model import nodes as m
 from privtab.model.conditions import Scope, fitting_types, privilege_names
@@ -68,7 +69,6 @@ class Rows:
             outcomes=tuple(outcome for outcome in outcomes if outcome.kind not in DELEGATION),
             delegations=tuple(outcome for outcome in outcomes if outcome.kind in DELEGATION),
             creates=creates,
-            may_exist=creates and decl.creates is None and not says_it_creates(decl.operation.value),
             requires_text=_text(decl.body.requires),
             each_text=_text(decl.body.each),
             report=None if decl.body.report is None else decl.body.report.value,
@@ -254,18 +254,16 @@ class Rows:
         of_call: tuple[m.Condition | None, ...],
         each: m.Condition | None,
         outcomes: tuple[m.ResolvedEffect, ...],
-    ) -> bool:
-        """Whether the row creates its entity, as it declares; else, if it gives something on it and needs nothing of it, of an item neither."""
-        refers_to_itself = any(c is not None and self._refers_to_itself(c, scope.entity) for c in of_call)
+    ) -> Creation | None:
+        """Whether the row creates its entity: as it declares; else, perhaps, if it gives something on it and needs nothing of it, not of items either."""
+        needs_it = any(c is not None and self._refers_to_itself(c, scope.entity) for c in of_call)
         if decl.creates is not None:
-            if decl.creates.value and refers_to_itself:
+            if decl.creates.value and needs_it:
                 scope.fail(unsound_rows.created_entity_in_condition(decl.creates.span, scope.entity))
-            return decl.creates.value
-        gives_something = any(
-            o.kind in ("grant", "become") and o.slot == RESOURCE and o.type == scope.entity for o in outcomes
-        )
-        about_items = each is not None and self._refers_to_itself(each, scope.entity)
-        return gives_something and not refers_to_itself and not about_items
+            return "surely" if decl.creates.value else None
+        gives = any(o.kind in ("grant", "become") and (o.slot, o.type) == (RESOURCE, scope.entity) for o in outcomes)
+        needs_it = needs_it or (each is not None and self._refers_to_itself(each, scope.entity))
+        return undeclared_creation(decl.operation.value) if gives and not needs_it else None
 
     def _refers_to_itself(self, condition: m.Condition, entity: str) -> bool:
         """Whether the condition refers to the entity itself or to a type inside it."""

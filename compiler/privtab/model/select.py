@@ -206,7 +206,6 @@ def _row(row: m.Row) -> Hashable:
         tuple(None if c is None else _form(c) for c in (row.gate, row.requires, row.each)),
         row.report,
         row.creates,
-        row.may_exist,
         row.decl.destructive,
         row.decl.sensitive,
         row.withs,
