@@ -489,3 +489,17 @@ tables:
   folder:
     make, copy: {requires: READ (parent), creates: true}
 """
+
+
+def test_a_step_may_leave_out_an_object() -> None:
+    program, _ = generated_programs.read(
+        "privtab: 1\nsystem: lake\nversion: '1'\nentities: {cat: {tab: }}\nprivileges: [READ]\n"
+        "semantics: {inheritance: down, owner: {}}\n"
+        "tables: {tab: {claim: {with: {by: [cat, none]}, requires: READ (tab) and (owner (by) when by), becomes: owner}}}\n"
+    )
+    assert program is not None
+    state = State(grants=(grant("READ", "tab:a/b"),))
+    reference = Reference(program, state)
+    path = ReachableRights(reference, state, "ann").path(goal(reference, "owner", Entity("tab", "a/b")))
+    assert path is not None
+    assert [(step.rule.operation, step.with_) for step in path.steps] == [("claim", {})]
