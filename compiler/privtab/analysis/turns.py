@@ -233,9 +233,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         holdings = self.caller.holdings
         keys = {key for key in map(key_of, self.candidates) if key}
         keys.update(str(one.scope) for one in self.additions if isinstance(one, Assign) and one.scope is not None)
-        if (
-            self.program.semantics.deny == "overrides"
-        ):  # otherwise what is held on an entity that rows name has its effect
+        if self.program.semantics.deny == "overrides":  # otherwise nothing that rows give is without effect
             keys.update(holdings.named())
         for key in sorted(keys):
             if key_of(right) in (holdings.locations.find(Entity.parse(key)) or ())[:-1]:

@@ -255,7 +255,7 @@ class Rows:
         each: m.Condition | None,
         outcomes: tuple[m.ResolvedEffect, ...],
     ) -> Creation | None:
-        """Whether the row creates its entity: as it declares; else, perhaps, if it gives something on it and needs nothing of it, not of items either."""
+        """Whether the row creates its entity: as it declares, or else if it gives something on it, and neither call nor items need anything of it."""
         needs_it = any(c is not None and self._refers_to_itself(c, scope.entity) for c in of_call)
         if decl.creates is not None:
             if decl.creates.value and needs_it:
