@@ -247,7 +247,7 @@ def check(seed: int) -> int:
             Asked(change.rule.operation, plain(program, objects.pop(RESOURCE)), tuple(sorted(objects.items()))),
         )
         for change in found.access
-        for objects in map(dict, change.requested_objects())
+        for objects in ({**one} for one in change.requested_objects())
     }
     for gained in (True, False):
         differing = {asked for asked in every if answers[asked] == (not gained, gained)}
