@@ -39,7 +39,7 @@ def policies(seeds: range) -> Iterator[tuple[int, m.Policy]]:
 
 def implies(view: View, rule: Rule, premise: Formula, conclusion: Formula) -> bool | None:
     """Whether every state and request that gives the premise gives the conclusion; None if there are too many states."""
-    probe = replace(rule, gate=ALWAYS, requires=conjunction(premise, conclusion), each=None, creates=False)
+    probe = replace(rule, gate=ALWAYS, requires=conjunction(premise, conclusion), each=None, creates=None)
     requests = [r for r in small_policies.requests(view.program, replace(rule, gate=ALWAYS)) if _named(view, r)]
     for request in requests:
         states = small_policies.states([(view.program, probe)], request)

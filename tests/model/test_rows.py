@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from privtab.ir.formula import asked_forms
 from privtab.ir.nodes import Source
 from privtab.model import Policy
+from privtab.model.lower import lower
 
 Resolve = Callable[..., Policy]
 
@@ -31,6 +33,10 @@ def creates(policy: Policy) -> set[str]:
         ("{requires: WRITE (shop), creates: true}", True),
         ("{requires: WRITE (shop), grants: READ (shelf), creates: false}", False),
         ("{requires: WRITE (shop), with: {other: shelf}, grants: READ (other)}", False),
+        ("{each: READ (shelf), grants: READ (shelf)}", False),
+        ("{requires: WRITE (shop), each: can look (shelf), becomes: owner}", False),
+        ("{each: READ (shop), becomes: owner}", True),
+        ("{each: READ (shelf), becomes: owner, creates: true}", True),
     ],
 )
 def test_rows_that_create(resolve: Resolve, row: str, expected: bool) -> None:
@@ -39,6 +45,29 @@ def test_rows_that_create(resolve: Resolve, row: str, expected: bool) -> None:
         f"  shelf:\n    look: READ (shelf)\n    make: {row}\n"
     )
     assert ("shelf/make" in creates(policy)) == expected
+
+
+@pytest.mark.parametrize(
+    ("operation", "row", "named", "unnamed"),
+    [
+        ("make", "{requires: WRITE (shop), grants: READ}", False, True),
+        ("create_one", "{requires: WRITE (shop), becomes: owner}", False, True),
+        ("claim", "{requires: WRITE (shop), becomes: owner}", True, True),
+        ("claim", "{requires: WRITE (shop), becomes: owner, creates: true}", False, True),
+        ("claim", "{requires: WRITE (shop), becomes: owner, creates: false}", True, False),
+        ("make", "{each: WRITE (shop), grants: READ}", True, True),
+        ("claim", "{each: READ (shelf), becomes: owner}", True, True),
+        ("claim", "{each: READ (shelf), creates: true}", True, True),
+        ("claim", "{requires: WRITE (shelf), becomes: owner}", True, False),
+    ],
+)
+def test_the_name_matters_unless_the_row_surely_creates(
+    resolve: Resolve, operation: str, row: str, named: bool, unnamed: bool
+) -> None:
+    policy = resolve(f"semantics: {{owner: {{kinds: [user]}}}}\ntables:\n  shelf: {{{operation}: {row}}}\n")
+    program = lower(policy)
+    forms = asked_forms(program, program.rules["shelf", operation])
+    assert forms == (True,) * named + (False,) * unnamed
 
 
 def test_creators_become_owners(resolve: Resolve) -> None:

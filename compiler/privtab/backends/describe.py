@@ -66,7 +66,7 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
         "each_minimal_sets": sets.pop("each_minimal_sets"),
         "report": rule.report,
         "effects": list(effect_texts(rule)),
-        "creates": rule.creates,
+        "creates": rule.creates is not None,
         **{name: True for name in ("destructive", "sensitive") if getattr(rule, name)},
         "note": rule.note,
         "deprecated": rule.deprecated,

@@ -1,4 +1,4 @@
-"""Effects of rows: what creators get, what deletions leave behind, and what is not declared: P316, P323, P324, P334, P345, P346, P347."""
+"""Effects of rows: what creators get, what deletions leave behind, and what is not declared: P316, P323, P324, P334, P345, P346, P347, P352."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _created_types(policy: m.Policy, row: m.Row) -> Iterator[str]:
     given_types = dict.fromkeys(o.type for o in row.outcomes if o.kind != "revoke" and o.slot == "")
     for type_ in given_types:
         inside = policy.entities[type_].parent == row.entity and not policy.entities[type_].single
-        if inside or (type_ == row.entity and (row.creates or row.operation == "create")):
+        if inside or (type_ == row.entity and row.creates):
             yield type_
 
 
@@ -313,4 +313,16 @@ def undeclared_destruction(policy: Policy) -> Iterator[Found]:
                 row.decl.span,
                 f"`{row.operation}` revokes `{revoked}`, and certifications do not count it as destructive",
                 "add `destructive: true`",
+            )
+
+
+@check("P352", Severity.NOTE, once=True)
+def undeclared_creation(policy: Policy) -> Iterator[Found]:
+    """Rows that may create their entity or claim one that exists, and do not say which, each once."""
+    for row in policy.rows.values():
+        if row.creates == "perhaps":
+            yield Found(
+                row.decl.span,
+                f"`{row.operation}` gives something on the `{row.entity}`, and does not say whether it creates it",
+                "add `creates: true`, or `creates: false` if the entity exists before",
             )

@@ -170,11 +170,6 @@ def _refers_to(term: m.HoldsPrivilege | m.Related | m.CanDo, name: str) -> bool:
     return any(place.slot == name for place in term.places)
 
 
-_CREATING = frozenset(
-    ["create", "add", "register", "make", "new", "deploy", "submit", "upload", "import", "copy", "clone", "run", "sign"]
-)
-
-
 @check("P335", Severity.WARNING, once=True)
 def open_grant(policy: m.Policy) -> Iterator[Found]:
     """Rows that require at most the gate, and grant or give ownership of an entity that they do not create."""
@@ -182,7 +177,7 @@ def open_grant(policy: m.Policy) -> Iterator[Found]:
     for row in policy.rows.values():
         gains = [outcome for outcome in row.outcomes if outcome.kind == "grant" or outcome.what == "owner"]
         gains = [outcome for outcome in gains if outcome.kind != "revoke"]
-        if _creates(row) or not gains:
+        if row.creates == "surely" or not gains:
             continue
         rule = view.rule(row)
         required = own_condition(rule)
@@ -199,13 +194,6 @@ def open_grant(policy: m.Policy) -> Iterator[Found]:
                 f"every caller gets `{gains[0].what}` of a `{gains[0].type}` by `{row.operation}`",
                 "require something that not every caller has",
             )
-
-
-def _creates(row: m.Row) -> bool:
-    """Whether the row or its name states that it creates its entity; effects alone could also be a claim."""
-    if row.decl.creates is not None:
-        return row.decl.creates.value
-    return row.creates and row.operation.partition("_")[0] in _CREATING
 
 
 # P340: a row that requires less if the caller forgets a flag.

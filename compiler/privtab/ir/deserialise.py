@@ -16,7 +16,7 @@ from privtab.diagnostics import Span
 from privtab.effects import BY_ACTIVE_ROLE, EffectKind
 from privtab.ir import nodes as ir
 from privtab.ir import semantics
-from privtab.ir.names import condition_text
+from privtab.ir.names import condition_text, undeclared_creation
 from privtab.ir.serialise import FORMAT, FORMAT_NEWER, KINDS_OF_NODES
 from privtab.names import KINDS
 from privtab.paths import MOST_LEVELS, Level
@@ -240,7 +240,7 @@ def _rule(entity: str, operation: str, part: _JsonObject, span: Span) -> ir.Rule
         report=part.text_or_none("report"),
         effects=tuple(map(_effect, part.list("effects"))),
         delegations=tuple(map(_effect, part.list("delegations"))) if "delegations" in part.document else (),
-        creates=part.flag("unnamed") and each is None,
+        creates=undeclared_creation(operation) if part.flag("unnamed") and each is None else None,
         destructive="destructive" in part.document and part.flag("destructive"),
         sensitive="sensitive" in part.document and part.flag("sensitive"),
         source=_source(part.text_or_none("source")),

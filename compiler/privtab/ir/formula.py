@@ -97,6 +97,21 @@ def asked_condition(program: ir.Program, rule: ir.Rule, *, named: bool) -> ir.Fo
     return without_absent(program, rule, without_name(program, call_condition(rule), rule.entity))
 
 
+def asked_forms(program: ir.Program, rule: ir.Rule) -> tuple[bool, ...]:
+    """The forms of the requests for a rule: with the last name of the resource (True), without it (False), or both.
+
+    They are all that `Vocabulary.check` accepts, but for one with the name of what is created for sure: its answer is that without the name.
+    """
+    if not program.unnamed(rule):
+        return (True,)
+    nodes = followed(program, item_condition(rule)) if program.entities[rule.entity].nested else ()
+    targets = (target for node in nodes if isinstance(node, (*ATOMS, ir.Can)) for target in targets_of(node))
+    depends_on_name = rule.each is not None or any(
+        target.type == rule.entity and target.level in ("first", "any") for target in targets
+    )
+    return (True, False) if rule.creates != "surely" or depends_on_name else (False,)
+
+
 @once_for_each
 def item_condition(rule: ir.Rule) -> ir.Formula:
     """The condition of a named item: gate, `requires` and `each`."""

@@ -17,6 +17,15 @@ from privtab.ir.shapes import Leaf
 from privtab.names import quoted
 from privtab.sql_text import FilterKind, Word
 
+_CREATING = frozenset(
+    ["create", "add", "register", "make", "new", "deploy", "submit", "upload", "import", "copy", "clone", "run", "sign"]
+)
+
+
+def undeclared_creation(operation: str) -> ir.Creation:
+    """How sure it is that an operation creates its entity where no declaration says so: by the first word of its name."""
+    return "surely" if operation.partition("_")[0] in _CREATING else "perhaps"
+
 
 class PrivilegeNames:
     """Looks up privileges, aliases and sets of one policy."""

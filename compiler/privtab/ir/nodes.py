@@ -24,6 +24,7 @@ RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
 
 Origin: TypeAlias = Literal["row", "core", "any"]
+Creation: TypeAlias = Literal["surely", "perhaps"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,8 +310,8 @@ class Rule:
     effects: tuple[Effect, ...] = ()
     delegations: tuple[Effect, ...] = ()
     """What the request gives to or takes from a principal that it names."""
-    creates: bool = False
-    """Whether a request may omit the last name because the entity does not exist yet."""
+    creates: Creation | None = None
+    """Whether the operation creates its entity, so that a request may omit the last name; `perhaps`: its effects could also be a claim."""
     destructive: bool = False
     """Whether the policy declares that the operation destroys something."""
     sensitive: bool = False
@@ -331,7 +332,7 @@ class Rule:
     @property
     def unnamed(self) -> bool:
         """Whether a request may omit the last name: a listing or bulk call, or a creation."""
-        return self.each is not None or self.creates
+        return self.each is not None or self.creates is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

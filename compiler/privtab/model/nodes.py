@@ -11,7 +11,7 @@ from privtab._nodes import dataclass
 from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
 from privtab.diagnostics import Located, Span
 from privtab.effects import EffectKind
-from privtab.ir.nodes import Alias, Ambiguous, Conflict, EntityType, Origin, Privilege, Role, Source, WithSlot
+from privtab.ir.nodes import Alias, Ambiguous, Conflict, Creation, EntityType, Origin, Privilege, Role, Source, WithSlot
 from privtab.ir.semantics import Semantics
 from privtab.paths import Level
 from privtab.sql_text import FilterKind, Placeholder
@@ -259,7 +259,7 @@ class Row:
     withs: tuple[WithSlot, ...]
     outcomes: tuple[ResolvedEffect, ...]
     delegations: tuple[ResolvedEffect, ...]
-    creates: bool
+    creates: Creation | None
     requires_text: str | None
     each_text: str | None
     report: str | None

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from privtab.diagnostics import Diagnostic, Located
 from privtab.effects import DELEGATION, PRINCIPAL_TABLES, TABLE_OF_TYPE
 from privtab.findings import undeclared, unreadable, unsound_rows
-from privtab.ir.nodes import RESOURCE, Ambiguous, Conflict, Source, WithSlot
+from privtab.ir.names import undeclared_creation
+from privtab.ir.nodes import RESOURCE, Ambiguous, Conflict, Creation, Source, WithSlot
 from privtab.ir.semantics import Semantics
 from privtab.model import nodes as m
 from privtab.model.conditions import Scope, fitting_types, privilege_names
@@ -49,7 +50,7 @@ class Rows:
         outcomes = self._outcomes(decl.operation.value, decl.body, scope)
         source = self._source(decl, scope)
         ambiguous = self._ambiguous(decl, scope)
-        creates = self._creates(decl, scope, (gate, requires), outcomes)
+        creates = self._creates(decl, scope, (gate, requires), each, outcomes)
         found.extend(scope.found)
         if scope.poisoned or decl.poisoned:
             return None
@@ -250,18 +251,19 @@ class Rows:
         self,
         decl: RowDecl,
         scope: Scope,
-        conditions: tuple[m.Condition | None, ...],
+        of_call: tuple[m.Condition | None, ...],
+        each: m.Condition | None,
         outcomes: tuple[m.ResolvedEffect, ...],
-    ) -> bool:
-        refers_to_itself = any(c is not None and self._refers_to_itself(c, scope.entity) for c in conditions)
+    ) -> Creation | None:
+        """Whether the row creates its entity: as it declares, or else if it gives something on it, and neither call nor items need anything of it."""
+        needs_it = any(c is not None and self._refers_to_itself(c, scope.entity) for c in of_call)
         if decl.creates is not None:
-            if decl.creates.value and refers_to_itself:
+            if decl.creates.value and needs_it:
                 scope.fail(unsound_rows.created_entity_in_condition(decl.creates.span, scope.entity))
-            return decl.creates.value
-        gives_something = any(
-            o.kind in ("grant", "become") and o.slot == RESOURCE and o.type == scope.entity for o in outcomes
-        )
-        return gives_something and not refers_to_itself
+            return "surely" if decl.creates.value else None
+        gives = any(o.kind in ("grant", "become") and (o.slot, o.type) == (RESOURCE, scope.entity) for o in outcomes)
+        needs_it = needs_it or (each is not None and self._refers_to_itself(each, scope.entity))
+        return undeclared_creation(decl.operation.value) if gives and not needs_it else None
 
     def _refers_to_itself(self, condition: m.Condition, entity: str) -> bool:
         """Whether the condition refers to the entity itself or to a type inside it."""

@@ -16,7 +16,16 @@ from privtab_analysis import turns
 from privtab_analysis.changes import Change, SmallestChanges, apply, order
 from privtab_analysis.turns import ways
 
-FEATURES = ((), ("nested",), worlds.IN_SPARK, ("nested", "implies"), ("nested", "attributes"))
+FEATURES = (
+    (),
+    ("nested",),
+    worlds.IN_SPARK,
+    ("nested", "implies"),
+    ("nested", "attributes"),
+    ("below", "implies"),
+    ("nested", "below", "implies"),
+    ("flat", "below", "implies", "hierarchy"),
+)
 MOST = 8
 """Changes thought of: 256 states are tried at most."""
 
@@ -56,7 +65,7 @@ def all_changes(reference: Reference, state: State, request: Request) -> tuple[C
         decision = turns.HypotheticalDecision(reference, state, request, some)
         found |= {
             *decision.candidates.values(),
-            *chain.from_iterable(map(decision._removals, decision.reachable_atoms)),
+            *chain.from_iterable(chain.from_iterable(map(decision.atom, decision.reachable_atoms))),
         }
     return tuple(sorted(found, key=order))
 

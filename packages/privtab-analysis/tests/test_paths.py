@@ -25,7 +25,7 @@ from privtab.request import Entity, Request
 from privtab.state.located import locations, placed
 from privtab.state.nodes import AttributeRow, Grant, Placement, State
 from privtab_analysis.caller import Caller
-from privtab_analysis.effects import FreshNames, GainedFact, creates_resource
+from privtab_analysis.effects import FreshNames, GainedFact
 from privtab_analysis.entitlements.universe import Universe, names
 from privtab_analysis.entitlements.universe import universe as universe_of
 from privtab_analysis.goals import Goal, goal, operation_goal
@@ -150,13 +150,14 @@ def by_breadth(program: Program, state: State, user: str) -> dict[GainedFact, in
             for fact in facts_of(program, reference, universe, user):
                 found.setdefault(fact, steps)
             for rule in program.rules.values():
-                for resource in fresh.resources(rule, universe) if brings(rule) else ():
-                    if creates_resource(program, rule) and (resource in start or resource in reached.created):
+                for resource, creates in fresh.resources(rule, universe) if brings(rule) else ():
+                    if creates and (resource in start or resource in reached.created):
                         continue
                     pools = [worlds.choices(slot, universe) for slot in rule.withs]
                     if len(list(product(*pools))) > MOST_CHOICES:
                         return None
-                    for after in results(program, reference, reached, fresh, user, rule, resource, pools):
+                    doing = rule, resource, creates
+                    for after in results(program, reference, reached, fresh, user, *doing, pools):
                         if key(after) not in seen:
                             seen.add(key(after))
                             below.append(after)
@@ -169,7 +170,7 @@ def by_breadth(program: Program, state: State, user: str) -> dict[GainedFact, in
 
 
 def brings(rule: Rule) -> bool:
-    return rule.creates or any(e.kind != "revoke" for e in rule.effects)
+    return rule.creates is not None or any(e.kind != "revoke" for e in rule.effects)
 
 
 def key(reached: ReachedState) -> object:
@@ -189,6 +190,7 @@ def results(
     user: str,
     rule: Rule,
     resource: Entity,
+    creates: bool,
     pools: list[list[Entity | None]],
 ) -> Iterator[ReachedState]:
     """The states after an operation, done with each choice of further objects that it is allowed with."""
@@ -196,13 +198,13 @@ def results(
         with_ = {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True) if e is not None}
         flags = worlds.stated_flags(rule, frozenset())
         asked = resource
-        if creates_resource(program, rule) and resource.type in program.flat:
+        if creates and resource.type in program.flat:
             asked = Entity(resource.type, f"{fresh.parents[resource]}/")
         request = Request(user=user, action=rule.operation, resource=asked, with_=with_, flags=flags)
         if not reference.decide(request).allowed:
             continue
         state, entities = reached.state, set(reached.created)
-        if creates_resource(program, rule):
+        if creates:
             entities.add(resource)
             state = with_place(state, resource, fresh)
         for effect in rule.effects:
@@ -275,10 +277,9 @@ def runs(program: Program, state: State, reach: ReachableRights, fact: GainedFac
     for step in path.steps:
         pools = [[step.with_.get(slot.name)] for slot in step.rule.withs]
         there = Universe(program, (*universe_of(program, state), *reached.created), locations(program, reached.state))
-        assert step.resource in set(fresh.resources(step.rule, there))
-        after = list(
-            results(program, Reference(program, reached.state), reached, fresh, "ann", step.rule, step.resource, pools)
-        )
+        doing = step.rule, step.resource, step.creates
+        assert doing[1:] in set(fresh.resources(step.rule, there))
+        after = list(results(program, Reference(program, reached.state), reached, fresh, "ann", *doing, pools))
         assert len(after) == 1, f"{step.rule.id} on {step.resource} is not allowed"
         reached = after[0]
     return plain(Reference(program, reached.state), fact.entity, "ann", fact)
@@ -488,3 +489,17 @@ tables:
   folder:
     make, copy: {requires: READ (parent), creates: true}
 """
+
+
+def test_a_step_may_leave_out_an_object() -> None:
+    program, _ = generated_programs.read(
+        "privtab: 1\nsystem: lake\nversion: '1'\nentities: {cat: {tab: }}\nprivileges: [READ]\n"
+        "semantics: {inheritance: down, owner: {}}\n"
+        "tables: {tab: {claim: {with: {by: [cat, none]}, requires: READ (tab) and (owner (by) when by), becomes: owner}}}\n"
+    )
+    assert program is not None
+    state = State(grants=(grant("READ", "tab:a/b"),))
+    reference = Reference(program, state)
+    path = ReachableRights(reference, state, "ann").path(goal(reference, "owner", Entity("tab", "a/b")))
+    assert path is not None
+    assert [(step.rule.operation, step.with_) for step in path.steps] == [("claim", {})]

@@ -10,6 +10,7 @@ import pytest
 import worlds
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from seeds import seeds
 
 from privtab.attributes import GivenAttributes
 from privtab.ir.nodes import Program
@@ -18,7 +19,7 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.source import decode
 from privtab.state.load import cells_of, from_tables, validate
-from privtab.state.nodes import ALL_TABLES, Grant, State, StateFinding
+from privtab.state.nodes import ALL_TABLES, Effect, Grant, State, StateFinding
 from privtab_analysis.changes import AddToGroup, Assign, Give, apply, change_text
 from privtab_analysis.explain import explain, proposals
 from privtab_analysis.turns import ways
@@ -153,13 +154,30 @@ def test_a_large_state_is_measured_by_rows(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.index(("assign role:reader to user:zoe",)) < found.index(("assign role:editor to user:zoe",))
 
 
+WORLDS = ((), worlds.IN_SPARK, ("below", "implies"), ("nested", "below", *worlds.IN_SPARK))
+
+
 @pytest.mark.slow
 @settings(max_examples=7, deadline=None)
 @example(111, 1)  # A request without the last name of a path of a type that nests.
 @given(st.integers(0, 400), st.integers(0, 10_000))
 def test_every_proposal_turns_the_answer_and_needs_all_of_its_changes(policy: int, seed: int) -> None:
-    # With `or below`, what is proposed may be more than is needed; `explain` says so.
-    program = generated_programs.program(policy, *((), worlds.IN_SPARK, (), ("nested", *worlds.IN_SPARK))[policy % 4])
+    check(policy, seed)
+
+
+@pytest.mark.long
+def test_proposals_in_many_worlds(search_seed: int) -> None:
+    numbers = iter(range(search_seed, search_seed + 1_000))
+    tried = 0
+    while tried < 10_000:
+        policy = next(numbers)
+        tried += check(policy, policy)
+
+
+def check(policy: int, seed: int) -> int:
+    """Decide with and without each change of each proposal; returns how often."""
+    tried = 0
+    program = generated_programs.program(policy, *WORLDS[policy % len(WORLDS)])
     state = worlds.state(program, seed)
     reference = Reference(program, state)
     known = errors(program, state)
@@ -174,6 +192,7 @@ def test_every_proposal_turns_the_answer_and_needs_all_of_its_changes(policy: in
         for proposal in found[:12]:
             for at in range(-1, len(proposal.changes)):
                 some = [change for n, change in enumerate(proposal.changes) if n != at]
+                tried += 1
                 decision = Reference(program, apply(state, request.user, some)).decide(request)
                 assert decision.allowed is (at == -1), (request, proposal, some)
             assert proposal.new_role or proposal.direct is any(
@@ -184,6 +203,68 @@ def test_every_proposal_turns_the_answer_and_needs_all_of_its_changes(policy: in
         gains = [proposal.gains for proposal in found if proposal.exact and proposal.gains is not None]
         assert gains == sorted(gains)
         assert all(isinstance(c, Assign | AddToGroup) or c for p in found for c in p.changes)
+    return tried
+
+
+BELOW = """\
+privtab: 1
+system: lake
+version: "1"
+entities: {sch: {fun:}}
+privileges: {READ: , WRITE: {implies: [READ]}}
+semantics: {inheritance: down, deny: overrides, owner: {holds: [READ]}}
+tables:
+  fun:
+    run: WRITE (fun) and READ (sch or below)
+    own: owner (fun) and owner (sch or below)
+    keep: owner (fun) and READ (sch or below)
+"""
+
+
+@pytest.mark.parametrize(
+    ("action", "rows", "expected"),
+    [
+        ("run", [], {("grant WRITE at fun:a/f to user:zoe",)}),
+        ("own", [], {("make user:zoe owner of fun:a/f",)}),
+        ("keep", [], {("make user:zoe owner of fun:a/f",)}),
+        (
+            "run",
+            [("deny", "READ", "fun:a/f")],
+            {
+                ("grant READ at sch:a to user:zoe", "grant WRITE at fun:a/f to user:zoe"),
+                ("grant WRITE at fun:a/f to user:zoe", "make user:zoe owner of sch:a"),
+                ("remove the denial of READ at fun:a/f to user:zoe", "grant WRITE at fun:a/f to user:zoe"),
+            },
+        ),
+        (
+            "run",
+            [("allow", "READ", "fun:a/g"), ("deny", "READ", "sch:a"), ("allow", "WRITE", "fun:a/f")],
+            {("remove the denial of READ at sch:a to user:zoe",), ("make user:zoe owner of sch:a",)},
+        ),
+    ],
+)
+def test_what_is_given_below_counts_above(
+    action: str, rows: list[tuple[Effect, str, str]], expected: set[tuple[str, ...]]
+) -> None:
+    program = program_of(decode(BELOW.encode(), "lake.yaml"))
+    grants = (Grant(grantee="user:zoe", effect=e, privilege=p, entity=Entity.parse(on)) for e, p, on in rows)
+    state = State(grants=tuple(grants))
+    request = Request(user="zoe", action=action, resource=Entity.parse("fun:a/f"))
+    found = ways(Reference(program, state), state, request)
+    assert {tuple(change_text(change, "zoe") for change in way) for way in found.sets} == expected
+
+
+@pytest.mark.parametrize("seed", seeds((14, 15, 17, 33, *range(14), *range(18, 33)), quick=8))
+def test_no_change_is_superfluous_where_rights_below_count(seed: int) -> None:
+    program = generated_programs.program(seed, *(("nested",) if seed % 2 else ()), "below", "implies")
+    state = worlds.state(program, seed)
+    reference = Reference(program, state)
+    for request in worlds.requests(program, seed, per_rule=1)[:12]:
+        for way in ways(reference, state, request).sets[:6]:
+            for at in range(-1, len(way)):
+                some = [change for n, change in enumerate(way) if n != at]
+                decision = Reference(program, apply(state, request.user, some)).decide(request)
+                assert decision.allowed is (at == -1), (request, way, some)
 
 
 IMPLIED = """\

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from seeds import seeds
 
 from privtab.attributes import GivenAttributes
-from privtab.ir.formula import compares_given, item_condition, leaves
+from privtab.ir.formula import asked_forms, compares_given, item_condition, leaves
 from privtab.ir.names import earlier
 from privtab.ir.nodes import RESOURCE, Compare, Program, Rule
 from privtab.ir.serialise import vocabulary
@@ -293,7 +293,7 @@ def decider(reference: Reference, rule: Rule, request: Request) -> Callable[[Giv
 
 def objects(program: Program, universe: Universe, rule: Rule) -> Iterator[tuple[Entity, dict[str, Entity]]]:
     type_ = program.entities[rule.entity]
-    resources = [*universe.by_type[rule.entity].values()] if not rule.creates or type_.single else []
+    resources = [*universe.by_type[rule.entity].values()] if True in asked_forms(program, rule) else []
     if rule.unnamed and not type_.single:
         shape = vocabulary(program).shapes[rule.entity]
         above = [Entity(rule.entity, "")] if type_.parent is None else [*universe.by_type[type_.parent].values()]

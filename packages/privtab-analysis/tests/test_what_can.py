@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from seeds import seeds
 
 from privtab import InvalidRequest
+from privtab.ir.formula import asked_forms
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
@@ -76,9 +77,8 @@ def one_by_one(
     allowed: dict[tuple[str, str, bool], int | None] = {}
     for rule in program.rules.values():
         type_ = program.entities[rule.entity]
-        resources = [
-            (entity, False) for entity in universe.by_type[rule.entity].values() if not rule.creates or type_.single
-        ]
+        named = True in asked_forms(program, rule)
+        resources = [(entity, False) for entity in universe.by_type[rule.entity].values() if named]
         if rule.unnamed and not type_.single:
             above = [Entity(rule.entity, "")] if type_.parent is None else universe.by_type[type_.parent].values()
             above = [*above, *(universe.by_type[rule.entity].values() if type_.nested else ())]

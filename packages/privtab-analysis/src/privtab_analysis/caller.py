@@ -11,7 +11,7 @@ from privtab.ir.canonical import Leaf, Listing, atom_of, canonical
 from privtab.ir.formula import RequestAlgebra, uses_below
 from privtab.ir.nodes import Atom, Formula, Rule
 from privtab.ir.some_minimal_sets import minimal_listing, weakest
-from privtab.names import path_of
+from privtab.names import LEFT_OUT, path_of
 from privtab.paths import at_level
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, roles_not_held
@@ -214,7 +214,7 @@ def listing(context: EvaluationContext, rule: Rule, condition: Formula) -> Listi
     If not all are listed, one that the caller holds comes first, if there is any.
     """
     form = canonical(context.program)
-    types = {slot.name: context.types[slot.name] for slot in rule.withs}
+    types = {slot.name: context.types.get(slot.name, LEFT_OUT) for slot in rule.withs}
     found = minimal_listing(form, condition, context.flags, types)
     if found.complete or any(all(map(context.holds, map(atom_of, atoms))) for atoms in found.sets):
         return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from privtab.errors import UsageError
+from privtab.ir.formula import asked_forms
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
@@ -77,6 +78,8 @@ class Action:
     with_: tuple[tuple[str, Entity], ...] = ()
     authorises: bool = False
     """Whether changes of a store's rows that the operation authorises give something, and not its effects."""
+    creates: bool = False
+    """Whether it creates its resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +131,7 @@ def effect_slots(rule: Rule) -> tuple[str, ...]:
 
 def creates_resource(program: Program, rule: Rule) -> bool:
     """Whether a rule creates its entity. A `single` entity exists with its parent, so it is never created."""
-    return rule.creates and not program.entities[rule.entity].single
+    return rule.creates is not None and not program.entities[rule.entity].single
 
 
 def grants_on_existing_entities(program: Program) -> bool:
@@ -136,7 +139,7 @@ def grants_on_existing_entities(program: Program) -> bool:
     return any(
         effect.kind != "revoke"
         and effect.target.type not in _children(program, rule, effect.target)
-        and not (creates_resource(program, rule) and effect.target == Target(slot=RESOURCE, type=rule.entity))
+        and (True in asked_forms(program, rule) or effect.target != Target(slot=RESOURCE, type=rule.entity))
         for rule in granting_rules(program)
         for effect in rule.effects
     )
@@ -206,21 +209,19 @@ class FreshNames:
             return entity
         return Entity(type_, f"{parent.id}/{name}" if parent is not None and parent.id else name)
 
-    def resources(self, rule: Rule, universe: Universe) -> Iterator[Entity]:
-        """The possible resources of a rule: existing entities, or the one that it creates in each parent."""
+    def resources(self, rule: Rule, universe: Universe) -> Iterator[tuple[Entity, bool]]:
+        """The possible resources of a rule, and whether it creates them: existing entities, and the one to be in each parent."""
+        if True in asked_forms(self.program, rule):
+            yield from ((entity, False) for _, entity in sorted(universe.by_type[rule.entity].items()))
         if not creates_resource(self.program, rule):
-            entities = universe.by_type[rule.entity]
-            yield from (entities[path] for path in sorted(entities))
             return
-        parent_type = self.program.entities[rule.entity].parent
-        if parent_type is None:
-            yield self.created_in(None, rule.entity, rule)
-            return
-        for type_ in self._vocabulary.containers(rule.entity):
-            parents = universe.by_type[type_]
-            for path in sorted(parents):
-                if self._has_room(rule.entity, parents[path]):
-                    yield self.created_in(parents[path], rule.entity, rule)
+        containers = self._vocabulary.containers(rule.entity)
+        if not containers:
+            yield self.created_in(None, rule.entity, rule), True
+        for type_ in containers:
+            for _, parent in sorted(universe.by_type[type_].items()):
+                if self._has_room(rule.entity, parent):
+                    yield self.created_in(parent, rule.entity, rule), True
 
     def _has_room(self, type_: str, parent: Entity) -> bool:
         """Whether an entity of a type may lie in another one: no path has more levels than its type nests."""
@@ -230,12 +231,12 @@ class FreshNames:
         return shape.levels_of(len(self._where.keys(parent)) + 1) <= shape.bound
 
     def gained_facts(
-        self, caller: Caller, rule: Rule, resource: Entity, with_: Mapping[str, Entity]
+        self, caller: Caller, rule: Rule, resource: Entity, with_: Mapping[str, Entity], *, creates: bool
     ) -> tuple[GainedFact, ...]:
         """What success adds for the caller, also by implication. Revocations are left out: they never help the caller."""
         caller.about({RESOURCE: resource, **with_})
         found: dict[GainedFact, None] = {}
-        if creates_resource(self.program, rule):
+        if creates:
             found[GainedFact(kind="exists", entity=resource)] = None
         for effect in rule.effects:
             if effect.kind == "revoke":

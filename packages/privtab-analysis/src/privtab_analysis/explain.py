@@ -310,11 +310,12 @@ def _part(explanation: Explanation, rows: Provenance | None, atom: Leaf) -> Part
         return Part(atom=text, holds=True, on=why.on, through=why.through, because=rows.of(atom) if rows else ())
     if not isinstance(atom, Has):
         return Part(atom=text, holds=False, fixed=isinstance(atom, Compare | Self))
-    denials = explanation.evaluation.denials(atom.privilege, atom.target)
+    path = explanation.evaluation.path(atom.target)
+    denials = explanation.evaluation.denials_on(atom.privilege, path)
     return Part(
         atom=text,
         holds=False,
         because=rows.granted(atom) if rows and denials else (),
         denied=tuple(f"{principal} at {key}" for key, principal in denials),
-        denied_by=tuple(chain for _, chain in rows.denied(atom)) if rows else (),
+        denied_by=tuple(chain for _, chain in rows.denied(atom.privilege, path)) if rows else (),
     )

@@ -15,7 +15,7 @@ from privtab.reference.rights import GIVEN_BY, by_ownership
 from privtab.request import Entity, Request
 from privtab.state.names import StateNames
 from privtab_analysis.caller import Caller
-from privtab_analysis.effects import HELD, FactKind, GainedFact, creates_resource
+from privtab_analysis.effects import HELD, FactKind, GainedFact
 from privtab_analysis.entitlements.universe import Universe
 from privtab_analysis.what_can import Choices
 
@@ -189,18 +189,18 @@ class AssumedFacts:
         return self.caller.about({RESOURCE: fact.entity}).why(fact.atom()) is not None
 
     def allowed_withs(
-        self, rule: Rule, resource: Entity, *, listed_slots: Collection[str] = ()
+        self, rule: Rule, resource: Entity, *, creates: bool = False, listed_slots: Collection[str] = ()
     ) -> Iterator[dict[str, Entity]]:
-        """Choices of `with` objects with which a rule allows a resource now."""
-        asked, condition = self.request_form(rule, resource)
+        """Choices of `with` objects with which a rule allows a resource now; `creates`: which does not exist yet."""
+        asked, condition = self.request_form(rule, resource, creates=creates)
         if rule.withs:
             yield from self._choices.of(rule, condition, asked, listed_slots=listed_slots)
         elif self.caller.about({RESOURCE: asked}).holds(condition):
             yield {}
 
-    def request_form(self, rule: Rule, resource: Entity) -> tuple[Entity, Formula]:
+    def request_form(self, rule: Rule, resource: Entity, *, creates: bool) -> tuple[Entity, Formula]:
         """The resource of the request, and its condition: an entity to be that gets a flat id has none yet."""
-        if not creates_resource(self.program, rule) or resource.type not in self.program.flat:
+        if not creates or resource.type not in self.program.flat:
             return resource, item_condition(rule)
         return Entity(resource.type, f"{self.parent_of(resource)}/"), asked_condition(self.program, rule, named=False)
 
@@ -217,9 +217,11 @@ class AssumedFacts:
             return self.caller.holds(item_condition(goal.rule))
         return self.with_objects(goal.rule, goal.resource, goal.with_) is not None
 
-    def with_objects(self, rule: Rule, resource: Entity, fixed: Mapping[str, Entity]) -> dict[str, Entity] | None:
+    def with_objects(
+        self, rule: Rule, resource: Entity, fixed: Mapping[str, Entity], *, creates: bool = False
+    ) -> dict[str, Entity] | None:
         """The `with` objects, some of them fixed, with which a rule allows a resource now; None if there are none."""
-        for with_ in self.allowed_withs(rule, resource, listed_slots=tuple(fixed)):
+        for with_ in self.allowed_withs(rule, resource, creates=creates, listed_slots=tuple(fixed)):
             if all(with_.get(slot) == entity for slot, entity in fixed.items()):
                 return with_
         return None

@@ -220,45 +220,50 @@ class ReachableRights:
         yield from self._new_changes()
         for rule in self._rules:
             slots = effects.effect_slots(rule)
-            allowed_by_class: dict[tuple[str, str], bool] = {}
-            for resource in (*self.fresh_names.resources(rule, self.universe), *self._free(rule)):
-                if not slots:
-                    facts = self._given(rule, resource) if self._is_possible(rule, resource, allowed_by_class) else ()
-                    if not all(fact in self.facts for fact in facts):
-                        yield effects.Action(rule=rule, resource=resource), facts
-                    continue
-                for with_ in self._assumed.allowed_withs(rule, resource, listed_slots=slots):
+            allowed_by_class: dict[tuple[str, str, bool], bool] = {}
+            for resource, creates in (*self.fresh_names.resources(rule, self.universe), *self._free(rule)):
+                choices: Iterable[Mapping[str, Entity]]
+                if slots:
+                    choices = self._assumed.allowed_withs(rule, resource, creates=creates, listed_slots=slots)
+                else:
+                    choices = [{}] if self._is_possible(rule, resource, allowed_by_class, creates=creates) else []
+                for with_ in choices:
                     objects = {slot: with_[slot] for slot in slots if slot in with_}
-                    facts = self.fresh_names.gained_facts(self.caller, rule, resource, objects)
+                    facts = self.fresh_names.gained_facts(self.caller, rule, resource, objects, creates=creates)
                     facts = (*facts, *self._revoked(rule, resource))
                     if not all(fact in self.facts for fact in facts):
-                        yield effects.Action(rule=rule, resource=resource, with_=tuple(objects.items())), facts
-
-    def _given(self, rule: Rule, resource: Entity) -> tuple[effects.GainedFact, ...]:
-        """What success of an operation gives, and the denials that it takes away."""
-        return (*self.fresh_names.gained_facts(self.caller, rule, resource, {}), *self._revoked(rule, resource))
+                        given = tuple(objects.items())
+                        yield effects.Action(rule=rule, resource=resource, with_=given, creates=creates), facts
 
     def _revoked(self, rule: Rule, resource: Entity) -> tuple[effects.GainedFact, ...]:
         return () if self._changes is None else self._changes.revoked(rule, resource)
 
-    def _is_possible(self, rule: Rule, resource: Entity, allowed_by_class: dict[tuple[str, str], bool]) -> bool:
+    def _is_possible(
+        self,
+        rule: Rule,
+        resource: Entity,
+        allowed_by_class: dict[tuple[str, str, bool], bool],
+        *,
+        creates: bool = False,
+    ) -> bool:
         """Whether an operation is allowed now, with some objects; decided once for each class of resources."""
-        class_ = self._classes.of(resource)
+        class_ = (*self._classes.of(resource), creates)
         if class_ not in allowed_by_class:
-            allowed_by_class[class_] = next(self._assumed.allowed_withs(rule, resource), None) is not None
+            ways = self._assumed.allowed_withs(rule, resource, creates=creates)
+            allowed_by_class[class_] = next(ways, None) is not None
         return allowed_by_class[class_]
 
-    def _free(self, rule: Rule) -> Iterator[Entity]:
+    def _free(self, rule: Rule) -> Iterator[tuple[Entity, bool]]:
         """The entities whose names are known and that an operation may create: no row names them, or they were deleted."""
         if self._changes is None or not effects.creates_resource(self.program, rule):
             return
         for _, entity in sorted(self.universe.by_type[rule.entity].items()):
             if entity in self._unnamed or self._assumed.vacant(entity):
-                yield entity
+                yield entity, True
 
     def _new_changes(self) -> Iterator[tuple[effects.Action, tuple[effects.GainedFact, ...]]]:
         """The changes of a store's rows that are authorised now and give something that nothing has given yet."""
-        allowed_by_class: dict[str, dict[tuple[str, str], bool]] = {}
+        allowed_by_class: dict[str, dict[tuple[str, str, bool], bool]] = {}
         if self._changes is None:
             return
         for change in self._changes.all():
@@ -334,16 +339,18 @@ class ReachableRights:
     def _is_allowed(self, action: effects.Action) -> bool:
         """Whether an action is allowed now and all its objects exist."""
         required: list[Entity | None] = [entity for _, entity in action.with_]
-        creates = effects.creates_resource(self.program, action.rule) and not action.authorises
         named = action.resource in self._assumed.existing and action.resource not in self._unnamed
-        if creates and named and not self._assumed.vacant(action.resource):
+        if action.creates and named and not self._assumed.vacant(action.resource):
             return False
         # The entity of a principal need not exist for rows to be about it.
         unplaced = action.authorises and self.program.entities[action.resource.type].principal is not None
-        required.append(self._assumed.parent_of(action.resource) if creates or unplaced else action.resource)
+        required.append(self._assumed.parent_of(action.resource) if action.creates or unplaced else action.resource)
         if not all(entity is None or self._assumed.exists(entity) for entity in required):
             return False
-        return self._assumed.with_objects(action.rule, action.resource, dict(action.with_)) is not None
+        return self._with_objects(action) is not None
+
+    def _with_objects(self, action: effects.Action) -> dict[str, Entity] | None:
+        return self._assumed.with_objects(action.rule, action.resource, dict(action.with_), creates=action.creates)
 
     def _is_certain(self, actions: Collection[effects.Action], goal: Goal) -> bool:
         """Whether actions lead to a goal with the denials to roles and groups that they give, and if nothing else is lost."""
@@ -395,14 +402,14 @@ class ReachableRights:
         needed = self._needed(ordered, goal)
         for action in ordered:
             self._assumed.assume(gained)
-            with_ = self._assumed.with_objects(action.rule, action.resource, dict(action.with_))
+            with_ = self._with_objects(action)
             assert with_ is not None
             yield effects.Step(
                 rule=action.rule,
                 resource=action.resource,
                 with_=with_,
-                creates=effects.creates_resource(self.program, action.rule),
-                because=tuple(self._reasons(action.rule, action.resource, with_)),
+                creates=action.creates,
+                because=tuple(self._reasons(action, with_)),
                 gained=tuple(fact for fact in self.actions[action] if not action.authorises or fact in needed),
                 authorises=action.authorises,
             )
@@ -433,14 +440,14 @@ class ReachableRights:
         self._assumed.assume(gained)
         return self._assumed.reaches(goal)
 
-    def _reasons(self, rule: Rule, resource: Entity, with_: Mapping[str, Entity]) -> list[dict[str, str]]:
-        asked, condition = self._assumed.request_form(rule, resource)
+    def _reasons(self, action: effects.Action, with_: Mapping[str, Entity]) -> list[dict[str, str]]:
+        asked, condition = self._assumed.request_form(action.rule, action.resource, creates=action.creates)
         self.caller.about({RESOURCE: asked, **with_})
-        minimal_sets = listing(self.caller, rule, condition)
+        minimal_sets = listing(self.caller, action.rule, condition)
         if self.program.nests:
             sets = located_sets(self.program, minimal_sets.sets, self.caller.levels)
             minimal_sets = minimal_sets._replace(sets=sets)
-        return Explanation(self.caller, rule, minimal_sets, allowed=True).reasons()
+        return Explanation(self.caller, action.rule, minimal_sets, allowed=True).reasons()
 
 
 def escalations(

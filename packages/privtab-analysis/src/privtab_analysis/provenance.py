@@ -202,14 +202,14 @@ class Provenance:
             text = row_sentence("service_admins", {"user": user})
             yield self._step("service admin", text, "service_admins", row, (f"user:{user}", "service"))
 
-    def denied(self, atom: Has) -> tuple[tuple[Grant, Chain], ...]:
-        """Every denial that blocks a privilege on an object: its row, and the chain from it to the caller."""
-        denials = self.evaluation.denials(atom.privilege, atom.target)
+    def denied(self, privilege: str, path: tuple[str, ...]) -> tuple[tuple[Grant, Chain], ...]:
+        """Every denial that blocks a privilege on the last of the keys: its row, and the chain from it to the caller."""
+        denials = self.evaluation.denials_on(privilege, path)
         return tuple(
             (grant, (step, *chain))
             for key in dict.fromkeys(key for key, _ in denials)
-            for grant, step in self._grants.get(("deny", atom.privilege, key), ())
-            for chain in self._to_caller(grant.grantee, self.evaluation.path(atom.target))
+            for grant, step in self._grants.get(("deny", privilege, key), ())
+            for chain in self._to_caller(grant.grantee, path)
         )
 
     def _values(self, compare: Compare) -> Iterator[ProvenanceStep]:

@@ -14,11 +14,11 @@ from itertools import chain, combinations, islice
 from typing import NamedTuple
 
 from privtab.ir.formula import RequestAlgebra, Truth, on_entity
-from privtab.ir.nodes import Atom, Can, Has, Holds, Program
+from privtab.ir.nodes import Atom, Can, Has, HasBelow, Holds, OwnsBelow, Program
 from privtab.ir.support import Tool, check_support
 from privtab.names import PrincipalKind, last_name, path_of
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.reference.rights import GIVEN_BY, Right, Rights, about, key_of
+from privtab.reference.rights import GIVEN_BY, Right, Rights, about, key_of, with_key
 from privtab.request import Entity, Request
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller
@@ -158,12 +158,6 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         """A scope unrelated to the request, so that the role is held but has no other influence on the decision."""
         return Entity(type_, "/".join(["elsewhere"] * self.program.depth(type_)))
 
-    def _removals(self, atom: Atom) -> Changes:
-        """The removal of each denial of a privilege on its own entity."""
-        held = on_entity(atom)
-        found = self.provenance.denied(held) if isinstance(held, Has) and self.caller.path(held.target) else ()
-        return frozenset(RemoveDenial(row=grant) for grant, _ in found)
-
     def _right(self, atom: Atom) -> Right | None:
         """An atom on its own entity; None if the request has no such entity."""
         return about(on_entity(atom), lambda target: next(reversed(self.caller.path(target)), None))
@@ -225,15 +219,36 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         return self.budget.of(way for sets in values for way in sets)
 
     def _atom(self, atom: Atom) -> Iterator[Changes]:
-        held, right = on_entity(atom), self._right(atom)
+        right = self._right(atom)
         if self.caller.why(atom) is not None:
             yield frozenset()
         elif right is not None:
-            giving, removals = self.rights.giving(right), self._removals(atom)
-            if isinstance(held, Has) and self.caller.granted(held.privilege, self.caller.path(held.target)):
+            for place in (right, *self._below(atom, right)):
+                yield from self._on_itself(place)
+
+    def _below(self, atom: Atom, right: Right) -> Iterator[Right]:
+        """The right on each entity below its own where a change may give it, if that is enough for the atom."""
+        if not isinstance(atom, HasBelow | OwnsBelow):
+            return
+        holdings = self.caller.holdings
+        keys = {key for key in map(key_of, self.candidates) if key}
+        keys.update(str(one.scope) for one in self.additions if isinstance(one, Assign) and one.scope is not None)
+        if self.program.semantics.deny == "overrides":  # otherwise nothing that rows give is without effect
+            keys.update(holdings.named())
+        for key in sorted(keys):
+            if key_of(right) in (holdings.locations.find(Entity.parse(key)) or ())[:-1]:
+                yield with_key(right, key)
+
+    def _on_itself(self, right: Right) -> Iterator[Changes]:
+        """The sets of changes under which a right is held on its entity."""
+        giving, removals = self.rights.giving(right), frozenset[Change]()
+        if isinstance(right, Has):
+            path = tuple(self.rights.keys(Entity.parse(key_of(right))))
+            removals = frozenset(RemoveDenial(row=row) for row, _ in self.provenance.denied(right.privilege, path))
+            if self.caller.granted(right.privilege, path):
                 yield removals
-            yield from (frozenset({self.candidates[given]}) for given in giving.firm & self.candidates.keys())
-            yield from (removals | {self.candidates[given]} for given in giving.grants & self.candidates.keys())
+        yield from (frozenset({self.candidates[given]}) for given in giving.firm & self.candidates.keys())
+        yield from (removals | {self.candidates[given]} for given in giving.grants & self.candidates.keys())
 
 
 def _kind_for_caller(program: Program, allowed: Collection[str]) -> PrincipalKind | None:

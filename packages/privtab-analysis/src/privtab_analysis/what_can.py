@@ -6,16 +6,17 @@ point all entities of a type get the same answers. The reference decides each eq
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from privtab._once import once_within
+from privtab._once import once
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, atom_of, canonical
-from privtab.ir.formula import asked_condition, compares
+from privtab.ir.formula import asked_condition, asked_forms, compares
 from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, Program, Rule, ServiceAdmin
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
@@ -156,24 +157,19 @@ def _joined(parent: str, paths: list[str]) -> str:
     return f"{parent}/{listed}" if parent else listed
 
 
-@once_within
-def questions(program: Program, type_: str) -> list[tuple[Rule, bool]]:
-    """The operations on an entity type (empty for the root): named ones, and unnamed calls."""
-    rules = program.rules.values()
-    named = [(rule, False) for rule in rules if rule.entity == type_ and not rule.creates]
-    parent = type_ or None
-    calls = [
-        (rule, True)
-        for rule in rules
-        if program.unnamed(rule)
-        and (
-            program.entities[rule.entity].parent == parent or (rule.entity == type_ and program.entities[type_].nested)
-        )
-    ]
-    single = [
-        (rule, False) for rule in rules if rule.entity == type_ and rule.creates and program.entities[type_].single
-    ]
-    return [*named, *single, *calls]
+def questions(program: Program, type_: str) -> Sequence[tuple[Rule, bool]]:
+    """The operations on an entity type (empty for the root): named ones, and unnamed calls (True)."""
+    return _questions(program).get(type_, ())
+
+
+@once
+def _questions(program: Program) -> Mapping[str, Sequence[tuple[Rule, bool]]]:
+    found: dict[str, list[tuple[Rule, bool]]] = defaultdict(list)
+    forms = [(rule, named) for rule in program.rules.values() for named in asked_forms(program, rule)]
+    for rule, named in sorted(forms, key=lambda form: not form[1]):
+        for type_ in [rule.entity] if named else vocabulary(program).containers(rule.entity) or [""]:
+            found[type_].append((rule, not named))
+    return found
 
 
 def _types(program: Program, type_: str) -> set[str]:

@@ -14,6 +14,7 @@ from privtab._resources import templates
 from privtab.errors import PrivtabError, UsageError
 from privtab.html import page
 from privtab.printable import count
+from privtab_analysis.what_can import questions
 from privtab_pages.explore import changes, views
 from privtab_pages.explore.views import View
 from privtab_pages.explore.world import Asked, World, entity_of
@@ -131,8 +132,8 @@ def _operations(world: World, key: str) -> Iterator[str]:
     entity = entity_of(key)
     if entity.type not in world.program.entities:
         raise UsageError(f"`{world.program.system}` has no type `{entity.type}`")
-    for rule in world.program.rules.values():
-        if rule.entity == entity.type and not rule.creates and not rule.withs and not rule.required_flags:
+    for rule, unnamed in questions(world.program, entity.type):
+        if not unnamed and not rule.withs and not rule.required_flags:
             yield rule.operation
 
 

@@ -352,7 +352,7 @@ class GuardedStore:
         if not rule.effects and not rule.creates and desired.document is None:
             raise UsageError(f"`{request.action}` on `{request.resource.type}` changes nothing in the store")
         snapshot = self.view.now()
-        exists = rule.creates and self.created.exists(request.resource, snapshot.number)
+        exists = rule.creates is not None and self.created.exists(request.resource, snapshot.number)
         guard = replace(_guard(snapshot), exists=exists)
         return ChangeRequest(request=request, new=desired.new, document=desired.document, guard=guard)
 
