@@ -65,7 +65,8 @@ class Canonical:
         self.program = program
         self._position = {name: i for i, name in enumerate(program.entities)}
         self._chains = program.chains
-        self._shared_root = program.shared_root
+        self._shared = program.shared
+        self._same_twice = bool(self._shared) and len(program.slots) > 1
         self._owner_privileges = program.owner_privileges
         self._inherited = program.inherited
         self._denies = program.semantics.deny == "overrides"
@@ -152,7 +153,7 @@ class Canonical:
     @property
     def _ambiguous(self) -> bool:
         """Whether different reduced sets may suffice for each other."""
-        return self._implied or self._below or self._compares
+        return self._implied or self._below or self._compares or self._same_twice
 
     def entails(self, atoms: AtomSet, atom: Leaf) -> bool:
         """Whether every state that gives all of `atoms` gives `atom`."""
@@ -160,6 +161,8 @@ class Canonical:
 
     def _follows(self, atoms: AtomSet, atom: Leaf) -> bool:
         """Whether `atoms` entail an atom that is not one of them."""
+        if self._same_twice and any(self._same(other, atom) for other in atoms):
+            return True
         match atom:
             case ir.Has(privilege=privilege, target=target):
                 owners_have = privilege in self._owner_privileges
@@ -185,6 +188,12 @@ class Canonical:
                 return False
             case _:
                 assert_never(atom)
+
+    def _same(self, atom: Leaf, other: Leaf) -> bool:
+        """Whether two atoms say the same of an entity that all objects of a request share."""
+        if type(atom) is not type(other) or isinstance(atom, ir.ByType | ir.Compare | ir.ServiceAdmin):
+            return False
+        return atom.target.type in self._shared and move(atom, "") == move(other, "")
 
     def possible(self, atoms: AtomSet) -> bool:
         """Whether the atoms can hold together: whether there are values for what they compare."""
@@ -215,7 +224,7 @@ class Canonical:
 
     def _within(self, lower: ir.Target, upper: ir.Target) -> bool:
         """Whether a target is another one or lies below it on the same path."""
-        if lower.slot != upper.slot or upper.type not in self._chains[lower.type]:
+        if (lower.slot != upper.slot and upper.type not in self._shared) or upper.type not in self._chains[lower.type]:
             return False
         return lower.type != upper.type or lower.level == upper.level or (upper.level, lower.level) in LEVELS_AROUND
 
@@ -246,6 +255,8 @@ class Canonical:
         for head in atoms:
             if isinstance(head, ir.HasBelow | ir.OwnsBelow | ir.Compare):
                 yield from (((a,), head) for a in atoms if a is not head and self._follows(frozenset({a}), head))
+            elif self._same_twice:
+                yield from (((a,), head) for a in atoms if a is not head and self._same(a, head))
 
     def implies(self, premise: Iterable[AtomSet], conclusion: Iterable[AtomSet]) -> bool:
         """Whether each set of the premise suffices for some set of the conclusion, so that the first condition implies the second."""
@@ -258,7 +269,7 @@ class Canonical:
     def _reaches(self, privilege: str, upper: ir.Target, lower: ir.Target) -> bool:
         """Whether `upper` is `lower` or, if the privilege is inherited, lies above it on the same path."""
         inherited = privilege in self._inherited
-        if upper.slot != lower.slot and upper.type != self._shared_root:
+        if upper.slot != lower.slot and upper.type not in self._shared:
             return False
         if upper.level != "nearest" or lower.level != "nearest":
             return self._reaches_level(upper, lower) if inherited else upper == lower
@@ -283,7 +294,8 @@ class Canonical:
         """Drop the atoms that the others entail. The result is unique: only implication has cycles, and then order decides."""
         remaining = atoms
         for atom in sorted(atoms, key=self.order, reverse=True) if self._ambiguous else atoms:
-            if isinstance(atom, ir.Has | ir.HasBelow | ir.OwnsBelow | ir.Compare):  # nothing else is ever entailed
+            # Nothing else is ever entailed, except by the same of an entity that objects share.
+            if self._same_twice or isinstance(atom, ir.Has | ir.HasBelow | ir.OwnsBelow | ir.Compare):
                 rest = remaining - {atom}
                 remaining = rest if self._follows(rest, atom) else remaining
         return remaining

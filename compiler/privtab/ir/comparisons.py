@@ -32,6 +32,7 @@ class Comparisons:
     def __init__(self, *programs: Program) -> None:
         """`programs`: the policy, or two that are compared with each other."""
         self._programs = programs
+        self._shared = programs[0].shared.intersection(*(program.shared for program in programs))
         self._known: dict[tuple[frozenset[Compare], frozenset[Compare]], Values | None] = {}
 
     def values(self, true: Iterable[Compare], false: Iterable[Compare] = ()) -> Values | None:
@@ -85,7 +86,7 @@ class Comparisons:
 
     def term(self, term: Term) -> Term:
         """The term, of which an entity that all objects of a request share has only one."""
-        if term.target is not None and all(term.target.type == program.shared_root for program in self._programs):
+        if term.target is not None and term.target.type in self._shared:
             return replace(term, target=replace(term.target, slot=RESOURCE))
         return term
 

@@ -375,9 +375,10 @@ class LevelComparison:
     def _between(self, levels: int) -> tuple[ImplicationChecker, ImplicationChecker]:
         if levels not in self._checkers:
             before, after = (side.at_most(levels) for side in self._sides)
+            slots = frozenset().union(*(side.program.slots for side in self._sides))
             self._checkers[levels] = (
-                ImplicationChecker(before, after, self._unused_names),
-                ImplicationChecker(after, before, self._unused_names),
+                ImplicationChecker(before, after, self._unused_names, slots),
+                ImplicationChecker(after, before, self._unused_names, slots),
             )
         return self._checkers[levels]
 
