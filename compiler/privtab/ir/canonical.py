@@ -33,6 +33,7 @@ from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import (
     LEVELS_ABOVE,
     LEVELS_AROUND,
+    LEVELS_SAYING,
     RequestAlgebra,
     call_condition,
     compares,
@@ -41,6 +42,7 @@ from privtab.ir.formula import (
     on_entity,
     resolve,
     uses_below,
+    with_targets,
 )
 
 Leaf: TypeAlias = shapes.Leaf
@@ -66,7 +68,8 @@ class Canonical:
         self._position = {name: i for i, name in enumerate(program.entities)}
         self._chains = program.chains
         self._shared = program.shared
-        self._same_twice = bool(self._shared) and len(program.slots) > 1
+        self._restated = program.nests or (bool(self._shared) and len(program.slots) > 1)
+        """Whether atoms may say of the same entity, or of another level, what others of their kind do."""
         self._owner_privileges = program.owner_privileges
         self._inherited = program.inherited
         self._denies = program.semantics.deny == "overrides"
@@ -153,7 +156,7 @@ class Canonical:
     @property
     def _ambiguous(self) -> bool:
         """Whether different reduced sets may suffice for each other."""
-        return self._implied or self._below or self._compares or self._same_twice
+        return self._implied or self._below or self._compares or self._restated
 
     def entails(self, atoms: AtomSet, atom: Leaf) -> bool:
         """Whether every state that gives all of `atoms` gives `atom`."""
@@ -161,7 +164,7 @@ class Canonical:
 
     def _follows(self, atoms: AtomSet, atom: Leaf) -> bool:
         """Whether `atoms` entail an atom that is not one of them."""
-        if self._same_twice and any(self._same(other, atom) for other in atoms):
+        if self._restated and any(self._restates(other, atom) for other in atoms):
             return True
         match atom:
             case ir.Has(privilege=privilege, target=target):
@@ -189,11 +192,14 @@ class Canonical:
             case _:
                 assert_never(atom)
 
-    def _same(self, atom: Leaf, other: Leaf) -> bool:
-        """Whether two atoms say the same of an entity that all objects of a request share."""
+    def _restates(self, atom: Leaf, other: Leaf) -> bool:
+        """Whether an atom says what another does, of an entity that all objects share, or by the level: what holds on every one does on any."""
         if type(atom) is not type(other) or isinstance(atom, ir.ByType | ir.Compare | ir.ServiceAdmin):
             return False
-        return atom.target.type in self._shared and move(atom, "") == move(other, "")
+        own, wanted = atom.target, cast("ir.Atom", other).target
+        same_level = own.level == wanted.level or (own.level, wanted.level) in LEVELS_SAYING
+        same_slot = own.slot == wanted.slot or own.type in self._shared
+        return same_level and same_slot and with_targets(atom, lambda _: wanted) == other
 
     def possible(self, atoms: AtomSet) -> bool:
         """Whether the atoms can hold together: whether there are values for what they compare."""
@@ -255,8 +261,8 @@ class Canonical:
         for head in atoms:
             if isinstance(head, ir.HasBelow | ir.OwnsBelow | ir.Compare):
                 yield from (((a,), head) for a in atoms if a is not head and self._follows(frozenset({a}), head))
-            elif self._same_twice:
-                yield from (((a,), head) for a in atoms if a is not head and self._same(a, head))
+            elif self._restated:
+                yield from (((a,), head) for a in atoms if a is not head and self._restates(a, head))
 
     def implies(self, premise: Iterable[AtomSet], conclusion: Iterable[AtomSet]) -> bool:
         """Whether each set of the premise suffices for some set of the conclusion, so that the first condition implies the second."""
@@ -294,8 +300,8 @@ class Canonical:
         """Drop the atoms that the others entail. The result is unique: only implication has cycles, and then order decides."""
         remaining = atoms
         for atom in sorted(atoms, key=self.order, reverse=True) if self._ambiguous else atoms:
-            # Nothing else is ever entailed, except by the same of an entity that objects share.
-            if self._same_twice or isinstance(atom, ir.Has | ir.HasBelow | ir.OwnsBelow | ir.Compare):
+            # Nothing else is ever entailed, unless by what says the same.
+            if self._restated or isinstance(atom, ir.Has | ir.HasBelow | ir.OwnsBelow | ir.Compare):
                 rest = remaining - {atom}
                 remaining = rest if self._follows(rest, atom) else remaining
         return remaining

@@ -137,9 +137,10 @@ class Coverage:
 
         This happens if owners hold privileges that can also be denied: a caller who should have `READ` below an
         entity but not on it must own what lies below, and then has everything that owners hold. And it happens if
-        comparisons of attributes hold together, such as `user.rank > 3` and `user.rank > 2`, or one atom is held below another.
+        comparisons of attributes hold together, such as `user.rank > 3` and `user.rank > 2`, or one atom is held below another or on more of
+        the levels of a type that nests.
         """
-        related = any(isinstance(atom, RELATED) for atoms_ in (*sets, atoms) for atom in atoms_)
+        related = self.program.nests or any(isinstance(atom, RELATED) for atoms_ in (*sets, atoms) for atom in atoms_)
         if not ((self._owners_hold and atoms) or related):
             return False
         premise = And(parts=tuple(atom for atom in atoms if atom != missing))
