@@ -11,8 +11,8 @@ independent; under the semantics of the file, a set of atoms *entails* an atom i
 
 The last two do not combine: if ownership confers the privilege, the lower one may come from ownership alone.
 
-Comparisons of attributes entail each other by the values that make them true, and sets whose comparisons contradict each other are left
-out. A disjunction of comparisons is not an atom, so sets of equivalent conditions may differ.
+Comparisons of attributes entail each other by the values that make them true, sets whose comparisons contradict each other are left
+out, and `prime_implicants` joins those of which the comparisons complete each other. So equal conditions have equal minimal sets.
 
 Where one privilege implies another, and every grant that gives the first gives the second, the first counts as a grant of the
 second: alone without denials, and with denials together with the second below.
@@ -44,6 +44,7 @@ from privtab.ir.formula import (
     uses_below,
     with_targets,
 )
+from privtab.ir.prime_implicants import completed, connected
 
 Leaf: TypeAlias = shapes.Leaf
 AtomSet: TypeAlias = frozenset[Leaf]
@@ -107,6 +108,9 @@ class Canonical:
     def _of_shape(self, formula: ir.Formula, flags: frozenset[str], types: Mapping[str, str]) -> MinimalSets:
         """As `minimal_sets`: computed once for all conditions of the same shape whose atoms have the same order."""
         shape = self._shapes.of([formula], {slot: [type_] for slot, type_ in types.items()})
+        if self._compares and any(isinstance(leaf, ir.Compare) for leaf in shape.leaves):
+            self._steps_left = STEPS
+            return self.ordered(self._completed(self._sets(formula, flags, types)))
         orders = list(map(self.order, shape.leaves))
         key = shape.number, tuple(sorted(range(len(orders)), key=orders.__getitem__)), flags
         if key not in self._numbers_by_shape:
@@ -116,6 +120,18 @@ class Canonical:
             self._numbers_by_shape[key] = tuple(tuple(numbers[leaf] for leaf in atoms) for atoms in sets)
         leaf = shape.leaves.__getitem__
         return tuple(tuple(map(leaf, numbers)) for numbers in self._numbers_by_shape[key])
+
+    def _completed(self, sets: frozenset[AtomSet]) -> frozenset[AtomSet]:
+        """Sets that suffice for a condition as those that do by the values which attributes can have."""
+
+        def joined(atoms: AtomSet) -> AtomSet | None:
+            return self.reduce(atoms) if self.possible(atoms) else None
+
+        for part in connected(self._comparisons, frozenset().union(*sets)):
+            self._steps_left = STEPS
+            found = completed(sets, part, self._comparisons, joined, self._suffices)
+            sets = self.antichain(map(self.reduce, found))
+        return sets
 
     def ordered(self, sets: Iterable[AtomSet]) -> MinimalSets:
         """Sort sets, and the atoms in each, into the order that every output uses."""
@@ -197,6 +213,8 @@ class Canonical:
         if type(atom) is not type(other) or isinstance(atom, ir.ByType | ir.Compare | ir.ServiceAdmin):
             return False
         own, wanted = atom.target, cast("ir.Atom", other).target
+        if own.type != wanted.type:
+            return False
         same_level = own.level == wanted.level or (own.level, wanted.level) in LEVELS_SAYING
         same_slot = own.slot == wanted.slot or own.type in self._shared
         return same_level and same_slot and with_targets(atom, lambda _: wanted) == other
