@@ -93,7 +93,9 @@ def written(node: list[object] | str | object, rnd: random.Random | None) -> str
         rnd.shuffle(texts)
         if rnd.random() < 0.3:  # what another part makes superfluous
             other = "or" if word == "and" else "and"
-            texts.append(f"({texts[0]} {other} {rnd.choice([*OTHERS[:3], 'user.rank > 4', 'request.mode = list', 'user.team = z'])})")
+            texts.append(
+                f"({texts[0]} {other} {rnd.choice([*OTHERS[:3], 'user.rank > 4', 'request.mode = list', 'user.team = z'])})"
+            )
         if rnd.random() < 0.2 and word == "and":
             texts.append(rnd.choice(ALWAYS))
     return f"({f' {word} '.join(texts)})"
@@ -124,7 +126,9 @@ def worlds(program: Program, seed: int, number: int) -> list[dict[Term | Atom, V
             case "bool":
                 choices = [True, False]
             case "integer":
-                choices = [v for v in (0, 1, 2, 3, 4, 5, 7, 8, 9, 17, 18, -1, 6) if declared.lowest <= v <= declared.highest]
+                choices = [
+                    v for v in (0, 1, 2, 3, 4, 5, 7, 8, 9, 17, 18, -1, 6) if declared.lowest <= v <= declared.highest
+                ]
             case "text":
                 choices = ["x", "y", "z", "w"]
             case "set":
@@ -133,7 +137,10 @@ def worlds(program: Program, seed: int, number: int) -> list[dict[Term | Atom, V
 
     terms = program.attributes
     kinds = (("user", terms.user), ("entity", terms.entity), ("request", terms.request))
-    return [{(kind, name): value(declared) for kind, known in kinds for name, declared in known.items()} for _ in range(number)]  # type: ignore[misc]
+    return [
+        {(kind, name): value(declared) for kind, known in kinds for name, declared in known.items()}
+        for _ in range(number)
+    ]  # type: ignore[misc]
 
 
 def holds(program: Program, formula: Formula, values: dict[object, object], held: frozenset[str]) -> bool:
@@ -161,7 +168,14 @@ def compare(seed: int) -> bool:
         for values in worlds(program, seed, 30):
             held = frozenset(name for name in others if rnd.random() < 0.5)
             by_sets = any(holds(program, And(parts=atoms), values, held) for atoms in found)  # type: ignore[arg-type]
-            assert by_sets == holds(program, formula, values, held), (seed, first, second, values, held, texts(program, found))  # type: ignore[arg-type]
+            assert by_sets == holds(program, formula, values, held), (
+                seed,
+                first,
+                second,
+                values,
+                held,
+                texts(program, found),
+            )  # type: ignore[arg-type]
         for atoms in found:
             for atom in atoms:
                 rest = And(parts=tuple(other for other in atoms if other != atom))
@@ -181,7 +195,7 @@ def compare(seed: int) -> bool:
         ("user.team = x or user.team = y", [["user.team in {x, y}"]]),
         ("user.team = entity.team or user.team = x", [["user.team = team (table)"], ["user.team = x"]]),
         ("request.mode = read and READ (table) or request.mode = list", [["READ (table)", "request.mode in {read, list}"], ["request.mode = list"]]),
-        ("request.area in user.areas or request.area = north", [["request.area = north"], ["request.area in user.areas"], ["request.area in {north, south}", "south in user.areas"]]),
+        ("request.area in user.areas or request.area = north", [["request.area = north"], ["request.area in user.areas"]]),
     ],
 )  # fmt: skip
 def test_sets_are_written_in_one_way(text: str, sets: list[list[str]]) -> None:

@@ -37,7 +37,11 @@ def pair(seed: int) -> tuple[str, str]:
     tree = rnd.randrange(len(TREES))
     parents = PARENTS[tree]
     types = rnd.choice([["table"], ["server"], ["catalog"], ["server", "table"], [*parents]])
-    inheritance, deny, owner = rnd.choice(["none", "down"]), rnd.choice(["none", "none", "overrides"]), rnd.choice(OWNERS)
+    inheritance, deny, owner = (
+        rnd.choice(["none", "down"]),
+        rnd.choice(["none", "none", "overrides"]),
+        rnd.choice(OWNERS),
+    )
     implies = ", WRITE: {implies: [READ]}" if rnd.random() < 0.2 else ", WRITE: "
     entities, kinds = TREES[tree]
     head = (
@@ -98,12 +102,18 @@ def requests(program: Program, rule: Rule) -> Iterator[Request]:
 def states(program: Program, seed: int, number: int) -> Iterator[State]:
     """States with at most two rows about the objects of requests, what contains them, and other entities; and random ones."""
     rnd = random.Random(seed)
-    about = [*chain.from_iterable(keys(program, n, levels) for n in ("a", "b", "c") for levels in ((1, 2, 3) if program.nests else (1,)))]
+    about = [
+        *chain.from_iterable(
+            keys(program, n, levels) for n in ("a", "b", "c") for levels in ((1, 2, 3) if program.nests else (1,))
+        )
+    ]
     on = [str(entity) for entity in dict.fromkeys(about)]
     rows: list[tuple[str, dict[str, str]]] = []
     for key, privilege in product(on, ("READ", "WRITE")):
         effects = ["allow"] + ["deny"] * (program.semantics.deny == "overrides")
-        rows += [("grants", {"grantee": "user:ann", "effect": e, "privilege": privilege, "entity": key}) for e in effects]
+        rows += [
+            ("grants", {"grantee": "user:ann", "effect": e, "privilege": privilege, "entity": key}) for e in effects
+        ]
     rows += [("owners", {"entity": key, "owner": "user:ann"}) for key in on] * (program.semantics.owner is not None)
     few = [[*chosen] for size in range(3) for chosen in combinations(rows, size)]
     chosen = few if len(few) <= number else rnd.sample(few, number)

@@ -127,10 +127,11 @@ class Canonical:
         def joined(atoms: AtomSet) -> AtomSet | None:
             return self.reduce(atoms) if self.possible(atoms) else None
 
-        for part in connected(self._comparisons, frozenset().union(*sets)):
-            self._steps_left = STEPS
-            found = completed(sets, part, self._comparisons, joined, self._suffices)
-            sets = self.antichain(map(self.reduce, found))
+        for _ in range(2):  # the sets that one part joins are to be written in one way as to the others
+            for part in connected(self._comparisons, frozenset().union(*sets)):
+                self._steps_left = STEPS
+                found = completed(sets, part, self._comparisons, joined, self._suffices)
+                sets = self.antichain(map(self.reduce, found))
         return sets
 
     def ordered(self, sets: Iterable[AtomSet]) -> MinimalSets:

@@ -25,7 +25,9 @@ LEVELS_ABOVE = frozenset(
 )
 """With inheritance: levels of a type on which a privilege entails it on others. `first` and `every`, and `nearest` and `any`, entail
 each other for named entities; one direction is left out, so that entailment has no cycles."""
-LEVELS_SAYING = frozenset({("every", "nearest"), ("every", "first"), ("every", "any"), ("nearest", "any"), ("first", "any")})
+LEVELS_SAYING = frozenset(
+    {("every", "nearest"), ("every", "first"), ("every", "any"), ("nearest", "any"), ("first", "any")}
+)
 """Pairs of levels: what holds on the one holds on the other, whatever is inherited."""
 LEVELS_AROUND = frozenset(
     (outer, inner)

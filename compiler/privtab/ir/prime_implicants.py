@@ -1,20 +1,17 @@
-"""The minimal sets of a condition modulo what values of attributes can be.
+"""The minimal sets of a condition modulo what values of attributes can be: what they are depends on its meaning, not on how it is written.
 
-Sets that suffice for a condition are joined where their comparisons complete each other: `mode = read` or `mode = list` is
-`mode in {read, list}`, and nothing at all if these are all values and one is the default. What results depends on what a condition means,
-not on how it is written: all sets of comparisons are found that suffice and of which none is weaker, each written in one way.
-
-The values of attributes that comparisons connect are represented as in `comparisons.py`; a set of worlds, an assignment of these values
-each, is a number with a bit for each. Beyond `WORLDS` or `STEPS`, this is not decided.
+Sets whose comparisons complete each other are joined: `mode = read` or `mode = list` is `mode in {read, list}`, and nothing at all if these
+are all values and one is the default. Attributes that comparisons connect have representative values, as in `comparisons.py`; a set of
+worlds, each an assignment of values, is a number with a bit for each. Beyond `WORLDS` or `STEPS`, this is not decided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property, reduce
-from itertools import combinations
+from itertools import permutations
 from operator import and_, or_
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from privtab.attributes import KINDS, Operator, Scalar, holds
 from privtab.errors import Undecided
@@ -26,98 +23,90 @@ from privtab.ir.shapes import Leaf
 WORLDS = 10_000
 """Limit on the assignments of values to attributes that comparisons connect."""
 STEPS = 50_000
-"""Limit on the sets of worlds that are looked at for such attributes: some tenths of a second."""
+"""Limit on the sets of worlds that are compared for such attributes: some tenths of a second."""
 AtomSet: TypeAlias = frozenset[Leaf]
 Mask: TypeAlias = int
-Variable: TypeAlias = tuple[Term, str | None]
-"""An attribute, or a word of one that is a set: whether it is in."""
-_MIRRORED: Mapping[Operator, Operator] = {"=": "=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
-def connected(theory: Comparisons, atoms: Iterable[Leaf]) -> Iterator[frozenset[Compare]]:
+def connected(theory: Comparisons, atoms: Iterable[Leaf]) -> list[frozenset[Compare]]:
     """The comparisons among some atoms, in parts that have no attribute in common; those about several levels are atoms like others."""
-    parts: list[tuple[frozenset[Term], frozenset[Compare]]] = []
+    parts: dict[frozenset[Term], frozenset[Compare]] = {}
     for atom in atoms:
         if isinstance(atom, Compare) and several(atom) is None:
             terms, part = frozenset(map(theory.term, atom.terms)), frozenset({atom})
-            near = [other for other in parts if not other[0].isdisjoint(terms)]
-            parts = [other for other in parts if other not in near]
-            parts.append((terms.union(*(t for t, _ in near)), part.union(*(p for _, p in near))))
-    yield from (part for _, part in parts)
+            for near in [known for known in parts if known & terms]:
+                terms, part = terms | near, part | parts.pop(near)
+            parts[terms] = part
+    return list(parts.values())
 
 
 def completed(
-    sets: Iterable[AtomSet], part: frozenset[Compare], theory: Comparisons, joined: Callable[[AtomSet], AtomSet | None],
+    sets: Iterable[AtomSet],
+    part: frozenset[Compare],
+    theory: Comparisons,
+    joined: Callable[[AtomSet], AtomSet | None],
     suffices: Callable[[AtomSet, AtomSet], bool],
-) -> Iterator[AtomSet]:  # fmt: skip
+) -> Iterator[AtomSet]:
     """Sets that suffice for the same condition, with the weakest comparisons of one part.
 
     `joined`: the union of sets without what it entails, or None if it cannot hold. `suffices`: whether the first set gives the second.
     """
-    [*alone] = part if len(part) == 1 else ()
-    if alone and isinstance(alone[0].right, Term):
-        yield from (atoms - part | {_oriented(alone[0])} if part <= atoms else atoms for atoms in sets)
+    if len(part) == 1 and any(atom.operator == "in" and isinstance(atom.right, Term) for atom in part):
+        yield from sets  # which nothing else says
         return
     worlds = _Worlds(theory, part)
     given: dict[AtomSet, Mask] = {}
     for atoms in sets:
-        others = atoms - part
         own = reduce(and_, (worlds.where(atom) for atom in atoms & part if isinstance(atom, Compare)), worlds.all)
-        given[others] = given.get(others, 0) | own
-
-    def allowed(others: AtomSet) -> Mask:
-        worlds.spend(len(given))
-        return reduce(or_, (mask for known, mask in given.items() if suffices(others, known)), 0)
-
-    found = {others: allowed(others) for others in given}
-    waiting = list(found)
+        given[atoms - part] = given.get(atoms - part, 0) | own
+    found: dict[AtomSet, Mask] = {}
+    waiting: list[AtomSet | None] = [*given]
     while waiting:
         others = waiting.pop()
-        for further, mask in given.items():
-            union = joined(others | further) if mask & ~found[others] else None
-            if union is not None and union not in found:
-                found[union] = allowed(union)
-                waiting.append(union)
-    worlds.distinguish(found.values())
+        if others is not None and others not in found:
+            worlds.spend(len(given))
+            found[others] = _union(mask for known, mask in given.items() if suffices(others, known))
+            waiting += (joined(others | further) for further, mask in given.items() if mask & ~found[others])
+    worlds.name_only_what_is_needed([*found.values()])
     for others, mask in found.items():
-        weaker = [found[known] for known in found if known != others and suffices(others, known)]
-        cubes = (cube for cube in worlds.weakest(mask) if not any(cube & ~known == 0 for known in weaker))
+        weaker = [found[known] for known in found if suffices(others, known) and not suffices(known, others)]
+        cubes = (cube for cube in worlds.weakest(mask) if all(cube & ~known for known in weaker))
         yield from (others | atoms for atoms in worlds.written(cubes))
 
 
 class _Worlds:
-    """The worlds of the attributes that some comparisons connect."""
+    """The worlds of the attributes that some comparisons connect; words of sets are in or out on their own."""
 
     def __init__(self, theory: Comparisons, part: frozenset[Compare]) -> None:
         self._theory = theory
-        self._names = {theory.term(term): term for atom in part for term in sorted(atom.terms, key=_order)}
-        self.types, domains = theory.domains(part)
-        words = {c for atom in part if isinstance(atom.right, tuple) for c in atom.right if isinstance(c, str)}
-        words |= {value for type_ in self.types.values() if type_.type == "set" for value in type_.values}
-        self._words = words | {str(type_.default) for type_ in self.types.values()}
-        self._domains: dict[Variable, list[Scalar | None]] = {}
-        for term in sorted(self.types, key=lambda term: _order(self._names[term])):
-            type_ = self.types[term]
-            if type_.type == "set":
-                own = [word for word in type_.values if any(word in domain for domain in domains.values())]
-                own += [word for word in type_.values if word in words and word not in own]
-                self._domains |= {(term, word): [False, True] for word in sorted(set(own))}
-            else:
-                self._domains[term, None] = domains[term]
         self._steps = STEPS
-        size, self._values = 1, dict[Variable, dict[Scalar | None, Mask]]()
-        for domain in self._domains.values():
-            size *= len(domain)
+        self._names = {theory.term(term): term for atom in sorted(part, key=repr) for term in atom.terms}
+        types, domains = theory.domains(part)
+        self._types = {term: types[term] for term in sorted(types, key=lambda term: _order(self._names[term]))}
+        constants = {constant for atom in part if isinstance(atom.right, tuple) for constant in atom.right}
+        self._constants = constants
+        compared = constants.union(*domains.values())
+        variables: dict[tuple[Term, str | None], list[Scalar | None]] = {}
+        for term, type_ in self._types.items():
+            words = (word for word in type_.values if word in compared)
+            own = (
+                {(term, word): [False, True] for word in words}
+                if type_.type == "set"
+                else {(term, None): domains[term]}
+            )
+            variables |= own  # type: ignore[arg-type]
+        size = reduce(lambda size, domain: size * len(domain), variables.values(), 1)
         if size > WORLDS:
             raise Undecided(f"not decided: values of attributes that are compared combine in more than {WORLDS:,} ways")
         self.all: Mask = (1 << size) - 1
+        self._left_out: frozenset[object] = frozenset()
+        """Constants, and pairs of attributes, that no comparison needs to name."""
+        self._values: dict[tuple[Term, str | None], dict[Scalar | None, Mask]] = {}
         stride = 1
-        for variable, domain in self._domains.items():
-            repeated = self.all // ((1 << stride * len(domain)) - 1)
-            block = ((1 << stride) - 1) * repeated
+        for variable, domain in variables.items():
+            block = ((1 << stride) - 1) * (self.all // ((1 << stride * len(domain)) - 1))
             self._values[variable] = {value: block << stride * number for number, value in enumerate(domain)}
             stride *= len(domain)
-        self._classes: dict[Variable, list[frozenset[Scalar]]] = {}
 
     def spend(self, steps: int) -> None:
         self._steps -= steps
@@ -126,177 +115,115 @@ class _Worlds:
 
     def where(self, atom: Compare) -> Mask:
         """The worlds in which a comparison holds."""
-        left = self._theory.term(atom.left)
-        if isinstance(atom.right, Term):
-            return self._related(left, atom.operator, self._theory.term(atom.right))
-        if atom.operator == "contains":
-            return self._values[left, str(atom.right[0])][True]
-        right = atom.right if atom.operator == "in" else atom.right[0]
-        own = self._values[left, None].items()
-        return reduce(or_, (mask for v, mask in own if v is not None and holds(v, atom.operator, right)), 0)
+        left, right, operator = self._theory.term(atom.left), atom.right, atom.operator
+        if isinstance(right, tuple):
+            if operator == "contains":
+                return self._values[left, str(right[0])][True]
+            constants = right if operator == "in" else right[0]
+            return _union(mask for value, mask in self._present(left) if holds(value, operator, constants))
+        other = self._theory.term(right)
+        if operator == "in":
+            return _union(m & self._values.get((other, str(v)), {True: 0})[True] for v, m in self._present(left))
+        both = ((v, m, w, n) for v, m in self._present(left) for w, n in self._present(other))
+        return _union(m & n for v, m, w, n in both if holds(v, operator, w))
 
-    def _related(self, left: Term, operator: Operator, right: Term) -> Mask:
-        found: Mask = 0
-        for value, mask in self._values[left, None].items():
-            if value is None:
-                continue
-            if operator == "in":
-                found |= mask & self._values.get((right, str(value)), {}).get(True, 0)
-                continue
-            others = self._values[right, None].items()
-            fitting = (other for v, other in others if v is not None and holds(value, operator, v))
-            found |= mask & reduce(or_, fitting, 0)
-        return found
+    def _present(self, term: Term) -> list[tuple[Scalar, Mask]]:
+        return [(value, mask) for value, mask in self._values[term, None].items() if value is not None]
 
     @cached_property
     def _pairs(self) -> list[tuple[Compare, Mask]]:
-        """Every comparison of two attributes, the stronger first."""
+        """Every comparison of two attributes, the stronger first; those of users are on the left."""
         found: list[tuple[Compare, Mask]] = []
-        operators: tuple[Operator, ...] = ("=", "<", ">", "<=", ">=", "in")
-        for first, second in combinations(self.types, 2):
-            for operator in operators:
-                for left, right in ((first, second), (second, first))[: 1 + (operator == "in")]:
-                    if self.types[left].compares_to(operator, self.types[right]):
-                        compare = Compare(left=self._names[left], operator=operator, right=self._names[right])
-                        found.append((_oriented(compare), self._related(left, operator, right)))
+        for first, second in permutations(self._types, 2):
+            left, right = self._names[first], self._names[second]
+            for operator in ("=", "<", ">", "<=", ">=", "in") if _order(left) < _order(right) else ("in",):
+                assert operator in get_args(Operator)
+                if self._types[first].compares_to(operator, self._types[second]):
+                    compare = Compare(left=left, operator=operator, right=right)  # type: ignore[arg-type]
+                    found.append((compare, self.where(compare)))
         return found
 
-    def distinguish(self, masks: Collection[Mask]) -> None:
-        """Find which values may be told apart: those that cannot be exchanged for others without changing one of the sets of worlds."""
-        for variable in self._domains:
-            values = self._constants(variable)
-            classes: list[list[Scalar]] = []
-            for value in values:
-                alike = next((c for c in classes if self._related_values and self._same(c[0], value, masks)), None)
-                if alike is None:
-                    classes.append([value])
-                else:
-                    alike.append(value)
-            others = () if variable[1] is not None else self._domains[variable]
-            other = next((v for v in others if v is not None and v not in values), None)
-            if other is not None and self._related_values:
-                classes = [c for c in classes if not self._same(c[0], other, masks)]
-            self._classes[variable] = [frozenset(c) for c in classes]
-        if any(reduce(or_, self.weakest(mask), 0) != mask for mask in masks):
-            self._classes = {v: [frozenset({value}) for value in self._constants(v)] for v in self._domains}
-            del self._family
+    def name_only_what_is_needed(self, masks: Collection[Mask]) -> None:
+        """Leave out what all of some sets of worlds can be said without."""
+        said = [(mask, [(cube, _names(self._atoms(cube))) for cube in self.weakest(mask)]) for mask in masks]
+        for name in sorted({name for _, cubes in said for _, names in cubes for name in names}, key=repr):
+            without = self._left_out | {name}
+            if all(_union(cube for cube, names in cubes if not names & without) == mask for mask, cubes in said):
+                self._left_out = without
 
-    @cached_property
-    def _related_values(self) -> bool:
-        """Whether some values of two attributes are compared that have no order."""
-        return any(compare.operator in ("=", "in") and self.types[self._theory.term(compare.left)].type != "integer" for compare, _ in self._pairs)
+    def _family(self) -> frozenset[Mask]:
+        """The weakest comparisons, of which all others consist."""
+        found = [mask for atom, mask in self._pairs if atom.terms not in self._left_out]
+        for (term, word), masks in self._values.items():
+            if word is not None:
+                found += [masks[True]] * self._can_be_named(term, word)
+            elif self._types[term].type == "integer":
+                points = [mask for _, mask in sorted(self._present(term))]
+                found += (_union(part) for n in range(len(points)) for part in (points[n:], points[: n + 1]))
+            else:
+                named = [mask for value, mask in self._present(term) if self._can_be_named(term, value)]
+                found += [_union(named), *(_union(named) & ~mask for mask in named)]
+        return frozenset(found) - {0, self.all}
 
-    def _constants(self, variable: Variable) -> list[Scalar]:
-        """The values of a variable that a comparison can name."""
-        type_ = self.types[variable[0]].type
-        values = [value for value in self._domains[variable] if value is not None]
-        if variable[1] is not None:
-            return [word for term, word in self._domains if term == variable[0] and word is not None]
-        if type_ == "integer":
-            return []
-        return [value for value in values if type_ != "text" or value in self._words]
-
-    def _same(self, value: Scalar, other: Scalar, masks: Collection[Mask]) -> bool:
-        """Whether two values can be exchanged for each other in all attributes."""
-        exchanged: dict[Scalar | None, Scalar] = {value: other, other: value}
-        strides, stride = dict[Variable, int](), 1
-        for variable, domain in self._domains.items():
-            strides[variable] = stride
-            stride *= len(domain)
-        order = [0]
-        for (term, word), domain in self._domains.items():
-            partner = term, str(exchanged[word]) if word in exchanged else word
-            known = domain if word is None else [w for t, w in self._domains if t == term]
-            if any(v in known and exchanged[v] not in known for v in exchanged):
-                return False
-            moved = [domain.index(exchanged.get(v, v)) if word is None else n for n, v in enumerate(domain)]
-            order = [index + strides[partner] * place for place in moved for index in order]
-        self.spend(len(order) // 10)
-        return all(mask >> new & 1 == mask >> old & 1 for mask in masks for old, new in enumerate(order))
+    def _can_be_named(self, term: Term, value: Scalar) -> bool:
+        is_known = self._types[term].type not in ("text", "set") or value in self._constants
+        return is_known and value not in self._left_out
 
     def weakest(self, allowed: Mask) -> list[Mask]:
         """The largest sets of worlds within some that comparisons can name."""
-        found = [self.all]
-        excluded = self.all & ~allowed
+        found, excluded, family = [self.all], self.all & ~allowed, self._family()
         while excluded:
             world = excluded & -excluded
             excluded ^= world
             covering = [mask for mask in found if mask & world]
-            if not covering:
-                continue
-            found = [mask for mask in found if not mask & world]
-            without = _largest(mask for mask in self._family if not mask & world)
-            self.spend(len(covering) * len(without))
-            for mask in sorted({cube & other for cube in covering for other in without}, key=int.bit_count, reverse=True):
-                self.spend(len(found) // 10)
-                if mask and not any(mask & ~known == 0 for known in found):
-                    found.append(mask)
+            if covering:
+                without = _largest(mask for mask in family if not mask & world)
+                self.spend(len(covering) * len(without) + len(found))
+                kept = [mask for mask in found if not mask & world]
+                found = _largest([*kept, *{cube & mask for cube in covering for mask in without}])
         return found
-
-    @cached_property
-    def _family(self) -> list[Mask]:
-        """The weakest comparisons, of which all others consist."""
-        found = [mask for _, mask in self._pairs]
-        for (term, word), masks in self._values.items():
-            present = self.all & ~masks.get(None, 0)
-            if word is not None:
-                found += [masks[True]] * self._stands_alone(term, word)
-            elif self.types[term].type == "integer":
-                points = sorted(v for v in masks if isinstance(v, int))
-                found += (reduce(or_, (masks[v] for v in points[n:])) for n in range(len(points)))
-                found += (reduce(or_, (masks[v] for v in points[: n + 1])) for n in range(len(points)))
-            else:
-                named = [reduce(or_, (masks[v] for v in c)) for c in self._classes[term, word]]
-                whole = present if self.types[term].type != "text" else reduce(or_, named, 0)
-                found += [whole, *(whole & ~mask for mask in named)]
-        return [mask for mask in dict.fromkeys(found) if mask not in (0, self.all)]
-
-    def _stands_alone(self, term: Term, word: str) -> bool:
-        """Whether nothing can be exchanged for a word of a set."""
-        return any(word in c and len(c) == 1 for c in self._classes[term, word])
 
     def written(self, cubes: Iterable[Mask]) -> Iterator[frozenset[Compare]]:
         """The comparisons that name each of some sets of worlds; single numbers that are alternatives are one comparison."""
-        found = [frozenset(self._atoms(cube)) for cube in cubes]
-        for term, type_ in self.types.items():
-            if type_.type == "integer":
-                left, joined = self._names[term], dict[frozenset[Compare], set[Scalar]]()
-                for atoms in found:
-                    for atom in atoms:
-                        if atom.left == left and atom.operator == "=" and isinstance(atom.right, tuple):
-                            joined.setdefault(atoms - {atom}, set()).update(atom.right)
-                for rest, values in joined.items():
-                    if len(values) > 1:
-                        found = [atoms for atoms in found if not (rest < atoms and atoms - rest <= {_equal(left, (v,)) for v in values})]
-                        found.append(rest | {_equal(left, sorted(values))})
+        found = {frozenset(self._atoms(cube)) for cube in cubes}
+        for left in self._names.values():
+            single: dict[frozenset[Compare], set[int]] = {}
+            for atoms in found:
+                for atom in atoms:
+                    if atom.left == left and isinstance(atom.right, tuple) and isinstance(number := atom.right[0], int):
+                        if atom.operator == "=" and not isinstance(number, bool):
+                            single.setdefault(atoms - {atom}, set()).add(number)
+            for rest, numbers in single.items():
+                found -= {rest | {_equal(left, [number])} for number in numbers}
+                found.add(rest | {_equal(left, sorted(numbers))})
         yield from found
 
     def _atoms(self, cube: Mask) -> list[Compare]:
-        listed = [(atom, self.where(atom)) for variable in self._domains for atom in self._said(variable, cube)]
-        pairs: dict[tuple[Term, ...], tuple[Compare, Mask]] = {}
-        for compare, mask in self._pairs:
-            if cube & ~mask == 0:
-                pairs.setdefault(compare.terms, (compare, mask))
-        listed += pairs.values()
+        said = (atom for term, word in self._values for atom in self._said(term, word, cube))
+        listed = [(atom, self.where(atom)) for atom in said]
+        pairs = {atom.terms: (atom, mask) for atom, mask in reversed(self._pairs) if not cube & ~mask}
+        listed += (pair for terms, pair in pairs.items() if terms not in self._left_out)
         for entry in tuple(listed):
             rest = [other for other in listed if other is not entry]
             if reduce(and_, (mask for _, mask in rest), self.all) == cube:
                 listed = rest
         return [atom for atom, _ in listed]
 
-    def _said(self, variable: Variable, cube: Mask) -> Iterator[Compare]:
-        """What holds of one variable in some worlds, as far as comparisons can say it."""
-        term, word = variable
-        left, type_ = self._names[term], self.types[term]
-        values = [value for value, mask in self._values[variable].items() if mask & cube]
-        if None in values:
-            return
+    def _said(self, term: Term, word: str | None, cube: Mask) -> Iterator[Compare]:
+        """What holds of one attribute in some worlds, as far as comparisons can say it."""
+        left, type_ = self._names[term], self._types[term]
+        values = [value for value, mask in self._values[term, word].items() if mask & cube]
+        present = [value for value in values if value is not None]
         if word is not None:
-            yield from [Compare(left=left, operator="contains", right=(word,))] * (values == [True])
+            yield from [Compare(left=left, operator="contains", right=(word,))] * (
+                values == [True] and self._can_be_named(term, word)
+            )
+        elif None in values:
+            return
         elif type_.type == "integer":
-            lowest, highest = min(map(int, values)), max(map(int, values))
+            lowest, highest = min(map(int, present)), max(map(int, present))
             if lowest == highest:
-                yield _equal(left, (lowest,))
+                yield _equal(left, [lowest])
                 return
             if highest < type_.highest:
                 yield Compare(left=left, operator="<", right=(highest + 1,))
@@ -304,26 +231,31 @@ class _Worlds:
                 yield Compare(left=left, operator=">", right=(lowest - 1,))
             elif highest == type_.highest and type_.default is None:
                 yield Compare(left=left, operator=">=", right=(lowest,))
-        elif {*values} <= {*self._constants(variable)} and (len(values) < len(self._domains[variable])):
-            yield _equal(left, [value for value in type_.values if value in values] or sorted(values, key=str))
+        elif all(self._can_be_named(term, value) for value in present) and len(values) < len(self._values[term, word]):
+            yield _equal(
+                left, sorted(present, key=lambda v: (type_.values.index(v) if v in type_.values else 0, str(v)))
+            )
 
 
-def _equal(left: Term, values: Collection[Scalar]) -> Compare:
-    return Compare(left=left, operator="=" if len(values) == 1 else "in", right=tuple(values))
+def _equal(left: Term, values: Iterable[Scalar]) -> Compare:
+    constants = tuple(values)
+    return Compare(left=left, operator="=" if len(constants) == 1 else "in", right=constants)
 
 
-def _oriented(compare: Compare) -> Compare:
-    """A comparison of two attributes, those of users on the left."""
-    right = compare.right
-    if not isinstance(right, Term) or compare.operator not in _MIRRORED or _order(compare.left) <= _order(right):
-        return compare
-    return Compare(left=right, operator=_MIRRORED[compare.operator], right=compare.left)
+def _names(atoms: Iterable[Compare]) -> frozenset[object]:
+    """What some comparisons name, but numbers."""
+    named = (atom.right if isinstance(atom.right, tuple) else (atom.terms,) for atom in atoms)
+    return frozenset(name for names in named for name in names if isinstance(name, bool | str | tuple))
+
+
+def _union(masks: Iterable[Mask]) -> Mask:
+    return reduce(or_, masks, 0)
 
 
 def _largest(masks: Iterable[Mask]) -> list[Mask]:
     found: list[Mask] = []
-    for mask in sorted(masks, key=int.bit_count, reverse=True):
-        if not any(mask & ~known == 0 for known in found):
+    for mask in sorted(masks, key=lambda mask: (-mask.bit_count(), mask)):
+        if mask and all(mask & ~known for known in found):
             found.append(mask)
     return found
 
