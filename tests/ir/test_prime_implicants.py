@@ -9,7 +9,9 @@ from generated_programs import lowered
 from seeds import seeds
 
 from privtab.attributes import Attribute, Value
+from privtab.backends.describe import describe_rule, not_listed, set_texts
 from privtab.errors import Undecided
+from privtab.ir import prime_implicants
 from privtab.ir.canonical import MinimalSets, canonical
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import Truth, item_condition
@@ -219,3 +221,15 @@ def test_many_equal_conditions_have_equal_sets(search_seed: int, first: int) -> 
         except Undecided:
             continue
     assert equal > 500
+
+
+def test_beyond_the_bound_minimal_sets_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prime_implicants, "WORLDS", 2)
+    text = "request.mode = read and READ (table) or request.mode = list"
+    program, _ = lowered(f'{HEAD}    one: "{text}"\n    two: READ (table) or request.hour in {{8, 9}}\n')
+    one, two = (describe_rule(program, rule) for rule in program.rules.values())
+    assert (one["minimal_sets"], one["minimal_sets_complete"]) == ([], False)
+    assert list(set_texts(one)) == [("", ["unknown"])]
+    assert not_listed(one, "") == ["has unknown minimal sets: its comparisons take too long to decide"]
+    # A single comparison of an attribute completes no other.
+    assert two["minimal_sets"] == [["READ (table)"], ["request.hour in {8, 9}"]]

@@ -131,3 +131,20 @@ def test_suggestions_tell_levels_apart(reads: Reads) -> None:
     observed = observe(plan, plan.cases)
     assert coverage(plan, observed).untested == ()
     assert [mutant.text for mutant in score(plan, observed).survived] == []
+
+
+def test_faults_about_an_object_that_a_request_leaves_out_are_looked_for(reads: Reads) -> None:
+    policy = POLICY + '    copy: {with: {to: [shelf, none]}, requires: "READ (to) or READ (item)"}\n'
+    plan = reads("needs: [{ask: open item:s/a/i, by: [[READ (shelf:s/a)]]}]", policy)
+    plan = reads(suggested(plan, coverage(plan, observe(plan, [])), None), policy)
+    observed = observe(plan, plan.cases)
+    assert [mutant.text for mutant in score(plan, observed).survived] == []
+
+
+def test_the_nearest_is_told_from_any_other_level(reads: Reads) -> None:
+    policy = POLICY.partition("tables:")[0] + "tables:\n  item: {open: owner (shelf), see: owner (shelf) or WRITE (parent)}\n"
+    plan = reads("needs: [{ask: open item:s/a/i, by: [[owner (shelf:s/a)]]}]", policy)
+    plan = reads(suggested(plan, coverage(plan, observe(plan, [])), None), policy)
+    observed = observe(plan, plan.cases)
+    assert coverage(plan, observed).untested == ()
+    assert [mutant.text for mutant in score(plan, observed).survived] == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from privtab.reference.evaluate import Reference
 from privtab.scenarios import CasePlan
 from privtab.scenarios.collect import plans
 from privtab.scenarios.masks import Observed
-from privtab.scenarios.prove import Cell, Coverage, Score, coverage, observe, score, suggested
+from privtab.scenarios.prove import Cell, Coverage, coverage, observe, score, suggested
 
 
 def key(cell: Cell) -> Cell:

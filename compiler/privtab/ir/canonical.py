@@ -41,6 +41,7 @@ from privtab.ir.formula import (
     move,
     on_entity,
     resolve,
+    slots,
     uses_below,
     with_targets,
 )
@@ -69,7 +70,7 @@ class Canonical:
         self._position = {name: i for i, name in enumerate(program.entities)}
         self._chains = program.chains
         self._shared = program.shared
-        self._restated = program.nests or (bool(self._shared) and len(program.slots) > 1)
+        self._restated = program.nests or (bool(self._shared) and len(slots(program)) > 1)
         """Whether atoms may say of the same entity, or of another level, what others of their kind do."""
         self._owner_privileges = program.owner_privileges
         self._inherited = program.inherited
@@ -133,6 +134,10 @@ class Canonical:
                 found = completed(sets, part, self._comparisons, joined, self._suffices)
                 sets = self.antichain(map(self.reduce, found))
         return sets
+
+    def may_be_completed(self, atoms: Iterable[Leaf]) -> bool:
+        """Whether some of the atoms are comparisons of one attribute, so that sets of them may be joined."""
+        return any(len(part) > 1 for part in connected(self._comparisons, atoms))
 
     def ordered(self, sets: Iterable[AtomSet]) -> MinimalSets:
         """Sort sets, and the atoms in each, into the order that every output uses."""

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, assert_never
 
 from privtab.ir import nodes as ir
 from privtab.ir.formula import Truth, resolve, targets_of, with_targets
+from privtab.ir.formula import slots as slots_of
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import And, ByType, Can, Compare, Formula, Or, When
 from privtab.ir.semantics import OwnerKind
@@ -150,7 +151,7 @@ class FactSemantics:
     ) -> None:
         self.program = program
         self.unused_names = unused_names
-        self.slots = tuple(sorted(program.slots if slots is None else slots))
+        self.slots = tuple(sorted(slots_of(program) if slots is None else slots))
         self.names = privilege_names(program)
         self._inherited = program.inherited
         self._shared = program.shared
@@ -231,7 +232,7 @@ class FactSemantics:
 
     def path(self, target: ir.Target) -> tuple[ir.Target, ...]:
         """The objects from the root down to the target."""
-        return tuple(self.only(replace(target, type=type_)) for type_ in self.program.chain(target.type))
+        return tuple(self.only(ir.Target(slot=target.slot, type=type_)) for type_ in self.program.chain(target.type))
 
     def only(self, target: ir.Target) -> ir.Target:
         """The target, or the one that stands for an entity which all objects of a request share."""
@@ -284,12 +285,10 @@ class FactSemantics:
         Facts about an object below are left out where any entity below can stand for it.
         """
         if atom not in self._options:
-            apart = {
-                replace(place, type=type_)
-                for target in targets_of(atom)
-                for type_ in self.elsewhere(target)
-                for place in self.at_or_below(target)
-            }
+            below = [
+                (place, self.elsewhere(target)) for target in targets_of(atom) for place in self.at_or_below(target)
+            ]
+            apart = {replace(place, type=type_) for place, types in below for type_ in types}
             found: dict[Fact, Facts] = {}
             for given in self.giving(atom):
                 for places, denying in ((given.grants, given.denying), (given.firm, frozenset[Fact]())):
@@ -314,12 +313,8 @@ class FactSemantics:
         """The types of entities below a target of which there may be several, where a privilege can be granted."""
         entities, depth = self.program.entities, len(self.program.chain(target.type))
         on = self.program.privileges[privilege].on if privilege is not None else tuple(entities)
-        below = dict.fromkeys(place.type for place in self.at_or_below(target)[1:])
-        return tuple(
-            type_
-            for type_ in below
-            if type_ in on and not all(entities[t].single for t in self.program.chain(type_)[depth:])
-        )
+        below = dict.fromkeys(place.type for place in self.at_or_below(target)[1:] if place.type in on)
+        return tuple(t for t in below if not all(entities[link].single for link in self.program.chain(t)[depth:]))
 
     def gives(self, privilege: str, type_: str) -> frozenset[str]:
         """The privileges that every grant gives on an object of a type if it gives a privilege there."""
@@ -365,8 +360,9 @@ class GivingFacts:
     def of(self, atom: ir.Atom) -> tuple[Giving, ...]:
         """What gives an atom, each alone."""
         if atom not in self._known:
-            named = isinstance(atom, ir.Compare)  # whose terms `Comparisons` looks up
-            self._known[atom] = tuple(self._of(atom if named else with_targets(atom, self.semantics.only)))
+            # The terms of comparisons are looked up by `Comparisons`.
+            shared = atom if isinstance(atom, ir.Compare) else with_targets(atom, self.semantics.only)
+            self._known[atom] = tuple(self._of(shared))
         return self._known[atom]
 
     def about(self, atom: ir.Atom) -> Facts:

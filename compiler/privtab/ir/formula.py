@@ -341,6 +341,12 @@ def followed(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Formula]:
                 waiting.append(resolve(program, node))
 
 
+@once
+def slots(program: ir.Program) -> frozenset[str]:
+    """The slots of the objects that requests have."""
+    return frozenset({ir.RESOURCE}.union(slot.name for rule in program.rules.values() for slot in rule.withs))
+
+
 def recipients(program: ir.Program, rule: ir.Rule) -> tuple[ir.WithSlot, ...]:
     """The objects of a delegating row that are principals: one of them is the principal that the request names."""
     slots = rule.withs if rule.delegations else ()

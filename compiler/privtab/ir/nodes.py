@@ -496,8 +496,3 @@ class Program:
     def shared(self) -> frozenset[str]:
         """The types of which there is one entity, since no name is on its path: the same for all objects of a request, like what lies below it."""
         return frozenset(type_ for type_, depth in depths(self.entities).items() if depth == 0)
-
-    @property
-    def slots(self) -> frozenset[str]:
-        """The slots of the objects that requests have."""
-        return frozenset({RESOURCE}.union(*((slot.name for slot in rule.withs) for rule in self.rules.values())))

@@ -186,16 +186,15 @@ class _Worlds:
     def written(self, cubes: Iterable[Mask]) -> Iterator[frozenset[Compare]]:
         """The comparisons that name each of some sets of worlds; single numbers that are alternatives are one comparison."""
         found = {frozenset(self._atoms(cube)) for cube in cubes}
-        for left in self._names.values():
-            single: dict[frozenset[Compare], set[int]] = {}
+        for term in (term for term, type_ in self._types.items() if type_.type == "integer"):
+            single: dict[frozenset[Compare], list[Scalar]] = {}
             for atoms in found:
                 for atom in atoms:
-                    if atom.left == left and isinstance(atom.right, tuple) and isinstance(number := atom.right[0], int):
-                        if atom.operator == "=" and not isinstance(number, bool):
-                            single.setdefault(atoms - {atom}, set()).add(number)
+                    if atom.left == self._names[term] and atom.operator == "=" and isinstance(atom.right, tuple):
+                        single.setdefault(atoms - {atom}, []).extend(atom.right)
             for rest, numbers in single.items():
-                found -= {rest | {_equal(left, [number])} for number in numbers}
-                found.add(rest | {_equal(left, sorted(numbers))})
+                found -= {rest | {_equal(self._names[term], [number])} for number in numbers}
+                found.add(rest | {_equal(self._names[term], sorted(numbers))})
         yield from found
 
     def _atoms(self, cube: Mask) -> list[Compare]:
