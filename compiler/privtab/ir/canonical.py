@@ -129,9 +129,10 @@ class Canonical:
             return self.reduce(atoms) if self.possible(atoms) else None
 
         for _ in range(2):  # the sets that one part joins are to be written in one way as to the others
-            for part in connected(self._comparisons, frozenset().union(*sets)):
+            for part in connected(self._comparisons, sorted(frozenset().union(*sets), key=self.order)):
                 self._steps_left = STEPS
-                found = completed(sets, part, self._comparisons, joined, self._suffices)
+                in_order = sorted(sets, key=self._rank)
+                found = completed(in_order, part, self._comparisons, joined, self._suffices)
                 sets = self.antichain(map(self.reduce, found))
         return sets
 

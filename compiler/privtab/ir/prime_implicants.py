@@ -198,10 +198,10 @@ class _Worlds:
         yield from found
 
     def _atoms(self, cube: Mask) -> list[Compare]:
-        said = (atom for term, word in self._values for atom in self._said(term, word, cube))
-        listed = [(atom, self.where(atom)) for atom in said]
         pairs = {atom.terms: (atom, mask) for atom, mask in reversed(self._pairs) if not cube & ~mask}
-        listed += (pair for terms, pair in pairs.items() if terms not in self._left_out)
+        listed = [pair for terms, pair in pairs.items() if terms not in self._left_out]
+        said = (atom for term, word in self._values for atom in self._said(term, word, cube))
+        listed += [(atom, self.where(atom)) for atom in said]
         for entry in tuple(listed):
             rest = [other for other in listed if other is not entry]
             if reduce(and_, (mask for _, mask in rest), self.all) == cube:
