@@ -12,11 +12,11 @@ from privtab.attributes import Attribute, Value
 from privtab.backends.describe import describe_rule, not_listed, set_texts
 from privtab.errors import Undecided
 from privtab.ir import prime_implicants
-from privtab.ir.canonical import MinimalSets, canonical
+from privtab.ir.canonical import MinimalSets, atom_of, canonical
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import Truth, item_condition
 from privtab.ir.names import atom_text
-from privtab.ir.nodes import And, Atom, Compare, Formula, Program, Term
+from privtab.ir.nodes import And, Atom, Compare, Formula, Program
 from privtab.reference.evaluate import fulfilled
 
 HEAD = """\
@@ -52,7 +52,7 @@ COMPARED = {
     "rank": ["user.rank > 2", "user.rank <= 2", "user.rank = 3", "user.rank in {0, 4}", "user.rank >= 0"],
     "hour": ["request.hour < 8", "request.hour >= 8", "request.hour in {8, 9}", "request.hour > 17"],
     "levels": ["user.rank >= entity.level", "user.rank < entity.level", "user.rank = entity.level", "entity.level <= 2"],
-    "teams": ["user.team = entity.team", "user.team = x", "user.team in {x, y}", "entity.team = y"],
+    "teams": ["user.team = entity.team", "user.team = x", "user.team = user.team", "user.team in {x, y}", "entity.team = y"],
     "areas": ["request.area in user.areas", "request.area = north", "north in user.areas"],
 }  # fmt: skip
 OTHERS = ["READ (table)", "WRITE (lake)", "owner (table)", "(READ (lake) when force)"]
@@ -118,7 +118,7 @@ def texts(program: Program, sets: MinimalSets) -> list[list[str]]:
     return sorted(sorted(atom_text(atom, rule) for atom in atoms) for atoms in sets)
 
 
-def worlds(program: Program, seed: int, number: int) -> list[dict[Term | Atom, Value | bool | None]]:
+def worlds(program: Program, seed: int, number: int) -> list[dict[tuple[str, str], Value | None]]:
     """Random values of all attributes, and whether each other atom holds."""
     rnd = random.Random(seed)
 
@@ -142,10 +142,12 @@ def worlds(program: Program, seed: int, number: int) -> list[dict[Term | Atom, V
     return [
         {(kind, name): value(declared) for kind, known in kinds for name, declared in known.items()}
         for _ in range(number)
-    ]  # type: ignore[misc]
+    ]
 
 
-def holds(program: Program, formula: Formula, values: dict[object, object], held: frozenset[str]) -> bool:
+def holds(
+    program: Program, formula: Formula, values: dict[tuple[str, str], Value | None], held: frozenset[str]
+) -> bool:
     def atom(leaf: Atom) -> bool:
         if isinstance(leaf, Compare):
             return fulfilled(leaf, lambda term: values[term.kind, term.attribute])
@@ -169,7 +171,7 @@ def compare(seed: int) -> bool:
         others = sorted({repr(atom) for atoms in found for atom in atoms if not isinstance(atom, Compare)})
         for values in worlds(program, seed, 30):
             held = frozenset(name for name in others if rnd.random() < 0.5)
-            by_sets = any(holds(program, And(parts=atoms), values, held) for atoms in found)  # type: ignore[arg-type]
+            by_sets = any(holds(program, And(parts=tuple(map(atom_of, atoms))), values, held) for atoms in found)
             assert by_sets == holds(program, formula, values, held), (
                 seed,
                 first,
@@ -177,7 +179,7 @@ def compare(seed: int) -> bool:
                 values,
                 held,
                 texts(program, found),
-            )  # type: ignore[arg-type]
+            )
         for atoms in found:
             for atom in atoms:
                 rest = And(parts=tuple(other for other in atoms if other != atom))

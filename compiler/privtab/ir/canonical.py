@@ -217,9 +217,9 @@ class Canonical:
 
     def _restates(self, atom: Leaf, other: Leaf) -> bool:
         """Whether an atom says what another does, of an entity that all objects share, or by the level: what holds on every one does on any."""
-        if type(atom) is not type(other) or isinstance(atom, ir.ByType | ir.Compare | ir.ServiceAdmin):
+        if isinstance(atom, ir.ByType | ir.Compare | ir.ServiceAdmin) or type(atom) is not type(other):
             return False
-        own, wanted = atom.target, cast("ir.Atom", other).target
+        own, wanted = atom.target, cast("ir.Owner", other).target  # of the same kind
         if own.type != wanted.type:
             return False
         same_level = own.level == wanted.level or (own.level, wanted.level) in LEVELS_SAYING

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property, reduce
 from itertools import permutations
 from operator import and_, or_
-from typing import TypeAlias, get_args
+from typing import TypeAlias
 
 from privtab.attributes import KINDS, Operator, Scalar, holds
 from privtab.errors import Undecided
@@ -132,14 +132,15 @@ class _Worlds:
 
     @cached_property
     def _pairs(self) -> list[tuple[Compare, Mask]]:
-        """Every comparison of two attributes, the stronger first; those of users are on the left."""
+        """Every comparison of two attributes, the stronger first, those of users on the left; and of texts with themselves, which are present then."""
         found: list[tuple[Compare, Mask]] = []
-        for first, second in permutations(self._types, 2):
+        itself = ((term, term) for term, type_ in self._types.items() if type_.type == "text")
+        for first, second in (*permutations(self._types, 2), *itself):
             left, right = self._names[first], self._names[second]
-            for operator in ("=", "<", ">", "<=", ">=", "in") if _order(left) < _order(right) else ("in",):
-                assert operator in get_args(Operator)
+            operators: tuple[Operator, ...] = ("=", "<", ">", "<=", ">=", "in")
+            for operator in operators if _order(left) <= _order(right) else operators[-1:]:
                 if self._types[first].compares_to(operator, self._types[second]):
-                    compare = Compare(left=left, operator=operator, right=right)  # type: ignore[arg-type]
+                    compare = Compare(left=left, operator=operator, right=right)
                     found.append((compare, self.where(compare)))
         return found
 
@@ -181,6 +182,8 @@ class _Worlds:
                 self.spend(len(covering) * len(without) + len(found))
                 kept = [mask for mask in found if not mask & world]
                 found = _largest([*kept, *{cube & mask for cube in covering for mask in without}])
+        if _union(found) != allowed:
+            raise Undecided("not decided: no comparisons say in which worlds a condition holds")
         return found
 
     def written(self, cubes: Iterable[Mask]) -> Iterator[frozenset[Compare]]:
