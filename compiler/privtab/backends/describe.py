@@ -51,7 +51,7 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
     """Describe one row.
 
     If a condition depends on the type of a `with` object, `minimal_sets` has that part as written and `cases` has an entry for
-    each type. If not all minimal sets are listed, `minimal_sets_complete` is present and false.
+    each type. If not all minimal sets are listed, `minimal_sets_complete` is present and false; if none is, they are unknown.
     """
     sets = _sets(program, rule, {})
     described: dict[str, Any] = {
@@ -97,17 +97,26 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
 
 
 def set_texts(described: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """The smallest sets of a described row in words: what they are for (empty: the call), and each set; `never` where there is none."""
+    """The smallest sets of a described row in words: what they are for (empty: the call), and each set; `never` or `unknown` where there is none."""
+    none = "never" if described.get("minimal_sets_complete", True) else "unknown"
+
+    def alternatives(sets: Iterable[Iterable[str]]) -> list[str]:
+        return [" and ".join(atoms) or "anyone" for atoms in sets] or [none]
+
     if described["requires"] or described["minimal_sets"] != [[]]:
-        yield "", _alternatives(described["minimal_sets"])
+        yield "", alternatives(described["minimal_sets"])
     if described["each_minimal_sets"] is not None:
-        yield "each: ", _alternatives(described["each_minimal_sets"])
+        yield "each: ", alternatives(described["each_minimal_sets"])
     for when, key in (("with", "when"), ("each with", "each_when")):
-        yield from ((f"{when} {flag}: ", _alternatives(sets)) for flag, sets in described.get(key, {}).items())
+        yield from ((f"{when} {flag}: ", alternatives(sets)) for flag, sets in described.get(key, {}).items())
 
 
-def _alternatives(sets: Iterable[Iterable[str]]) -> list[str]:
-    return [" and ".join(atoms) or "anyone" for atoms in sets] or ["never"]
+def not_listed(described: Mapping[str, Any], otherwise: str) -> list[str]:
+    """A remark on a described row whose minimal sets are not all listed: that they are unknown, or otherwise what a reader is told."""
+    if described.get("minimal_sets_complete", True):
+        return []
+    unknown = [] in (described["minimal_sets"], described["each_minimal_sets"])
+    return ["has unknown minimal sets: its comparisons take too long to decide" if unknown else otherwise]
 
 
 def forest(entities: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int]]:

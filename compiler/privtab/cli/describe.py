@@ -128,14 +128,16 @@ def _rows(console: Terminal, entity: str, rows: list[dict[str, Any]]) -> None:
 
 def _remarks(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """The notes on rows, each with the operations it applies to."""
+    from privtab.backends.describe import not_listed
+
     remarks: dict[str, list[str]] = {}
     for row in rows:
         notes = [f"sql `{row['sql']}`"] if "sql" in row else []
         notes += [row["note"]] if row["note"] else []
         notes += [f"every request says {flag}: true or false" for flag in row.get("required_flags", ())]
         notes += [f"deprecated: {row['deprecated']}"] if row["deprecated"] else []
-        if "minimal_sets_complete" in row:
-            notes.append(f"has more minimal sets than can be listed: the first {len(row['minimal_sets'])} are shown")
+        shown = f"the first {len(row['minimal_sets'])} are shown"
+        notes += not_listed(row, f"has more minimal sets than can be listed: {shown}")
         if row["ambiguous"]:
             notes += [f"other reading `{name}`: {text}" for name, text in row["ambiguous"]["readings"].items()]
         for remark in notes:

@@ -11,8 +11,8 @@ independent; under the semantics of the file, a set of atoms *entails* an atom i
 
 The last two do not combine: if ownership confers the privilege, the lower one may come from ownership alone.
 
-Comparisons of attributes entail each other by the values that make them true, and sets whose comparisons contradict each other are left
-out. A disjunction of comparisons is not an atom, so sets of equivalent conditions may differ.
+Comparisons of attributes entail each other by the values that make them true, sets whose comparisons contradict each other are left
+out, and `prime_implicants` joins those of which the comparisons complete each other. So equal conditions have equal minimal sets.
 
 Where one privilege implies another, and every grant that gives the first gives the second, the first counts as a grant of the
 second: alone without denials, and with denials together with the second below.
@@ -33,6 +33,7 @@ from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import (
     LEVELS_ABOVE,
     LEVELS_AROUND,
+    LEVELS_SAYING,
     RequestAlgebra,
     call_condition,
     compares,
@@ -40,8 +41,11 @@ from privtab.ir.formula import (
     move,
     on_entity,
     resolve,
+    slots,
     uses_below,
+    with_targets,
 )
+from privtab.ir.prime_implicants import completed, connected
 
 Leaf: TypeAlias = shapes.Leaf
 AtomSet: TypeAlias = frozenset[Leaf]
@@ -65,7 +69,9 @@ class Canonical:
         self.program = program
         self._position = {name: i for i, name in enumerate(program.entities)}
         self._chains = program.chains
-        self._shared_root = program.shared_root
+        self._shared = program.shared
+        self._restated = program.nests or (bool(self._shared) and len(slots(program)) > 1)
+        """Whether atoms may say of the same entity, or of another level, what others of their kind do."""
         self._owner_privileges = program.owner_privileges
         self._inherited = program.inherited
         self._denies = program.semantics.deny == "overrides"
@@ -103,6 +109,9 @@ class Canonical:
     def _of_shape(self, formula: ir.Formula, flags: frozenset[str], types: Mapping[str, str]) -> MinimalSets:
         """As `minimal_sets`: computed once for all conditions of the same shape whose atoms have the same order."""
         shape = self._shapes.of([formula], {slot: [type_] for slot, type_ in types.items()})
+        if self._compares and any(isinstance(leaf, ir.Compare) for leaf in shape.leaves):
+            self._steps_left = STEPS
+            return self.ordered(self._completed(self._sets(formula, flags, types)))
         orders = list(map(self.order, shape.leaves))
         key = shape.number, tuple(sorted(range(len(orders)), key=orders.__getitem__)), flags
         if key not in self._numbers_by_shape:
@@ -112,6 +121,24 @@ class Canonical:
             self._numbers_by_shape[key] = tuple(tuple(numbers[leaf] for leaf in atoms) for atoms in sets)
         leaf = shape.leaves.__getitem__
         return tuple(tuple(map(leaf, numbers)) for numbers in self._numbers_by_shape[key])
+
+    def _completed(self, sets: frozenset[AtomSet]) -> frozenset[AtomSet]:
+        """Sets that suffice for a condition as those that do by the values which attributes can have."""
+
+        def joined(atoms: AtomSet) -> AtomSet | None:
+            return self.reduce(atoms) if self.possible(atoms) else None
+
+        for _ in range(2):  # the sets that one part joins are to be written in one way as to the others
+            for part in connected(self._comparisons, sorted(frozenset().union(*sets), key=self.order)):
+                self._steps_left = STEPS
+                in_order = sorted(sets, key=self._rank)
+                found = completed(in_order, part, self._comparisons, joined, self._suffices)
+                sets = self.antichain(map(self.reduce, found))
+        return sets
+
+    def may_be_completed(self, atoms: Iterable[Leaf]) -> bool:
+        """Whether some of the atoms are comparisons of one attribute, so that sets of them may be joined."""
+        return any(len(part) > 1 for part in connected(self._comparisons, atoms))
 
     def ordered(self, sets: Iterable[AtomSet]) -> MinimalSets:
         """Sort sets, and the atoms in each, into the order that every output uses."""
@@ -152,7 +179,7 @@ class Canonical:
     @property
     def _ambiguous(self) -> bool:
         """Whether different reduced sets may suffice for each other."""
-        return self._implied or self._below or self._compares
+        return self._implied or self._below or self._compares or self._restated
 
     def entails(self, atoms: AtomSet, atom: Leaf) -> bool:
         """Whether every state that gives all of `atoms` gives `atom`."""
@@ -160,6 +187,8 @@ class Canonical:
 
     def _follows(self, atoms: AtomSet, atom: Leaf) -> bool:
         """Whether `atoms` entail an atom that is not one of them."""
+        if self._restated and any(self._restates(other, atom) for other in atoms):
+            return True
         match atom:
             case ir.Has(privilege=privilege, target=target):
                 owners_have = privilege in self._owner_privileges
@@ -185,6 +214,17 @@ class Canonical:
                 return False
             case _:
                 assert_never(atom)
+
+    def _restates(self, atom: Leaf, other: Leaf) -> bool:
+        """Whether an atom says what another does, of an entity that all objects share, or by the level: what holds on every one does on any."""
+        if isinstance(atom, ir.ByType | ir.Compare | ir.ServiceAdmin) or type(atom) is not type(other):
+            return False
+        own, wanted = atom.target, cast("ir.Owner", other).target  # of the same kind
+        if own.type != wanted.type:
+            return False
+        same_level = own.level == wanted.level or (own.level, wanted.level) in LEVELS_SAYING
+        same_slot = own.slot == wanted.slot or own.type in self._shared
+        return same_level and same_slot and with_targets(atom, lambda _: wanted) == other
 
     def possible(self, atoms: AtomSet) -> bool:
         """Whether the atoms can hold together: whether there are values for what they compare."""
@@ -215,7 +255,7 @@ class Canonical:
 
     def _within(self, lower: ir.Target, upper: ir.Target) -> bool:
         """Whether a target is another one or lies below it on the same path."""
-        if lower.slot != upper.slot or upper.type not in self._chains[lower.type]:
+        if (lower.slot != upper.slot and upper.type not in self._shared) or upper.type not in self._chains[lower.type]:
             return False
         return lower.type != upper.type or lower.level == upper.level or (upper.level, lower.level) in LEVELS_AROUND
 
@@ -246,6 +286,8 @@ class Canonical:
         for head in atoms:
             if isinstance(head, ir.HasBelow | ir.OwnsBelow | ir.Compare):
                 yield from (((a,), head) for a in atoms if a is not head and self._follows(frozenset({a}), head))
+            elif self._restated:
+                yield from (((a,), head) for a in atoms if a is not head and self._restates(a, head))
 
     def implies(self, premise: Iterable[AtomSet], conclusion: Iterable[AtomSet]) -> bool:
         """Whether each set of the premise suffices for some set of the conclusion, so that the first condition implies the second."""
@@ -258,7 +300,7 @@ class Canonical:
     def _reaches(self, privilege: str, upper: ir.Target, lower: ir.Target) -> bool:
         """Whether `upper` is `lower` or, if the privilege is inherited, lies above it on the same path."""
         inherited = privilege in self._inherited
-        if upper.slot != lower.slot and upper.type != self._shared_root:
+        if upper.slot != lower.slot and upper.type not in self._shared:
             return False
         if upper.level != "nearest" or lower.level != "nearest":
             return self._reaches_level(upper, lower) if inherited else upper == lower
@@ -283,7 +325,8 @@ class Canonical:
         """Drop the atoms that the others entail. The result is unique: only implication has cycles, and then order decides."""
         remaining = atoms
         for atom in sorted(atoms, key=self.order, reverse=True) if self._ambiguous else atoms:
-            if isinstance(atom, ir.Has | ir.HasBelow | ir.OwnsBelow | ir.Compare):  # nothing else is ever entailed
+            # Nothing else is ever entailed, unless by what says the same.
+            if self._restated or isinstance(atom, ir.Has | ir.HasBelow | ir.OwnsBelow | ir.Compare):
                 rest = remaining - {atom}
                 remaining = rest if self._follows(rest, atom) else remaining
         return remaining

@@ -32,6 +32,7 @@ class Comparisons:
     def __init__(self, *programs: Program) -> None:
         """`programs`: the policy, or two that are compared with each other."""
         self._programs = programs
+        self._shared = programs[0].shared.intersection(*(program.shared for program in programs))
         self._known: dict[tuple[frozenset[Compare], frozenset[Compare]], Values | None] = {}
 
     def values(self, true: Iterable[Compare], false: Iterable[Compare] = ()) -> Values | None:
@@ -83,9 +84,16 @@ class Comparisons:
         """Whether a comparison holds wherever the others do."""
         return not self.possible(premises, [conclusion])
 
+    def domains(
+        self, compares: Iterable[Compare]
+    ) -> tuple[Mapping[Term, Attribute], Mapping[Term, list[Scalar | None]]]:
+        """The types of the attributes that are compared, and the values that represent all others of those that are no sets; None for absence."""
+        search = _Search(self, frozenset(compares), frozenset())
+        return search.types, search.domains
+
     def term(self, term: Term) -> Term:
         """The term, of which an entity that all objects of a request share has only one."""
-        if term.target is not None and all(term.target.type == program.shared_root for program in self._programs):
+        if term.target is not None and term.target.type in self._shared:
             return replace(term, target=replace(term.target, slot=RESOURCE))
         return term
 
@@ -105,12 +113,12 @@ class _Search:
             (_Bound.of(theory, c), truth) for truth, listed in ((True, true), (False, false)) for c in listed
         ]
         self._literals.sort(key=lambda literal: (not literal[1], repr(literal[0].compare)))
-        self._types: dict[Term, Attribute] = {}
+        self.types: dict[Term, Attribute] = {}
         for bound, _ in self._literals:
             for term in bound.terms:
-                self._types.setdefault(term, theory.type_of(term))
-        self._scalars = [term for term, type_ in self._types.items() if type_.type != "set"]
-        self._domains = {term: self._domain(term) for term in self._scalars}
+                self.types.setdefault(term, theory.type_of(term))
+        self._scalars = [term for term, type_ in self.types.items() if type_.type != "set"]
+        self.domains = {term: self._domain(term) for term in self._scalars}
         # Comparisons of one scalar with constants or with a set reduce its domain; the rest is checked when both are known.
         self._last: dict[Term, list[tuple[_Bound, bool]]] = {term: [] for term in self._scalars}
         for literal in self._literals:
@@ -127,12 +135,12 @@ class _Search:
         if number == len(self._scalars):
             return self._words(chosen) is not None
         term = self._scalars[number]
-        for value in self._domains[term]:
+        for value in self.domains[term]:
             self._steps -= 1
             if self._steps < 0:
                 raise Undecided(f"not decided: comparisons of attributes take more than {STEPS:,} steps")
             chosen[term] = value
-            admitted = all(bound.admits(chosen, self._types, truth=truth) for bound, truth in self._last[term])
+            admitted = all(bound.admits(chosen, self.types, truth=truth) for bound, truth in self._last[term])
             if admitted and self._assign(number + 1, chosen):
                 return True
         del chosen[term]
@@ -140,7 +148,7 @@ class _Search:
 
     def _words(self, chosen: Mapping[Term, Value | None]) -> dict[Term, set[str]] | None:
         """The words that each set must have; None if it must have and lack one word."""
-        required: dict[Term, set[str]] = {term: set() for term, type_ in self._types.items() if type_.type == "set"}
+        required: dict[Term, set[str]] = {term: set() for term, type_ in self.types.items() if type_.type == "set"}
         for bound, truth in self._literals:
             if bound.set is not None and truth:
                 required[bound.set].add(str(bound.word(chosen)))
@@ -156,10 +164,10 @@ class _Search:
     def _domain(self, term: Term) -> list[Scalar | None]:
         """The values to try: none of them first, or the default, which stands for none."""
         constants = {constant for bound, _ in self._literals for constant in bound.constants}
-        type_ = self._types[term]
+        type_ = self.types[term]
         if type_.default is not None:
             constants.add(type_.default)
-        found = representatives(type_, constants, self._types.values())
+        found = representatives(type_, constants, self.types.values())
         return [None, *found] if type_.default is None else sorted(found, key=lambda value: value != type_.default)
 
 

@@ -15,27 +15,34 @@ from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import Truth, followed, uses_below, walk, without_name
+from privtab.ir.formula import slots as slots_of
 from privtab.ir.shapes import condition_flags, depends_on_request, kinds_of_requests, rule_flags
 from privtab.ir.solver import Slots, Solver
 from privtab.ir.unroll import levels_that_matter, unrolled
 
-_RELATED = (ir.HasBelow, ir.OwnsBelow, ir.Compare)
+RELATED = (ir.HasBelow, ir.OwnsBelow, ir.Compare)
 """Atoms for which entailment between minimal sets is not complete."""
 
 
 class ImplicationChecker:
     """Compares the conditions of one program with those of another, or of itself.
 
-    `unused_names`: names of sets and aliases that no grant of a state uses.
+    `unused_names`: names of sets and aliases that no grant of a state uses. `slots`: as for `FactSemantics`.
     """
 
     def __init__(
-        self, program: ir.Program, other_program: ir.Program | None = None, unused_names: frozenset[str] = frozenset()
+        self,
+        program: ir.Program,
+        other_program: ir.Program | None = None,
+        unused_names: frozenset[str] = frozenset(),
+        slots: frozenset[str] = frozenset(),
     ) -> None:
         self.program = program
         self.other_program = program if other_program is None else other_program
-        self.semantics = FactSemantics(program, unused_names)
-        self.other_semantics = self.semantics if other_program is None else FactSemantics(other_program, unused_names)
+        self.slots = slots | slots_of(self.program) | slots_of(self.other_program)
+        sides = (program,) if other_program is None else (program, other_program)
+        semantics = [FactSemantics(side, unused_names, self.slots) for side in sides]
+        self.semantics, self.other_semantics = semantics[0], semantics[-1]
         self.same_semantics = other_program is None or _same_semantics(program, other_program)
         self._same_words: dict[str, bool] = {}
         self._same_paths: dict[str, bool] = {}
@@ -70,12 +77,12 @@ class ImplicationChecker:
     def _plain(self) -> bool:
         """Whether both programs are one, without implied privileges, objects with a root in common, and `or below`."""
         program = self.program
-        related = self._nests or program.implies or program.shared_root is not None or uses_below(program)
+        related = self._nests or program.implies or program.shared or uses_below(program)
         return self.side == 0 and not related
 
     def _implied_by_sets(self, f: ir.Formula, g: ir.Formula) -> bool | None:
         """What the solver decides, in less time; None if a condition depends on the request or has too many minimal sets."""
-        if any(depends_on_request(self.program, h) or any(isinstance(a, _RELATED) for a in walk(h)) for h in (f, g)):
+        if any(depends_on_request(self.program, h) or any(isinstance(a, RELATED) for a in walk(h)) for h in (f, g)):
             return None
         if isinstance(g, ir.Owner | ir.Member | ir.Self | ir.Holds | ir.ServiceAdmin):  # which no other atom entails
             return not self._truth(g, lambda atom: atom != g).fold(f)
@@ -127,6 +134,7 @@ class ImplicationChecker:
                 unrolled(self.program).at_most(levels),
                 None if one_program else unrolled(self.other_program).at_most(levels),
                 self._unused_names,
+                self.slots,
             )
         return self._unrolled[levels]
 

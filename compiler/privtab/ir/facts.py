@@ -13,7 +13,8 @@ from itertools import chain
 from typing import Literal, TypeAlias, assert_never
 
 from privtab.ir import nodes as ir
-from privtab.ir.formula import Truth, resolve, targets_of
+from privtab.ir.formula import Truth, resolve, targets_of, with_targets
+from privtab.ir.formula import slots as slots_of
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import And, ByType, Can, Compare, Formula, Or, When
 from privtab.ir.semantics import OwnerKind
@@ -142,15 +143,18 @@ class Giving:
 class FactSemantics:
     """Evaluates facts under the semantics of one program; a fact that the program does not know has no effect.
 
-    `unused_names`: names that no fact uses.
+    `unused_names`: names that no fact uses. `slots`: those of the objects that requests have, if not those of the program's rules.
     """
 
-    def __init__(self, program: ir.Program, unused_names: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, program: ir.Program, unused_names: frozenset[str] = frozenset(), slots: Iterable[str] | None = None
+    ) -> None:
         self.program = program
         self.unused_names = unused_names
+        self.slots = tuple(sorted(slots_of(program) if slots is None else slots))
         self.names = privilege_names(program)
         self._inherited = program.inherited
-        self._shared_root = program.shared_root
+        self._shared = program.shared
         self.denies = program.semantics.deny == "overrides"
         owner = program.semantics.owner
         self.kinds: tuple[OwnerKind, ...] = owner.kinds if owner else ()
@@ -227,15 +231,16 @@ class FactSemantics:
         return self._given[key]
 
     def path(self, target: ir.Target) -> tuple[ir.Target, ...]:
-        """The objects from the root down to the target; a root without a name is the same one for every object of a request."""
-        return tuple(
-            ir.Target(slot=ir.RESOURCE if type_ == self._shared_root else target.slot, type=type_)
-            for type_ in self.program.chain(target.type)
-        )
+        """The objects from the root down to the target."""
+        return tuple(self.only(ir.Target(slot=target.slot, type=type_)) for type_ in self.program.chain(target.type))
+
+    def only(self, target: ir.Target) -> ir.Target:
+        """The target, or the one that stands for an entity which all objects of a request share."""
+        return ir.Target(slot=ir.RESOURCE, type=target.type) if target.type in self._shared else target
 
     def grant_targets(self, privilege: str, target: ir.Target) -> tuple[ir.Target, ...]:
         """The objects whose grants and denials of a privilege count for the target."""
-        return self.path(target) if self.program.inherits(privilege) else (target,)
+        return self.path(target) if self.program.inherits(privilege) else (self.only(target),)
 
     def targets_for_below(self, privilege: str, target: ir.Target) -> tuple[ir.Target, ...]:
         """The objects, the target included, whose grants and denials of a privilege count for what lies below the target."""
@@ -280,7 +285,10 @@ class FactSemantics:
         Facts about an object below are left out where any entity below can stand for it.
         """
         if atom not in self._options:
-            apart = {replace(target, type=t) for target in targets_of(atom) for t in self.elsewhere(target)}
+            below = [
+                (place, self.elsewhere(target)) for target in targets_of(atom) for place in self.at_or_below(target)
+            ]
+            apart = {replace(place, type=type_) for place, types in below for type_ in types}
             found: dict[Fact, Facts] = {}
             for given in self.giving(atom):
                 for places, denying in ((given.grants, given.denying), (given.firm, frozenset[Fact]())):
@@ -291,20 +299,22 @@ class FactSemantics:
         return self._options[atom]
 
     def at_or_below(self, target: ir.Target) -> tuple[ir.Target, ...]:
-        """The target and one object of each type below it, which stands for an entity of that type below."""
+        """The target and one object of each type below it, which stands for an entity of that type below.
+
+        Below an entity that all objects of a request share lies what is on the path of any object.
+        """
         types = [target.type]
         types += [t for t in self.program.entities if t != target.type and target.type in self.program.chain(t)]
-        return tuple(ir.Target(slot=target.slot, type=type_) for type_ in types)
+        slots = self.slots if target.type in self._shared else (target.slot,)
+        places = (self.only(ir.Target(slot=slot, type=type_)) for slot in slots for type_ in types)
+        return tuple(dict.fromkeys(places))
 
     def elsewhere(self, target: ir.Target, privilege: str | None = None) -> tuple[str, ...]:
         """The types of entities below a target of which there may be several, where a privilege can be granted."""
         entities, depth = self.program.entities, len(self.program.chain(target.type))
         on = self.program.privileges[privilege].on if privilege is not None else tuple(entities)
-        return tuple(
-            place.type
-            for place in self.at_or_below(target)[1:]
-            if place.type in on and not all(entities[t].single for t in self.program.chain(place.type)[depth:])
-        )
+        below = dict.fromkeys(place.type for place in self.at_or_below(target)[1:] if place.type in on)
+        return tuple(t for t in below if not all(entities[link].single for link in self.program.chain(t)[depth:]))
 
     def gives(self, privilege: str, type_: str) -> frozenset[str]:
         """The privileges that every grant gives on an object of a type if it gives a privilege there."""
@@ -350,7 +360,9 @@ class GivingFacts:
     def of(self, atom: ir.Atom) -> tuple[Giving, ...]:
         """What gives an atom, each alone."""
         if atom not in self._known:
-            self._known[atom] = tuple(self._of(atom))
+            # The terms of comparisons are looked up by `Comparisons`.
+            shared = atom if isinstance(atom, ir.Compare) else with_targets(atom, self.semantics.only)
+            self._known[atom] = tuple(self._of(shared))
         return self._known[atom]
 
     def about(self, atom: ir.Atom) -> Facts:

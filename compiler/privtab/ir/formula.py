@@ -25,7 +25,10 @@ LEVELS_ABOVE = frozenset(
 )
 """With inheritance: levels of a type on which a privilege entails it on others. `first` and `every`, and `nearest` and `any`, entail
 each other for named entities; one direction is left out, so that entailment has no cycles."""
-
+LEVELS_SAYING = frozenset(
+    {("every", "nearest"), ("every", "first"), ("every", "any"), ("nearest", "any"), ("first", "any")}
+)
+"""Pairs of levels: what holds on the one holds on the other, whatever is inherited."""
 LEVELS_AROUND = frozenset(
     (outer, inner)
     for outer, inners in {
@@ -351,6 +354,12 @@ def followed(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Formula]:
             if isinstance(node, ir.Can) and node not in visited:
                 visited.add(node)
                 waiting.append(resolve(program, node))
+
+
+@once
+def slots(program: ir.Program) -> frozenset[str]:
+    """The slots of the objects that requests have."""
+    return frozenset({ir.RESOURCE}.union(slot.name for rule in program.rules.values() for slot in rule.withs))
 
 
 def recipients(program: ir.Program, rule: ir.Rule) -> tuple[ir.WithSlot, ...]:

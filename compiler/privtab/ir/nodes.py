@@ -494,7 +494,6 @@ class Program:
         return frozenset(type_.name for type_ in self.entities.values() if type_.flat)
 
     @property
-    def shared_root(self) -> str | None:
-        """The type of the one entity without a name that every path begins with: the same for all objects of a request."""
-        roots = [entity for entity in self.entities.values() if entity.parent is None]
-        return roots[0].name if len(roots) == 1 and roots[0].single else None
+    def shared(self) -> frozenset[str]:
+        """The types of which there is one entity, since no name is on its path: the same for all objects of a request, like what lies below it."""
+        return frozenset(type_ for type_, depth in depths(self.entities).items() if depth == 0)

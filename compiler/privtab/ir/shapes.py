@@ -44,7 +44,6 @@ class Shapes:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._owner_privileges = program.owner_privileges
-        self._shared_root = program.shared_root
         self._by_name = bool(program.roles) or uses_below(program) or program.implies or program.nests
         """Whether names count, since roles, implications and levels relate privileges and types in further ways."""
         self._types: dict[str, Hashable] = {}
@@ -72,7 +71,7 @@ class Shapes:
         """What counts about a type besides its chain."""
         if name not in self._types:
             entity = self.program.entities[name]
-            facts = entity.single, entity.principal, name == self._shared_root
+            facts = entity.single, entity.principal
             self._types[name] = (name, *facts) if self._by_name else facts
         return self._types[name]
 

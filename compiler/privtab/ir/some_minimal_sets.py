@@ -22,14 +22,16 @@ def minimal_listing(
     flags: frozenset[str] = frozenset(),
     types: Mapping[str, str] | None = None,
 ) -> Listing:
-    """The minimal sets of a formula, or some of them if they take more than `canonical.STEPS`."""
+    """The minimal sets of a formula, or some of them if they take more than `canonical.STEPS`; none if comparisons may complete each other."""
     key = formula, flags, tuple((types or {}).items())
     if form.partial_listings and key in form.partial_listings:
         return Listing(form.partial_listings[key], complete=False)
     try:
         return Listing(form.minimal_sets(formula, flags, types))
     except Undecided:
-        form.partial_listings[key] = form.ordered(some_minimal_sets(form, formula, flags, types or {}))
+        unknown = form.may_be_completed(leaves(form.program, formula))
+        some = () if unknown else some_minimal_sets(form, formula, flags, types or {})
+        form.partial_listings[key] = form.ordered(some)
         return Listing(form.partial_listings[key], complete=False)
 
 

@@ -170,7 +170,7 @@ class EvaluationContext:
                 return body is not None and self.holds(body, results)
             case ir.Has() | ir.Owner() | ir.Member() | ir.Compare() if (whole := several(formula)) is not None:
                 join = any if whole.level == "any" else all
-                return join(map(self.holds, on_each_level(self.program, formula, self.levels[whole.slot])))
+                return join(map(self.holds, on_each_level(self.program, formula, self.levels.get(whole.slot, 1))))
             case (
                 ir.Has()
                 | ir.Owner()

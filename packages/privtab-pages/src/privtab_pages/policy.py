@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from privtab._resources import environment
-from privtab.backends.describe import describe, forest, set_texts
+from privtab.backends.describe import describe, forest, not_listed, set_texts
 from privtab.html import page
 from privtab.ir.formula import walk
 from privtab.ir.nodes import Can, Formula, Program, Rule
@@ -165,8 +165,7 @@ def _remarks(described: Mapping[str, Any]) -> Iterator[str]:
     if objects := described.get("with"):
         yield "with " + ", ".join(f"{slot}: {' or '.join(types)}" for slot, types in objects.items())
     yield from (f"every request says {flag}: true or false" for flag in described.get("required_flags", ()))
-    if "minimal_sets_complete" in described:
-        yield "has more smallest sets than are listed"
+    yield from not_listed(described, "has more smallest sets than are listed")
     if described["deprecated"]:
         yield f"deprecated: {described['deprecated']}"
     if described["note"]:

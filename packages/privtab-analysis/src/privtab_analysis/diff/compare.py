@@ -13,6 +13,7 @@ from privtab.ir import nodes as ir
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import followed, has_absent, item_condition, leaves, references, targets_of, walk
+from privtab.ir.formula import slots as slots_of
 from privtab.ir.names import earlier, effect_texts, filter_of
 from privtab.ir.serialise import source_text
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
@@ -375,9 +376,10 @@ class LevelComparison:
     def _between(self, levels: int) -> tuple[ImplicationChecker, ImplicationChecker]:
         if levels not in self._checkers:
             before, after = (side.at_most(levels) for side in self._sides)
+            slots = frozenset().union(*(slots_of(side.program) for side in self._sides))
             self._checkers[levels] = (
-                ImplicationChecker(before, after, self._unused_names),
-                ImplicationChecker(after, before, self._unused_names),
+                ImplicationChecker(before, after, self._unused_names, slots),
+                ImplicationChecker(after, before, self._unused_names, slots),
             )
         return self._checkers[levels]
 

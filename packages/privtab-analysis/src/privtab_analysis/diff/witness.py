@@ -14,6 +14,7 @@ from privtab.ir.facts import Assigned, Fact, Facts, Granted, Holding, Owned
 from privtab.ir.formula import leaves, mapped, resolve
 from privtab.ir.names import earlier, filter_of, sql
 from privtab.ir.nodes import NEVER, Atom, Can, Compare, Formula, Or, Program, Rule, Target, Term
+from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.reference.witness import WitnessBuilder
 from privtab.request import NOT_SET, Entity, Request
@@ -196,6 +197,9 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
         """The entity that a target stands for."""
         names = self.path_names(Target(slot=target.slot, type=self.types[target.slot]))
         known = self.program if target.type in self.program.entities else self.other_program
+        if known.depth(target.type) > len(names):  # below the object of the request
+            named = [link for link in known.chain(target.type) if not known.entities[link].single]
+            names += [f"{target.slot or 'resource'}_{base_type(link)}" for link in named[len(names) :]]
         found = self._entity(known, target.type, names[: known.depth(target.type)])
         return Entity(self.original_types.get(found.type, found.type), found.id)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privtab.backends.describe import describe_rule, set_texts
+from privtab.backends.describe import describe_rule, not_listed, set_texts
 from privtab.hints import listed
 from privtab.ir.nodes import Program, Rule
 from privtab.model.names import DeclaredNames
@@ -76,7 +76,7 @@ def _row(rule: Rule, program: Program) -> str:
             "\n".join([title or "needs one of these:", *(f"- `{text}`" for text in found)])
             for title, found in set_texts(row)
         ),
-        "" if row.get("minimal_sets_complete", True) else "there are more of them than can be listed",
+        *not_listed(row, "there are more of them than can be listed"),
         f"on success: {listed(row['effects'])}" if row["effects"] else "",
         f"deprecated: {row['deprecated']}" if row["deprecated"] else "",
         row["note"] or "",

@@ -229,10 +229,9 @@ def _not_given(program: Program, rule: Rule, *, attributes: bool) -> str | None:
     compares = [leaf for leaf in leaves(program, item_condition(rule)) if isinstance(leaf, Compare)]
     if compares and not attributes:
         return NO_ATTRIBUTES
-    shared = program.shared_root
-    if shared is not None and any(target.type == shared for compare in compares for target in compare.targets):
-        return SHARED_ATTRIBUTES.format(shared)
-    return None
+    compared = (target.type for compare in compares for target in compare.targets)
+    shared = next((type_ for type_ in compared if type_ in program.shared), None)
+    return None if shared is None else SHARED_ATTRIBUTES.format(shared)
 
 
 def _candidates(source: Candidates, settings: Iterable[Setting], readings: Iterable[Rule]) -> Iterator[Candidate]:

@@ -112,11 +112,12 @@ class CallerSemantics(Rights):
         return sorted(filter(self.program.inherits, names))
 
     def grantable_around(self, right: Right, everywhere: Iterable[str]) -> tuple[bool, bool]:
-        """Whether a privilege can be granted above its object, and on one of some entities below it."""
+        """Whether a privilege can be granted above its object or by another that implies it, and on one of some entities below it."""
         if not isinstance(right, ir.Has):
             return False, False
         own, name = right.target.slot, right.privilege
-        above = any(grant != right for grant in self.granting(right))
+        others = (grant for grant in self.giving(right).grants if isinstance(grant, ir.Has) and grant != right)
+        above = any(grant.privilege in self.program.grantable for grant in others)
         lower = [key for key in everywhere if key != own and self.is_grantable(name, key)]
         return above, any(own in self.grant_keys(name, key) for key in lower)
 

@@ -251,9 +251,10 @@ class Callers(CallerSemantics):
         if not self._suffices_otherwise(way, held, frozenset()):
             return self._allowed(way, held, frozenset())
         for atoms in (held, *self.by_ownership(held)):
-            denied = self.denials(way, atoms)
-            if not self._suffices_otherwise(way, atoms, denied):
-                return self._allowed(way, atoms, denied)
+            for others in (False, True):
+                denied = self.denials(way, atoms, others=others)
+                if not self._suffices_otherwise(way, atoms, denied):
+                    return self._allowed(way, atoms, denied)
         return self._allowed(way, held, self.denials(way, held))
 
     def _suffices_otherwise(self, way: HeldSet, atoms: HeldSet, denied: Denied) -> bool:
@@ -263,11 +264,18 @@ class Callers(CallerSemantics):
         """Whether some listed set holds."""
         return any(self.suffices(way, atoms, denied) for way in self.ways)
 
-    def denials(self, way: HeldSet, atoms: HeldSet) -> Denied:
-        """The privileges of a set, denied wherever the set still suffices: mostly further down."""
+    def denials(self, way: HeldSet, atoms: HeldSet, *, others: bool = False) -> Denied:
+        """The privileges of a set, denied wherever the set still suffices: mostly further down.
+
+        `others`: those of all sets as well, which one of it may imply, and whatever else it implies.
+        """
         denied: Denied = frozenset()
-        for privilege in self.deniable(way) if self.deny_overrides else ():
-            for key in self.objects:
+        sets = chain.from_iterable(self.ways if others else ())
+        names = {right.privilege for right in sets if isinstance(right, Has)}
+        own = (self.program.privileges[right.privilege] for right in way if others and isinstance(right, Has))
+        names.update(chain.from_iterable(privilege.implies for privilege in own))
+        for privilege in sorted(names.union(self.deniable(way))) if self.deny_overrides else ():
+            for key in self._everywhere if others else self.objects:
                 extended = denied | {Has(privilege=privilege, target=target_of(key))}
                 if self.is_grantable(privilege, key) and self.suffices(way, atoms, extended):
                     denied = extended
@@ -285,9 +293,10 @@ class Callers(CallerSemantics):
         """Callers with one set whose privileges are denied wherever the set still suffices."""
         held = self.compared.fewest(way)
         for atoms in () if held is None else (held, *self.by_ownership(held)):
-            denied = self.denials(way, atoms)
-            if denied:
-                yield self._allowed(way, atoms, denied)
+            for others in (False, True) if self.program.implies else (False,):
+                denied = self.denials(way, atoms, others=others)
+                if denied:
+                    yield self._allowed(way, atoms, denied)
 
     def _without(self, way: HeldSet, atom: Right) -> Iterator[Caller]:
         """A caller who lacks one atom of a set, unless the rest still implies it or suffices."""

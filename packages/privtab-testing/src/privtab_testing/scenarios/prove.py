@@ -10,10 +10,10 @@ from typing import Literal, TypeAlias
 
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, MinimalSets, atom_of, canonical
-from privtab.ir.exact import ImplicationChecker, settings
+from privtab.ir.exact import RELATED, ImplicationChecker, settings
 from privtab.ir.formula import asked_condition, call_condition, item_condition, leaves
 from privtab.ir.names import atom_text
-from privtab.ir.nodes import And, Compare, Formula, Or, Program, Rule
+from privtab.ir.nodes import And, Formula, Or, Program, Rule
 from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool, check_support
 from privtab_testing.scenarios import Case, CasePlan, Form
@@ -137,10 +137,11 @@ class Coverage:
 
         This happens if owners hold privileges that can also be denied: a caller who should have `READ` below an
         entity but not on it must own what lies below, and then has everything that owners hold. And it happens if
-        comparisons of attributes hold together, such as `user.rank > 3` and `user.rank > 2`.
+        comparisons of attributes hold together, such as `user.rank > 3` and `user.rank > 2`, or one atom is held below another or on more of
+        the levels of a type that nests.
         """
-        compared = any(isinstance(atom, Compare) for atoms_ in (*sets, atoms) for atom in atoms_)
-        if not ((self._owners_hold and atoms) or compared):
+        related = self.program.nests or any(isinstance(atom, RELATED) for atoms_ in (*sets, atoms) for atom in atoms_)
+        if not ((self._owners_hold and atoms) or related):
             return False
         premise = And(parts=tuple(atom for atom in atoms if atom != missing))
         others = [And(parts=set_) for set_ in sets if missing is not None or set_ != atoms]

@@ -62,8 +62,10 @@ def _numbers_of_levels(program: ir.Program, rule: ir.Rule) -> range:
     if not bounds:
         return range(1, 2)
     held = (ir.Has, ir.Owner, ir.Member, ir.HasBelow, ir.OwnsBelow)
-    atoms = (atom for atom in leaves(program, item_condition(rule)) if isinstance(atom, held))
+    atoms = [atom for atom in leaves(program, item_condition(rule)) if isinstance(atom, held)]
     others = {atom.target.level for atom in atoms} - {"nearest"}
+    if any(program.entities[atom.target.type].nested and atom.target.level == "nearest" for atom in atoms):
+        others.add("any")  # which the nearest is to be told from
     return range(1, 1 + min(1 + len(others), MOST_LEVELS, *bounds))
 
 
