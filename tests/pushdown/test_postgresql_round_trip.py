@@ -1,0 +1,224 @@
+"""What is imported from a real PostgreSQL, pushed, and imported again is the same, and so is what the server itself lets everyone do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psycopg
+import pytest
+import sqlalchemy
+from postgresql_server import postgresql
+from seeds import seeds
+
+from privtab.importing.answers import opened
+from privtab.importing.document import load as import_document
+from privtab.importing.run import run as read
+from privtab.ir.nodes import Program
+from privtab.pipeline import load_program
+from privtab.pushdown.document import load
+from privtab.pushdown.rights import GRANT_OPTION, NativeGrant
+from privtab.pushdown.run import PushReport, push
+from privtab.state.nodes import ALL_TABLES, State
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgresql-15")]
+
+POLICY = Path(__file__).parents[2] / "policy_src" / "postgresql" / "15.yaml"
+USERS = ("ann", "o'neil/1", "cy", "dan", "E%2Fve")
+ROLES = ("eng", "hr", "ops", "a%b", "x*y")
+ROUTINES = (
+    "function {s}.one() returns int language sql as 'select 1'",
+    "function {s}.f() returns int language sql as 'select 1'",
+    "function {s}.f(int) returns int language sql as 'select 1'",
+    "function {s}.f(x text, int[]) returns int language sql as 'select 1'",
+    "function {s}.f(x {s}.d) returns int language sql as 'select 1'",
+    "function {s}.\"G\"(int) returns int language sql as 'select 1'",
+    "function {s}.\"G\"(variadic int[]) returns int language sql as 'select 1'",
+    "function {s}.\"G(int)\"() returns int language sql as 'select 1'",
+    "procedure {s}.p() language sql as 'select 1'",
+    "procedure {s}.q() language sql as 'select 1'",
+    "procedure {s}.q(out a int, inout b text) language sql as 'select 1, ''a'''",
+    "aggregate {s}.total(int) (sfunc = int4pl, stype = int4)",
+    "aggregate {s}.nth(order by int) (sfunc = int4pl, stype = int4)",
+)
+SCHEMAS = ("s1", '"%/S"')
+OBJECTS = (
+    "create type {s}.e as enum ('x')",
+    "create domain {s}.d as int",
+    "create type {s}.c as (a int)",
+    "create type {s}.r as range (subtype = int4)",
+    'create table {s}."t/1" (a serial, b int)',
+    "create table {s}.t2 (a int, b int)",
+    "create view {s}.v as select 1 as a",
+    "create materialized view {s}.m as select 1 as a",
+    "create sequence {s}.q",
+)
+TYPES = ("e", "d", "c", "r", "r_multirange")
+TABLE = ("select", "insert", "update", "delete", "truncate", "references", "trigger")
+COLUMN = ("select", "insert", "update", "references")
+KNOWN = {
+    ("select", "table"),
+    ("usage", "schema"),
+    ("usage", "sequence"),
+    ("usage", "type"),
+    ("connect", "database"),
+    ("execute", "routine"),
+}
+"""The privileges whose grant options a state has."""
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def routine_names(schema: str) -> list[str]:
+    """How statements name the routines of a schema."""
+    arguments = ("one()", "f()", "f(int)", "f(text, int[])", f"f({schema}.d)", '"G"(int)', '"G"(int[])', '"G(int)"()',
+                 "p()", "q()", "q(text)", "total(int)", "nth(int)")  # fmt: skip
+    return [f"{schema}.{name}" for name in arguments]
+
+
+def rights(dice: random.Random, database: str, changes: int, types: Sequence[str], *, options: float) -> Iterator[str]:
+    """Random grants, revocations, owners and memberships. `options`: how many grants have an option that no state has."""
+    everybody = [quoted(name) for name in (*ROLES, *USERS)]
+    objects: list[tuple[str, str, tuple[str, ...]]] = [("database", database, ("connect", "temporary", "create"))]
+    for schema in SCHEMAS:
+        objects += [
+            ("schema", schema, ("usage", "usage", "create")),
+            *(("table", f"{schema}.{name}", TABLE) for name in ('"t/1"', "t2", "v", "m")),
+            *(("table", f"{schema}.{name}", tuple(f"{p} ({c})" for p in COLUMN for c in "ab")) for name in ('"t/1"', "t2")),
+            *(("sequence", f"{schema}.{name}", ("usage", "select", "update")) for name in ("q", '"t/1_a_seq"')),
+            *(("type", f"{schema}.{name}", ("usage",)) for name in types),
+        ]  # fmt: skip
+        objects += [("routine", name, ("execute",)) for name in routine_names(schema)]
+    for _ in range(changes):
+        kind, name, privileges = dice.choice(objects)
+        privilege, grantee = dice.choice(privileges), dice.choice([*everybody, "public"])
+        match dice.randrange(10):
+            case 0 | 1 | 2 | 3:
+                known = (privilege.split(" ")[0], kind) in KNOWN
+                passed_on = grantee != "public" and dice.random() < (0.4 if known else options)
+                yield f"grant {privilege} on {kind} {name} to {grantee}{' with grant option' if passed_on else ''}"
+            case 4 | 5:
+                yield f"revoke {dice.choice([privilege, 'all'])} on {kind} {name} from {grantee}"
+            case 6:
+                owner = next(iter(everybody)) if kind == "database" and dice.random() < 0.5 else dice.choice(everybody)
+                if not (name.endswith((".t2", '_seq"')) and kind in ("type", "sequence")):
+                    yield f"alter {kind} {name} owner to {owner}"
+            case 7 | 8:
+                # In one order, so that no role is a member of itself.
+                role, member = sorted(dice.sample(range(len(everybody)), 2))
+                of = dice.choice([everybody[role]] * 6 + ["pg_read_all_data", "pg_write_all_data", "pg_monitor"])
+                if of.startswith("pg_") or dice.random() < 0.7:
+                    yield f"grant {of} to {everybody[member]}{dice.choice(['', '', ' with admin option'])}"
+                else:
+                    yield f"revoke {dice.choice(['', 'admin option for '])}{of} from {everybody[member]}"
+            case _:
+                yield f"grant usage on language plpgsql to {grantee}"
+
+
+def imported(url: str, program: Program) -> tuple[State, set[str]]:
+    with opened(url) as answers:
+        found = read(import_document("postgresql"), answers, program)
+    return found.state, set(found.by_name)
+
+
+def rows(state: State) -> set[str]:
+    return {f"{table}: {row}" for table in ALL_TABLES for row in getattr(state, table)}
+
+
+ALLOWED = """
+select 'database', r.rolname, datname, p, has_database_privilege(r.oid, o.oid, p)
+from pg_roles r, pg_database o, unnest(array['connect', 'temporary', 'create']) p where datname = current_database()
+union all select 'schema', r.rolname, nspname, p, has_schema_privilege(r.oid, o.oid, p)
+from pg_roles r, pg_namespace o, unnest(array['usage', 'create']) p where nspname in ('s1', '%/S')
+union all select 'table', r.rolname, o.oid::regclass::text, p, has_table_privilege(r.oid, o.oid, p)
+from pg_roles r, pg_class o, unnest(array['select', 'insert', 'update', 'delete', 'truncate', 'references', 'trigger', 'select with grant option']) p
+where relkind in ('r', 'v', 'm') and relnamespace in (select oid from pg_namespace where nspname in ('s1', '%/S'))
+union all select 'column', r.rolname, format('%s.%s', attrelid::regclass, attname), p, has_column_privilege(r.oid, attrelid, attnum, p)
+from pg_roles r, pg_attribute join pg_class o on o.oid = attrelid, unnest(array['select', 'insert', 'update', 'references']) p
+where relkind in ('r', 'v', 'm') and attnum > 0 and relnamespace in (select oid from pg_namespace where nspname in ('s1', '%/S'))
+union all select 'sequence', r.rolname, o.oid::regclass::text, p, has_sequence_privilege(r.oid, o.oid, p)
+from pg_roles r, pg_class o, unnest(array['usage', 'select', 'update', 'usage with grant option']) p
+where relkind = 'S' and relnamespace in (select oid from pg_namespace where nspname in ('s1', '%/S'))
+union all select 'routine', r.rolname, o.oid::regprocedure::text, p, has_function_privilege(r.oid, o.oid, p)
+from pg_roles r, pg_proc o, unnest(array['execute', 'execute with grant option']) p
+where pronamespace in (select oid from pg_namespace where nspname in ('s1', '%/S'))
+union all select 'type', r.rolname, o.oid::regtype::text, p, has_type_privilege(r.oid, o.oid, p)
+from pg_roles r, pg_type o, unnest(array['usage', 'usage with grant option']) p
+where typnamespace in (select oid from pg_namespace where nspname in ('s1', '%/S'))
+union all select 'language', r.rolname, lanname, 'usage', has_language_privilege(r.oid, o.oid, 'usage') from pg_roles r, pg_language o
+union all select 'role', r.rolname, o.rolname, p, pg_has_role(r.oid, o.oid, p)
+from pg_roles r, pg_roles o, unnest(array['usage', 'member', 'member with admin option']) p where r.rolcanlogin
+"""
+
+
+def run(url: str, *statements: str) -> list[tuple[object, ...]]:
+    """Run statements, each for itself; the rows of the last one. What the server refuses changes nothing."""
+    address = sqlalchemy.make_url(url)
+    found: list[tuple[object, ...]] = []
+    with psycopg.connect(
+        dbname=address.database, user=address.username, host=str(address.query["host"]), autocommit=True
+    ) as connection:
+        for statement in statements:
+            cursor = connection.execute(statement.encode())
+            found = cursor.fetchall() if cursor.description else []
+    return found
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgresql() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return load_program(POLICY)
+
+
+@pytest.fixture
+def url(server: str) -> Iterator[str]:
+    """A database of its own; its roles are dropped with it."""
+    run(server, "create database world")
+    yield str(sqlalchemy.make_url(server).set(database="world").render_as_string(hide_password=False))
+    run(server, "drop database world with (force)")
+    left = run(server, "select quote_ident(rolname) from pg_roles where oid > 16383")
+    run(server, *(f"drop owned by {role}" for (role,) in left), *(f"drop role {role}" for (role,) in left))
+
+
+def pushed(url: str, program: Program, state: State, **options: bool) -> PushReport:
+    return push(program, state, load("postgresql", program, {}), url, pusher="postgresql", **options)
+
+
+@pytest.mark.parametrize("seed", seeds(range(300), quick=6, full=20))
+def test_what_is_imported_and_pushed_is_imported_again(url: str, program: Program, seed: int) -> None:
+    dice = random.Random(seed)
+    run(url, *(f"create role {quoted(u)} login {dice.choice(['', '', 'noinherit'])}" for u in USERS))
+    run(url, *(f"create role {quoted(r)} {dice.choice(['', '', 'noinherit'])}" for r in ROLES))
+    for schema in SCHEMAS:
+        made = (f"create {routine}" for routine in ROUTINES)
+        run(url, f"create schema {schema}", *(text.replace("{s}", schema) for text in (*OBJECTS, *made)))
+    run(url, *rights(dice, "world", 250, (*TYPES, "t2"), options=0.1))
+
+    state, names = imported(url, program)
+    allowed = run(url, ALLOWED)
+    first = pushed(url, program, state, apply=True)
+    assert first.desired.findings == ()
+    assert first.desired.absent == {}
+    assert (first.plan.grant, first.plan.revoke, first.plan.create) == (frozenset(), frozenset(), frozenset())
+    others = [r for r in first.plan.foreign if not (isinstance(r, NativeGrant) and r.privilege.endswith(GRANT_OPTION))]
+    assert list(map(str, others)) == []
+    assert bool(first.plan.foreign) <= bool({"grant-option", "privilege-not-on-type"} & names)
+    assert run(url, "select to_regclass('privtab.pushed')") == [(None,)]
+
+    run(url, *rights(dice, "world", 120, TYPES, options=0))
+    second = pushed(url, program, state, apply=True, revoke_foreign=True)
+    assert second.applied
+    again, names = imported(url, program)
+    assert rows(again) ^ rows(state) == set()
+    assert "push-record" in names
+    differing = set(allowed) ^ set(run(url, ALLOWED))
+    assert {row for row in differing if row[0] != "language"} == set()
+    assert not pushed(url, program, again).plan.changes
