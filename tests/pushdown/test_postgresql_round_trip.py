@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,6 +13,7 @@ import sqlalchemy
 from postgresql_server import postgresql
 from seeds import seeds
 
+from privtab.errors import PushError
 from privtab.importing.answers import opened
 from privtab.importing.document import load as import_document
 from privtab.importing.run import run as read
@@ -20,7 +22,8 @@ from privtab.pipeline import load_program
 from privtab.pushdown.document import load
 from privtab.pushdown.rights import GRANT_OPTION, NativeGrant
 from privtab.pushdown.run import PushReport, push
-from privtab.state.nodes import ALL_TABLES, State
+from privtab.request import Entity
+from privtab.state.nodes import ALL_TABLES, Assignment, Grant, State
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgresql-15")]
 
@@ -222,3 +225,65 @@ def test_what_is_imported_and_pushed_is_imported_again(url: str, program: Progra
     differing = set(allowed) ^ set(run(url, ALLOWED))
     assert {row for row in differing if row[0] != "language"} == set()
     assert not pushed(url, program, again).plan.changes
+
+
+def everybody(database: str, *more: tuple[str, str]) -> State:
+    """The state in which PUBLIC may connect and use the schema `public`, and what else it says."""
+    named = (("CONNECT", f"database:{database}"), ("USAGE", f"schema:{database}/public"), *more)
+    return State(
+        grants=tuple(
+            Grant(grantee="group:public", effect="allow", privilege=privilege, entity=Entity.parse(entity))
+            for privilege, entity in named
+        )
+    )
+
+
+def test_what_public_may_execute_is_what_rows_say(url: str, program: Program) -> None:
+    made = (
+        "procedure wipe() language sql as 'select 1'",
+        "function seen() returns int language sql as 'select 1'",
+        "function f() returns int language sql as 'select 1'",
+        "function f(int) returns int language sql as 'select 1'",
+        "function \"f(x)\"() returns int language sql as 'select 1'",
+        "aggregate total(int) (sfunc = int4pl, stype = int4)",
+    )
+    run(url, "create role ann login", *(f"create {routine}" for routine in made))
+    state = everybody("world", ("EXECUTE", "function:world/public/f(integer)"))
+    first = pushed(url, program, state, apply=True, revoke_foreign=True)
+    assert 'REVOKE EXECUTE ON ROUTINE public."f(x)"() FROM PUBLIC' in first.requests
+    asked = "select oid::regprocedure::text from pg_proc where pronamespace = 'public'::regnamespace and has_function_privilege('ann', oid, 'execute')"
+    assert run(url, asked) == [("f(integer)",)]
+    assert not pushed(url, program, state).drifted
+    run(url, "grant execute on procedure wipe() to ann")
+    assert list(map(str, pushed(url, program, state).plan.foreign)) == ["EXECUTE on function public.wipe to login ann"]
+
+
+@pytest.mark.parametrize(
+    ("made", "rows", "problem"),
+    [
+        ("create role ann login noinherit", {"assignments": (Assignment(principal="user:ann", role="hr"),)}, "login ann does not inherit what role hr holds"),
+        ("create role ann login", {"members": (("ann", Entity("role", "hr")),)}, "login ann would hold role hr, and not merely switch to it"),
+        ("create role ann login", {"grants": (Grant(grantee="user:ann", effect="allow", privilege="ADMIN", entity=Entity("role", "hr")),)}, "login ann would hold role hr beside the right to grant it"),
+    ],
+)  # fmt: skip
+def test_a_membership_that_the_server_would_understand_otherwise_is_refused(
+    url: str, program: Program, made: str, rows: dict[str, Any], problem: str
+) -> None:
+    run(url, "create role hr", made)
+    for apply in (False, True):
+        with pytest.raises(PushError, match=problem):
+            pushed(url, program, State(**rows), apply=apply)
+    assert run(url, "select pg_has_role('ann', 'hr', 'member')") == [(False,)]
+
+
+def test_whoever_becomes_a_login_gets_no_more_than_rows_say(url: str, program: Program) -> None:
+    """Cy holds what ann is: a membership of ann would be that of cy, too, unless the state says so."""
+    run(url, "create role ann login noinherit", "create role cy login", "create role hr")
+    held = (Assignment(principal="user:ann", role="ann"), Assignment(principal="user:cy", role="ann"))
+    switches = ("ann", Entity("role", "hr"))
+    with pytest.raises(PushError, match="whoever is login ann could switch to role hr, too"):
+        pushed(url, program, State(assignments=held, members=(switches,)))
+    stated = State(assignments=held, members=(switches, ("cy", Entity("role", "hr"))))
+    assert pushed(url, program, stated, apply=True).requests == ('GRANT "ann" TO "cy"', 'GRANT "hr" TO "ann"')
+    assert not pushed(url, program, stated).plan.changes
+    assert rows(imported(url, program)[0]) >= {row for row in rows(stated) if row.startswith("members:")}
