@@ -203,6 +203,7 @@ def test_what_is_imported_and_pushed_is_imported_again(url: str, program: Progra
     for schema in SCHEMAS:
         made = (f"create {routine}" for routine in ROUTINES)
         run(url, f"create schema {schema}", *(text.replace("{s}", schema) for text in (*OBJECTS, *made)))
+    run(url, f"alter role {quoted(dice.choice([*USERS, *ROLES]))} superuser")
     run(url, *rights(dice, "world", 250, (*TYPES, "t2"), options=0.1))
 
     state, names = imported(url, program)
@@ -274,6 +275,15 @@ def test_a_membership_that_the_server_would_understand_otherwise_is_refused(
         with pytest.raises(PushError, match=problem):
             pushed(url, program, State(**rows), apply=apply)
     assert run(url, "select pg_has_role('ann', 'hr', 'member')") == [(False,)]
+
+
+def test_a_role_whose_name_would_be_anothers_in_a_state_is_not_pushed(url: str, program: Program) -> None:
+    """In a state, `%2A` is the role that is called `*`."""
+    run(url, "create role ann login", 'create role "*"', 'create role "%2A"', 'grant "%2A" to ann', "create schema s")
+    run(url, 'grant usage on schema s to "%2A"')
+    state, names = imported(url, program)
+    assert "role-name" in names
+    assert not pushed(url, program, state).plan.changes
 
 
 def test_whoever_becomes_a_login_gets_no_more_than_rows_say(url: str, program: Program) -> None:

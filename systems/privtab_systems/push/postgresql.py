@@ -185,8 +185,7 @@ class PostgreSql:
         for right in self._memberships(by_id):
             rights.add(right)
             role = right.role if isinstance(right, NativeMembership) else self._roles.accounts[right.object.names[0]]
-            switches = isinstance(right, NativeGrant) and right.privilege == SET
-            if {right.account, role} <= predefined or (switches and right.account in unlimited):
+            if {right.account, role} <= predefined:
                 inherent.add(right)
         own, others = self._recorded()
         [(database,)] = self._sql.rows("select current_database()")
