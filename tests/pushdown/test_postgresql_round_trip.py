@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +193,7 @@ def url(server: str) -> Iterator[str]:
 
 
 def pushed(url: str, program: Program, state: State, **options: bool) -> PushReport:
-    return push(program, state, load("postgresql", program, {}), url, pusher="postgresql", **options)
+    return push(program, state, load("postgresql", program, {}), url, pusher="postgresql", **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", seeds(range(300), quick=6, full=20))
@@ -275,6 +276,27 @@ def test_a_membership_that_the_server_would_understand_otherwise_is_refused(
         with pytest.raises(PushError, match=problem):
             pushed(url, program, State(**rows), apply=apply)
     assert run(url, "select pg_has_role('ann', 'hr', 'member')") == [(False,)]
+
+
+def test_the_record_of_pushes_is_no_part_of_an_import_by_anybody(url: str, program: Program) -> None:
+    """Ann may not use the schema of the record; and a type is named by its schema, whatever the search path."""
+    run(url, "create role ann login", "create type public.t as enum ('x')", "create table public.private (a int)")
+    run(url, *(f"create function f({argument}) returns int language sql as 'select 1'" for argument in ("int", "t")))
+    before, _ = imported(url, program)
+    execute = Grant(
+        grantee="user:ann",
+        effect="allow",
+        privilege="EXECUTE",
+        entity=Entity.parse("function:world/public/f(public.t)"),
+    )
+    state = replace(before, grants=(*before.grants, execute))
+    assert pushed(url, program, state, apply=True).requests == ('GRANT EXECUTE ON ROUTINE public.f(public.t) TO "ann"',)
+    run(url, "alter database world set search_path = public")
+    for user in ("postgres", "ann"):
+        address = sqlalchemy.make_url(url).set(username=user).render_as_string(hide_password=False)
+        after, names = imported(address, program)
+        assert rows(after) == rows(state)
+        assert "push-record" in names
 
 
 def test_a_role_whose_name_would_be_anothers_in_a_state_is_not_pushed(url: str, program: Program) -> None:

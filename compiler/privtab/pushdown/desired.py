@@ -178,7 +178,8 @@ class _Rows:
         """The roles that are logins: all that such a user has is the role of its name, so that both are one account."""
         assigned = [(row.principal, f"role:{row.role}") for row in self.state.assignments]
         joined = [(u if u.startswith("group:") else f"user:{u}", f"group:{g}") for u, g in self.state.memberships]
-        found, others = {}, self.state.distinct(("grants", "grantee"), ("owners", "owner"))
+        found: dict[Account, tuple[Account, str]] = {}
+        others = self.state.distinct(("grants", "grantee"), ("owners", "owner"))
         for member, role in (*assigned, *joined):
             login, held = self.names.account(member), self.names.account(role)
             if held.name != login.name:

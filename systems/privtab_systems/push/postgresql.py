@@ -204,7 +204,9 @@ class PostgreSql:
     def _read_roles(self) -> tuple[dict[int, Account], set[Account]]:
         """All roles by their ids, and those of superusers."""
         by_id: dict[int, Account] = {0: EVERYONE}
-        unlimited, isolated, accounts = set(), set(), {}
+        accounts: dict[str, Account] = {}
+        unlimited: set[Account] = set()
+        isolated: set[Account] = set()
         query = "select oid, rolname, rolcanlogin, rolsuper, rolinherit from pg_roles"
         for oid, name, login, superuser, inherits in self._sql.rows(query):
             account = accounts[name] = by_id[oid] = Account("login" if login else "role", name)

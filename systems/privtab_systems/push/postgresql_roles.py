@@ -48,9 +48,14 @@ class Roles:
             match right:
                 case NativeMembership(account, role):
                     found[account].add(role)
-                case NativeGrant(account, _, _, Object("role", (name,))):
-                    found[account].add(self.accounts.get(name, Account("role", name)))
+                case NativeGrant(account, _, _, Object("role")):
+                    found[account].add(self._role(right))
         return found
+
+    def _role(self, right: NativeGrant) -> Account:
+        """The role that a privilege is about."""
+        name = right.object.names[0]
+        return self.accounts.get(name, Account("role", name))
 
     def normalised(self, desired: frozenset[Right], inventory: Inventory) -> tuple[frozenset[Right], list[str]]:
         """The desired rights, with the memberships by which users may switch, and what the accounts make impossible.
@@ -73,17 +78,20 @@ class Roles:
 
         def follows(right: NativeGrant) -> bool:
             """Whether every user who may be the member may be the role by the state, too."""
-            return users[right.account] <= users[self.accounts.get(right.object.names[0], Account("role", ""))]
+            return users[right.account] <= users[self._role(right)]
 
         kept = {right for right in direct if right.privilege == SET}
         kept = {r for r in kept if r in wanted or r in inventory.inherent or (self.mapped and follows(r))}
+        links = self.links(kept, holds)
         for right in sorted(wanted - direct):
-            if right.privilege == SET and right not in self._derived(held, holds, kept, wanted):
+            if right.privilege == SET and self._role(right) not in linked([right.account], links):
                 # A login that inherits may switch only by a role that does not.
                 ways = [right] if right.account in self.isolated else []
                 ways += [replace(right, account=role) for role in sorted(self.isolated) if right.account in users[role]]
-                kept.add(next(filter(follows, ways), right))
-        derived = self._derived(held, holds, kept, wanted)
+                way = next(filter(follows, ways), right)
+                kept.add(way)
+                links.setdefault(way.account, set()).add(self._role(way))
+        derived = self._derived(held, links, wanted)
         granting = {
             right
             for right in wanted
@@ -100,13 +108,11 @@ class Roles:
     def _derived(
         self,
         held: Mapping[Account, set[Account]],
-        holds: Mapping[Account, set[Account]],
-        switching: Iterable[NativeGrant],
+        links: Mapping[Account, set[Account]],
         wanted: Iterable[NativeGrant],
     ) -> set[NativeGrant]:
-        """What users may switch to and grant because of roles that they hold or may switch to."""
+        """What users may switch to and grant because of roles that they hold or may switch to, by all `links` between roles."""
         granting = self.links(right for right in wanted if right.privilege == ADMIN)
-        links = self.links(switching, holds)
         derived: set[NativeGrant] = set()
         for user, roles in held.items():
             for role in linked([user], links) - roles:
@@ -116,8 +122,7 @@ class Roles:
 
     def _holds(self, right: NativeGrant, desired: frozenset[Right]) -> bool:
         """Whether the account of a privilege on a role is to hold the role."""
-        name = right.object.names[0]
-        return NativeMembership(right.account, self.accounts.get(name, Account("role", name))) in desired
+        return NativeMembership(right.account, self._role(right)) in desired
 
     def _problems(self, desired: frozenset[Right], inventory: Inventory) -> list[str]:
         """The memberships that would be others than desired, as the accounts inherit."""
