@@ -7,7 +7,7 @@ member of. Rows of a state say which users may switch to a role, and not over wh
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from privtab.pushdown.rights import (
@@ -82,15 +82,22 @@ class Roles:
 
         kept = {right for right in direct if right.privilege == SET}
         kept = {r for r in kept if r in wanted or r in inventory.inherent or (self.mapped and follows(r))}
+        kept |= {
+            replace(right, privilege=SET)
+            for right in wanted
+            if right.privilege == ADMIN and right.account in self.isolated and right.account.kind != "login"
+        }
         links = self.links(kept, holds)
-        for right in sorted(wanted - direct):
-            if right.privilege == SET and self._role(right) not in linked([right.account], links):
-                # A login that inherits may switch only by a role that does not.
-                ways = [right] if right.account in self.isolated else []
-                ways += [replace(right, account=role) for role in sorted(self.isolated) if right.account in users[role]]
-                way = next(filter(follows, ways), right)
-                kept.add(way)
-                links.setdefault(way.account, set()).add(self._role(way))
+        waiting = [right for right in sorted(wanted - direct) if right.privilege == SET]
+        while waiting:
+            # A login that inherits may switch only by a role that does not, and that it holds or may switch to.
+            ways = (way for right in waiting for way in self._ways(right, links) if follows(way))
+            if (way := next(ways, None)) is None:
+                break
+            kept.add(way)
+            links.setdefault(way.account, set()).add(self._role(way))
+            waiting = [r for r in waiting if self._role(r) not in linked([r.account], links)]
+        kept |= {right for right in waiting if self._role(right) not in linked([right.account], links)}
         derived = self._derived(held, links, wanted)
         granting = {
             right
@@ -104,6 +111,14 @@ class Roles:
         wider = (r for r in sorted(kept - direct) if replace(r, privilege=ADMIN) not in granting and not follows(r))
         problems = [f"whoever is {right.account} could switch to {right.object}, too" for right in wider]
         return found, problems + self._problems(found, inventory)
+
+    def _ways(self, right: NativeGrant, links: Mapping[Account, set[Account]]) -> Iterator[NativeGrant]:
+        """Memberships by which a user would reach a role, none if they do: its own, and those of roles that it reaches."""
+        role, reached = self._role(right), linked([right.account], links)
+        if role not in reached:
+            around = linked([role], links)
+            for account in sorted((reached & self.isolated) - around, key=lambda a: (a != right.account, a)):
+                yield replace(right, account=account)
 
     def _derived(
         self,
