@@ -101,7 +101,10 @@ from pg_auth_members m join pg_roles on pg_roles.oid = member
 """
 _READ_ALL = {"schema": ("USAGE",), "table": ("SELECT",), "sequence": ("SELECT",)}
 _WRITE_ALL = {"schema": ("USAGE",), "table": ("INSERT", "UPDATE", "DELETE"), "sequence": ("UPDATE",)}
-_PREDEFINED = {"pg_read_all_data": _READ_ALL, "pg_write_all_data": _WRITE_ALL}
+_PREDEFINED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "pg_read_all_data": _READ_ALL,
+    "pg_write_all_data": _WRITE_ALL,
+}
 """What predefined roles hold on every object of a kind."""
 _OF_DATABASE = Account("role", "pg_database_owner")
 """The role that the owner of the database is a member of."""
