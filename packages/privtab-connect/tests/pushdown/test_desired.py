@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from pushed_lake import GROUPS, ROLES, SCHEMAS, TABLES, USERS, entity, random_state
@@ -10,9 +11,11 @@ from seeds import seeds
 
 from privtab.ir.nodes import Program
 from privtab.moments import Window, moment
+from privtab.pipeline import load_program
+from privtab.request import Entity
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_connect.pushdown.desired import DesiredRights, desired_rights
-from privtab_connect.pushdown.document import MappingDocument
+from privtab_connect.pushdown.document import MappingDocument, load
 from privtab_connect.pushdown.rights import (
     Account,
     DefaultRole,
@@ -22,6 +25,7 @@ from privtab_connect.pushdown.rights import (
     NativeOwnership,
     Object,
     Right,
+    accounts_of,
     difference,
     from_text,
     in_order,
@@ -134,3 +138,107 @@ def test_the_names_of_the_generated_states_are_those_of_the_inventory() -> None:
     state = [random_state(seed) for seed in range(20)]
     grantees = {row.grantee for each in state for row in each.grants}
     assert {f"user:{u}" for u in USERS} | {f"group:{g}" for g in GROUPS} | {f"role:{r}" for r in ROLES} == grantees
+
+
+ROLES_AS_OBJECTS = """\
+privtab: 1
+system: shop
+version: "1"
+entities: {database: , role: }
+types: {role: {principal: role}}
+privileges: {CONNECT: {on: [database]}, ADMIN: {on: [role]}}
+semantics: {hierarchy: roles, owner: {kinds: [user, role]}}
+tables: {database: {connect: CONNECT (database)}, role: {set: member (role) or holds (role), grant: ADMIN (role)}}
+"""
+ROLES_MAPPING = """\
+push: 1
+title: Roles as objects
+target: postgresql
+objects: {database: database, role: role}
+privileges: {CONNECT: {database: CONNECT}, ADMIN: {role: ADMIN OPTION}}
+members: {role: SET}
+names: {role: "shop_{name}"}
+owners: {database: []}
+"""
+DATABASE = Entity("database", "shop")
+SHOP = Inventory(
+    accounts=frozenset({Account("login", "ann"), Account("login", "shop_ann"), Account("role", "pg_monitor")}),
+    objects=frozenset({Object("database", ("shop",)), Object("role", ("ann",))}),
+    rights=frozenset(),
+    predefined=frozenset({Account("role", "pg_monitor")}),
+)
+
+
+def of_shop(tmp_path: Path, mapping: str, state: State) -> DesiredRights:
+    policy, document = tmp_path / "shop.yaml", tmp_path / "mapping.yaml"
+    policy.write_text(ROLES_AS_OBJECTS, encoding="utf-8")
+    document.write_text(mapping, encoding="utf-8")
+    program = load_program(policy)
+    return desired_rights(program, state, load(str(document), program, {}), SHOP, postgresql)
+
+
+def on(grantee: str, privilege: str, entity: Entity) -> Grant:
+    return Grant(grantee=grantee, effect="allow", privilege=privilege, entity=entity)
+
+
+def test_privileges_on_a_role_are_about_its_native_name(tmp_path: Path) -> None:
+    """The role is made by the same push, since a row says who holds it."""
+    state = State(
+        members=(("ann", Entity("role", "hr")),),
+        assignments=(Assignment(principal="role:eng", role="hr"),),
+        grants=(on("role:eng", "ADMIN", Entity("role", "hr")), on("role:eng", "ADMIN", Entity("role", "gone"))),
+    )
+    found = of_shop(tmp_path, ROLES_MAPPING, state)
+    assert found.findings == ()
+    assert set(map(str, found.rights)) == {
+        "SET on role shop_hr to login ann",
+        "role shop_hr to role shop_eng",
+        "ADMIN OPTION on role shop_hr to role shop_eng",
+    }
+    assert found.absent == {"role shop_gone": 1}
+
+
+PLAIN = ROLES_MAPPING.replace('names: {role: "shop_{name}"}\n', "")
+IS_ITSELF = Assignment(principal="user:ann", role="ann")
+
+
+@pytest.mark.parametrize(
+    ("state", "exact"),
+    [
+        (State(grants=(on("role:ann", "CONNECT", DATABASE),), assignments=(IS_ITSELF,)), True),
+        (State(owners=((DATABASE, "role:ann"),), assignments=(IS_ITSELF,)), True),
+        (State(grants=(on("role:ann", "CONNECT", DATABASE),)), False),
+        (State(grants=(on("user:ann", "CONNECT", DATABASE),), assignments=(IS_ITSELF,)), False),
+        (State(owners=((DATABASE, "user:ann"),), assignments=(IS_ITSELF,)), False),
+        (State(assignments=(IS_ITSELF, Assignment(principal="user:ann", role="hr"))), False),
+        (State(members=(("ann", Entity("role", "ann")),)), False),
+    ],
+)
+def test_a_login_is_the_role_of_its_name_if_all_that_it_has_is_the_role(
+    tmp_path: Path, state: State, exact: bool
+) -> None:
+    """What a login has, its members have in the server: so nothing may be the user's alone."""
+    found = of_shop(tmp_path, PLAIN, state)
+    assert {finding.code for finding in found.findings} == (set() if exact else {"S304"})
+    if exact:
+        assert {account for right in found.rights for account in accounts_of(right)} == {Account("login", "ann")}
+        assert found.left_out == {"a login holds the role of its own name": 1}
+
+
+def test_a_reserved_name_is_that_of_a_role_of_the_target_itself(tmp_path: Path) -> None:
+    found = of_shop(tmp_path, PLAIN, State(assignments=(Assignment(principal="user:ann", role="pg_monitor"),)))
+    assert set(map(str, found.rights)) == {"role pg_monitor to login ann"}
+    found = of_shop(tmp_path, PLAIN, State(assignments=(Assignment(principal="user:ann", role="pg_other"),)))
+    assert [finding.code for finding in found.findings] == ["S303"]
+
+
+def test_names_of_principals_are_not_encoded(tmp_path: Path) -> None:
+    roles = ("a%2Fb", "a/b", "%2A", "c%d")
+    state = State(assignments=tuple(Assignment(principal="user:ann", role=role) for role in roles))
+    found = of_shop(tmp_path, PLAIN, state)
+    assert {right.role.name for right in found.rights if isinstance(right, NativeMembership)} == {
+        "a%2Fb",
+        "a/b",
+        "*",
+        "c%d",
+    }

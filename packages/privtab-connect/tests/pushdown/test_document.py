@@ -84,3 +84,10 @@ def test_names_that_would_mean_several_objects_are_refused(tmp_path: Path, progr
 def test_an_unknown_document_is_named_with_the_nearest(program: Program) -> None:
     with pytest.raises(UsageError, match="did you mean `postgresql`"):
         load("postgres", program, {})
+
+
+def test_a_role_as_an_object_is_a_type_of_roles(tmp_path: Path, program: Program) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("push: 1\ntitle: T\ntarget: postgresql\nobjects: {view: role}\n", encoding="utf-8")
+    with pytest.raises(PolicyInvalid, match="a role is a role or a group, and `view` is neither"):
+        load(str(path), program, {})

@@ -134,11 +134,14 @@ def _present(rights: set[Right], inventory: Inventory, traits: Traits) -> tuple[
     """The rights of logins and about objects that are there, and the number of the others by what is missing."""
     present: set[Right] = set()
     absent: Counter[str] = Counter()
+    made = {account for right in rights for account in accounts_of(right)}
     for right in rights:
         logins = [account for account in accounts_of(right) if account.kind == "login" and not traits.adds_logins]
         missing: list[Account | Object] = [account for account in logins if account not in inventory.accounts]
         if isinstance(right, NativeGrant | NativeOwnership) and right.object not in inventory.objects:
-            missing.append(right.object)
+            object_ = right.object
+            if object_.kind != traits.role_kind or Account("role", object_.names[-1]) not in made:
+                missing.append(object_)
         if missing and traits.knows_names:
             absent.update(map(str, missing))
         else:
@@ -168,6 +171,22 @@ class _Rows:
 
     def __post_init__(self) -> None:
         self.names = NativeNames(self.program, self.document, self.inventory.within)
+        if self.document.traits.one_namespace:
+            self.names.own_roles = self._own_roles()
+
+    def _own_roles(self) -> dict[Account, Account]:
+        """The roles that are logins: all that such a user has is the role of its name, so that both are one account."""
+        assigned = [(row.principal, f"role:{row.role}") for row in self.state.assignments]
+        joined = [(u if u.startswith("group:") else f"user:{u}", f"group:{g}") for u, g in self.state.memberships]
+        found: dict[Account, tuple[Account, str]] = {}
+        others = self.state.distinct(("grants", "grantee"), ("owners", "owner"))
+        for member, role in (*assigned, *joined):
+            login, held = self.names.account(member), self.names.account(role)
+            if held.name != login.name:
+                others.add(member)
+            elif login.kind == "login" and login in self.inventory.accounts:
+                found[held] = login, member
+        return {held: login for held, (login, member) in found.items() if member not in others}
 
     def read(self) -> None:
         """Read all tables."""
@@ -185,6 +204,8 @@ class _Rows:
                     self.refuse("the row holds for a time, and rights of the target always hold", advice, code="S302")
                     continue
                 match table:
+                    case "members":
+                        self.belongs(*row)
                     case "memberships":
                         self.membership(*row)
                     case "assignments":
@@ -196,6 +217,19 @@ class _Rows:
                     case _:
                         self.refuse(f"rows of `{table}` have no counterpart in {self.document.target}")
         self.left_out = Counter({reason: number for reason, number in self.left_out.items() if number})
+
+    def belongs(self, user: str, entity: Entity) -> None:
+        """A user is a member of an entity."""
+        natives = self.document.members.get(entity.type)
+        if self.leaves_out("types", entity.type):
+            return
+        if natives is None:
+            advice = f"name `{entity.type}` under `members`, or leave out the table `members`, with a reason"
+            self.refuse(f"rows of `members` have no counterpart in {self.document.target}", advice)
+            return
+        object_, account = self.object(entity), self.account(f"user:{user}")
+        if object_ is not None and account is not None:
+            self.rights |= {NativeGrant(account, "allow", native, object_) for native in natives}
 
     def membership(self, user: str, group: str) -> None:
         """A user or a group is in a group."""
@@ -229,7 +263,9 @@ class _Rows:
             self.refuse(f"{self.document.target} gives {held} to accounts one by one, and not to everyone")
             return
         links = self.document.traits.links
-        if links is None or (account.kind, held.kind) in links:
+        if account == held:
+            self.left_out["a login holds the role of its own name"] += 1
+        elif links is None or (account.kind, held.kind) in links:
             self.rights.add(NativeMembership(account, held))
         else:
             message = f"{self.document.target} does not say which {account.kind} has which {held.kind}"
@@ -305,6 +341,9 @@ class _Rows:
         if object_ is None:
             self.outside += 1
             return None
+        if object_.kind == self.document.traits.role_kind:
+            role = self.account(f"{self.program.entities[entity.type].principal}:{object_.names[-1]}")
+            return None if role is None else Object(object_.kind, (role.name,))
         return object_ if self.check_name(object_, None) else None
 
     def account(self, principal: str) -> Account | None:
@@ -318,10 +357,13 @@ class _Rows:
     def check_name(self, item: Account | Object, principal: str | None) -> bool:
         """Whether the target can have a name, and no other principal has it there; a finding if not."""
         if item not in self._checked:
-            problem = self.module.name_problem(item)
+            there = item in self.inventory.objects or item in self.inventory.predefined
+            problem = None if there else self.module.name_problem(item)
             self._checked[item] = problem is None
             if problem is not None:
                 self.refuse(f"{item} cannot be in {self.document.target}: {problem}", code="S303")
+        if item in self.names.own_roles.values() and f"{principal}".startswith("user:"):
+            return self._checked[item]
         if principal is not None and isinstance(item, Account):
             one = self.document.traits.one_namespace
             advice = "`names` in the mapping document can tell them apart"

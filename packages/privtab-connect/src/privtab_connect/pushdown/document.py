@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from privtab import _plugins, _resources, source
 from privtab.diagnostics import Diagnostic, Located
 from privtab.errors import FormatError
 from privtab.ir.nodes import Program
-from privtab.names import KINDS, decode_name, encode_name, last_name
+from privtab.names import KINDS, encode_name, last_name, unencoded
 from privtab.request import Entity
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.principal_rows import entity_named
@@ -24,7 +23,9 @@ from privtab_connect.pushdown.rights import EVERYONE, OWNER, Account, AccountKin
 MARK = "push"
 SAME = "same"
 """What stands for all privileges under their own names."""
-KEYS = ("title", "target", "within", "objects", "privileges", "owners", "names", "host", "leave_out", "operations")
+KEYS = (
+    "title", "target", "within", "objects", "privileges", "members", "owners", "names", "host", "leave_out", "operations",
+)  # fmt: skip
 LEFT_OUT = ("tables", "types", "privileges")
 Part: TypeAlias = Literal["tables", "types", "privileges"]
 Needed: TypeAlias = tuple[tuple[str, str], ...]
@@ -46,6 +47,8 @@ class MappingDocument:
     """Entity type → kind of object."""
     privileges: MappingOf[str, MappingOf[str, tuple[str, ...]]]
     """Privilege of the policy → entity type → native privileges."""
+    members: MappingOf[str, tuple[str, ...]]
+    """Entity type → native privileges that its members hold on it."""
     owners: MappingOf[str, tuple[str, ...]]
     """Entity type → native privileges that an owner holds beside ownership."""
     names: MappingOf[str, Template]
@@ -111,6 +114,7 @@ class _Reader(DocumentReader):
             within={type_: name for type_, name in within.items() if name is not None},
             objects=objects,
             privileges=privileges,
+            members=self._native(fields.get("members"), "`members`", objects, traits),
             owners=self._native(fields.get("owners"), "`owners`", objects, traits),
             names=self._names(fields.get("names")),
             host="%" if (host := self.text(fields.get("host"), "`host`")) is None else host.value,
@@ -166,6 +170,8 @@ class _Reader(DocumentReader):
                 message, advice = f"the target has no {kind.value}", near(kind.value, traits.kinds, "kinds")
             elif any(above.nested for above in path):
                 message = f"`{type_}` nests, and objects of a target do not"
+            elif kind.value == traits.role_kind and path[-1].principal not in ("role", "group"):
+                message = f"a {kind.value} is a role or a group, and `{type_}` is neither"
             elif any(above.flat for above in path):
                 message = f"the ids of `{type_}` do not say where its entities lie"
             if message:
@@ -262,7 +268,6 @@ class _Reader(DocumentReader):
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-_WILDCARD_NAME = re.compile(r"(?:%2A|%3F)+")
 _KINDS: dict[str, AccountKind] = {"user": "login", "group": "group", "role": "role"}
 
 
@@ -274,13 +279,15 @@ class NativeNames:
         self._program = program
         self._document = document
         self._within = within
+        self.own_roles: MappingOf[Account, Account] = {}
+        """Roles that are logins: role → login."""
 
     def object(self, entity: Entity) -> Object | None:
         """The object that an entity of a mapped type is; None if it lies elsewhere."""
         kind = self._document.objects[entity.type]
         types = self._named_types(entity.type)
         names = []
-        for type_, name in zip(types, map(native_name, entity.names), strict=True):
+        for type_, name in zip(types, map(unencoded, entity.names), strict=True):
             if type_ not in self._document.within:
                 names.append(name)
             elif name != self._document.within[type_]:
@@ -314,13 +321,17 @@ class NativeNames:
         kind, _, name = principal.partition(":")
         entity = entity_named(self._program, kind, name)
         # In the target, a name is of what contains all of its objects.
-        name = native_name(name) if entity is None or not self._container(entity) else last_name(entity.id)
+        if entity is not None and self._container(entity):
+            name = last_name(entity.id)
+        elif not name.replace("%2A", "").replace("%3F", ""):
+            name = unencoded(name)
         native = self._document.names[kind].plain({"name": name})
         account_kind = _KINDS[kind]
         if account_kind == "group" and self._document.traits.groups_are_roles:
             account_kind = "role"
         has_host = account_kind == "login" and self._document.traits.login_hosts
-        return Account(account_kind, native, self._document.host if has_host else "")
+        account = Account(account_kind, native, self._document.host if has_host else "")
+        return self.own_roles.get(account, account)
 
     def elsewhere(self, principal: str) -> bool:
         """Whether a principal is a role or a group of what the target does not have."""
@@ -330,7 +341,7 @@ class NativeNames:
 
     def _container(self, entity: Entity) -> dict[str, str]:
         """The names of the entities that contain a principal, by type, of those that contain all objects of the target."""
-        names = zip(self._named_types(entity.type), map(native_name, entity.names), strict=False)
+        names = zip(self._named_types(entity.type), map(unencoded, entity.names), strict=False)
         return {type_: name for type_, name in names if type_ in self._document.within}
 
     def path(self, entity: Entity) -> tuple[Entity, ...]:
@@ -344,14 +355,3 @@ class NativeNames:
     def _named_types(self, type_: str) -> tuple[str, ...]:
         """The types on a path that have a name of their own."""
         return tuple(name for name in self._program.chain(type_) if not self._program.entities[name].single)
-
-
-def native_name(name: str) -> str:
-    """A name of a path or of a principal as the target has it.
-
-    >>> native_name("a%2Fb"), native_name("%2A")
-    ('a/b', '*')
-    """
-    if _WILDCARD_NAME.fullmatch(name):
-        return name.replace("%2A", "*").replace("%3F", "?")
-    return decode_name(name)

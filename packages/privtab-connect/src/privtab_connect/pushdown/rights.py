@@ -158,6 +158,8 @@ class Inventory:
     accounts: frozenset[Account]
     objects: frozenset[Object]
     rights: frozenset[Right]
+    predefined: frozenset[Account] = frozenset()
+    """Accounts that the target makes itself, under names that it reserves."""
     inherent: frozenset[Right] = frozenset()
     """Those of `rights` that owners have of objects merely because they own them."""
     unlimited: frozenset[Account] = frozenset()
@@ -193,7 +195,9 @@ class Traits:
     groups_are_roles: bool = True
     """Whether groups and roles share the target's roles."""
     one_namespace: bool = False
-    """Whether no login has the name of a role."""
+    """Whether logins and roles share their names. Then a login is also the role of its name, and may have members."""
+    role_kind: str | None = None
+    """The kind of object that a role or a login is, for privileges on it such as granting it to others."""
     knows_names: bool = True
     """Whether the target knows its accounts and objects; if not, those that rows name are there."""
     login_hosts: bool = False

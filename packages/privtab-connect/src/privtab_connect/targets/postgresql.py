@@ -1,6 +1,7 @@
 """PostgreSQL: roles, memberships, grants and owners in the database of the connection, in one transaction.
 
-Users are roles that can log in; groups and roles are roles that cannot, and are created if they are missing.
+Users are roles that can log in; groups and roles are roles that cannot, and are created if they are missing. A role that can log in and has
+members is both. A member that does not inherit (`NOINHERIT`) has the privilege SET on the role: it may switch to the role.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from privtab_connect.pushdown.rights import (
     PushPlan,
     Right,
     Traits,
+    accounts_of,
     difference,
     in_order,
 )
 from privtab_connect.pushdown.sql import RECORD, Quoting, Sql, connected, engine, recorded
+from privtab_connect.targets.postgresql_roles import ADMIN, SET, Roles, role_object
 
 _PLAIN = {
     "database": ("CONNECT", "TEMPORARY", "CREATE"),
@@ -52,10 +55,13 @@ TRAITS = Traits(
         "sequence": ("schema", "sequence"),
         "function": ("schema", "function"),
         "type": ("schema", "type"),
+        "role": ("role",),
     },
-    privileges={kind: (*names, *(name + GRANT_OPTION for name in names)) for kind, names in _PLAIN.items()},
+    privileges={kind: (*names, *(name + GRANT_OPTION for name in names)) for kind, names in _PLAIN.items()}
+    | {"role": (SET, ADMIN)},
     grantees=WITH_EVERYONE,
     one_namespace=True,
+    role_kind="role",
 )
 LONGEST_NAME = 63
 """Bytes of a name; the server cuts longer ones short, which would make it another name."""
@@ -63,35 +69,45 @@ _RESERVED = ("public", "none", "current_role", "current_user", "session_user")
 
 _OWN_SCHEMAS = f"nspname !~ '^pg_' and nspname <> 'information_schema' and nspname <> '{RECORD}'"
 _CLASSES = (
-    "select '{kind}', array[nspname, relname], relowner, relacl, '{sign}' from pg_class join pg_namespace n on n.oid = relnamespace "
+    "select '{kind}', array[nspname, relname], relowner, relacl, '{sign}', null from pg_class join pg_namespace n on n.oid = relnamespace "
     "where relkind in ({relkinds}) and {own}"
 )
 _OBJECTS = {
-    "database": "select 'database', array[datname], datdba, datacl, 'd' from pg_database where datname = current_database()",
-    "schema": f"select 'schema', array[nspname], nspowner, nspacl, 'n' from pg_namespace where {_OWN_SCHEMAS}",
+    "database": "select 'database', array[datname], datdba, datacl, 'd', null from pg_database where datname = current_database()",
+    "schema": f"select 'schema', array[nspname], nspowner, nspacl, 'n', null from pg_namespace where {_OWN_SCHEMAS}",
     "table": _CLASSES.format(kind="table", sign="r", relkinds="'r', 'p', 'v', 'm', 'f'", own=_OWN_SCHEMAS),
     "sequence": _CLASSES.format(kind="sequence", sign="s", relkinds="'S'", own=_OWN_SCHEMAS),
     "function": (
-        "select 'function', array[nspname, proname], proowner, proacl, 'f' from pg_proc join pg_namespace n on n.oid = pronamespace "
-        f"where prokind in ('f', 'w') and {_OWN_SCHEMAS}"
+        "select 'function', array[nspname, case when proname !~ '[(]' and count(*) over (partition by pronamespace, proname) = 1 then proname "
+        "else format('%I(%s)', proname, pg_get_function_identity_arguments(p.oid)) end], proowner, proacl, 'f', p.oid::regprocedure::text "
+        f"from pg_proc p join pg_namespace n on n.oid = pronamespace where {_OWN_SCHEMAS}"
     ),
     "type": (
-        "select 'type', array[nspname, typname], typowner, typacl, 'T' from pg_type join pg_namespace n on n.oid = typnamespace "
-        f"where typtype in ('d', 'e', 'r') and {_OWN_SCHEMAS}"
+        "select 'type', array[nspname, typname], typowner, typacl, 'T', null "
+        "from pg_type t join pg_namespace n on n.oid = typnamespace left join pg_class c on c.oid = typrelid "
+        "where (typtype <> 'c' or relkind = 'c' or typacl is not null) and not exists (select from pg_type e where e.typarray = t.oid) "
+        f"and {_OWN_SCHEMAS}"
     ),
     "column": (
-        "select 'column', array[nspname, relname, attname], relowner, attacl, 'c' "
+        "select 'column', array[nspname, relname, attname], relowner, attacl, 'c', null "
         "from pg_attribute join pg_class c on c.oid = attrelid join pg_namespace n on n.oid = relnamespace "
         f"where attnum > 0 and not attisdropped and relkind in ('r', 'p', 'v', 'm', 'f') and {_OWN_SCHEMAS}"
     ),
 }
-_ALTERED = {
-    "database": "DATABASE",
-    "schema": "SCHEMA",
-    "table": "TABLE",
-    "sequence": "SEQUENCE",
-    "function": "FUNCTION",
+_EDGES = """
+select member, roleid, coalesce((to_jsonb(m) ->> 'inherit_option')::bool, rolinherit),
+       coalesce((to_jsonb(m) ->> 'set_option')::bool, true), admin_option
+from pg_auth_members m join pg_roles on pg_roles.oid = member
+"""
+_READ_ALL = {"schema": ("USAGE",), "table": ("SELECT",), "sequence": ("SELECT",)}
+_WRITE_ALL = {"schema": ("USAGE",), "table": ("INSERT", "UPDATE", "DELETE"), "sequence": ("UPDATE",)}
+_PREDEFINED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "pg_read_all_data": _READ_ALL,
+    "pg_write_all_data": _WRITE_ALL,
 }
+"""What predefined roles hold on every object of a kind."""
+_OF_DATABASE = Account("role", "pg_database_owner")
+"""The role that the owner of the database is a member of."""
 _QUOTING = Quoting(PGDialect(paramstyle="named"))  # type: ignore[no-untyped-call]
 
 
@@ -124,23 +140,41 @@ class PostgreSql:
         self._sql = sql
         self._pusher = pusher
         kinds = dict.fromkeys(document.objects.values())
+        self._roles = Roles(accounts={}, isolated=frozenset(), mapped=kinds.pop("role", "unmapped") is None)
         # Privileges on columns allow part of a table, and go with some changes of the table's.
         self._kinds = tuple(kinds | {"column": None} if "table" in kinds else kinds)
+        self._routines: dict[Object, str] = {}
+        """How SQL names a routine: by its arguments too, as functions, procedures and aggregates may share a name."""
+        self._tables: set[tuple[str, ...]] = set()
 
     def read(self) -> Inventory:
         """As Session.read."""
-        accounts, unlimited, by_id = self._accounts()
-        objects: set[Object] = set()
+        # Without a search path, the server names types by their schemas, so that everybody's names of routines are the same.
+        self._sql.rows("select set_config('search_path', '', true)")
+        by_id, unlimited = self._read_roles()
+        predefined = frozenset(account for account in by_id.values() if account.name.startswith("pg_"))
+        objects = {role_object(account) for account in by_id.values() if account != EVERYONE}
         rights: set[Right] = set()
         inherent: set[Right] = set()
-        overloaded: set[Object] = set()
-        for kind, names, owner, *_ in self._objects(""):
+        for kind, names, owner, routine, *_ in self._objects(""):
             object_ = Object(kind, tuple(names))
-            (overloaded if object_ in objects else objects).add(object_)
+            objects.add(object_)
             rights.add(NativeOwnership(object_, by_id[owner]))
-            inherent.add(NativeOwnership(object_, by_id[owner]))
+            if routine is not None:
+                self._routines[object_] = routine
+            if kind == "table":
+                self._tables.add(object_.names)
+            if kind == "database":
+                inherent.add(self._of_database(by_id[owner]))
+        inherent |= {right for right in rights if isinstance(right, NativeOwnership)}
+        inherent |= {
+            NativeGrant(account, "allow", privilege, object_)
+            for account in predefined
+            for object_ in objects
+            for privilege in _PREDEFINED.get(account.name, {}).get(object_.kind, ())
+        }
         acl = ', lateral aclexplode(coalesce(acl, acldefault(sign::"char", owner))) a'
-        for kind, names, owner, grantee, privilege, grantable in self._objects(
+        for kind, names, owner, _, grantee, privilege, grantable in self._objects(
             acl, "a.grantee, a.privilege_type, a.is_grantable"
         ):
             object_ = Object(kind, tuple(names))
@@ -151,14 +185,18 @@ class PostgreSql:
             rights.update(grants)
             if grantee == owner:
                 inherent.update(grants)
-        rights |= self._memberships(by_id)
-        objects -= overloaded
+        for right in self._memberships(by_id):
+            rights.add(right)
+            role = right.role if isinstance(right, NativeMembership) else self._roles.accounts[right.object.names[0]]
+            if {right.account, role} <= predefined:
+                inherent.add(right)
         own, others = self._recorded()
         [(database,)] = self._sql.rows("select current_database()")
         return Inventory(
-            accounts=frozenset(accounts),
+            accounts=frozenset(self._roles.accounts.values()),
             objects=frozenset(objects),
-            rights=frozenset(rights),
+            rights=frozenset(rights | inherent),
+            predefined=predefined,
             inherent=frozenset(inherent),
             unlimited=frozenset(unlimited),
             recorded=own,
@@ -166,32 +204,44 @@ class PostgreSql:
             within=(database,),
         )
 
-    def _accounts(self) -> tuple[set[Account], set[Account], dict[int, Account]]:
-        """All roles, those of superusers, and all by their ids."""
+    def _read_roles(self) -> tuple[dict[int, Account], set[Account]]:
+        """All roles by their ids, and those of superusers."""
         by_id: dict[int, Account] = {0: EVERYONE}
-        unlimited = set()
-        for oid, name, login, superuser in self._sql.rows("select oid, rolname, rolcanlogin, rolsuper from pg_roles"):
-            account = Account("login", name) if login else Account("role", name)
-            by_id[oid] = account
+        accounts: dict[str, Account] = {}
+        unlimited: set[Account] = set()
+        isolated: set[Account] = set()
+        query = "select oid, rolname, rolcanlogin, rolsuper, rolinherit from pg_roles"
+        for oid, name, login, superuser, inherits in self._sql.rows(query):
+            account = accounts[name] = by_id[oid] = Account("login" if login else "role", name)
             if superuser:
                 unlimited.add(account)
-        return {account for account in by_id.values() if account.kind != "everyone"}, unlimited, by_id
+            if not inherits:
+                isolated.add(account)
+        self._roles = replace(self._roles, accounts=accounts, isolated=frozenset(isolated))
+        return by_id, unlimited
 
     def _objects(self, more: str, columns: str = "1") -> Iterator[Sequence[Any]]:
-        """The objects of the mapped kinds: kind, names, owner, and further columns."""
+        """The objects of the mapped kinds: kind, names, owner, how SQL names a routine, and further columns."""
         parts = [f"({_OBJECTS[kind]})" for kind in self._kinds]
         if parts:
-            named = f"with named (kind, names, owner, acl, sign) as ({' union all '.join(parts)})"
-            yield from self._sql.rows(f"{named} select kind, names::text[], owner, {columns} from named{more}")
+            named = f"with named (kind, names, owner, acl, sign, routine) as ({' union all '.join(parts)})"
+            yield from self._sql.rows(f"{named} select kind, names::text[], owner, routine, {columns} from named{more}")
 
-    def _memberships(self, by_id: Mapping[int, Account]) -> set[Right]:
-        query = "select member, roleid from pg_auth_members"
-        links = [(by_id[member], by_id[role]) for member, role in self._sql.rows(query)]
-        return {
-            NativeMembership(member, role)
-            for member, role in links
-            if not (member.name.startswith("pg_") and role.name.startswith("pg_"))
-        }
+    def _memberships(self, by_id: Mapping[int, Account]) -> Iterator[NativeMembership | NativeGrant]:
+        """Roles that accounts hold, that they may switch to without holding them, and that they may grant."""
+        for member, role, inherits, switches, admin in self._sql.rows(_EDGES):
+            if inherits:
+                yield NativeMembership(by_id[member], by_id[role])
+            elif switches:
+                yield NativeGrant(by_id[member], "allow", SET, role_object(by_id[role]))
+            if admin and switches and self._roles.mapped:
+                yield NativeGrant(by_id[member], "allow", ADMIN, role_object(by_id[role]))
+
+    def _of_database(self, owner: Account) -> Right:
+        """The membership that the owner of the database has by the server itself."""
+        if owner in self._roles.isolated:
+            return NativeGrant(owner, "allow", SET, role_object(_OF_DATABASE))
+        return NativeMembership(owner, _OF_DATABASE)
 
     def _recorded(self) -> tuple[frozenset[Right], frozenset[Right]]:
         [(table,)] = self._sql.rows(f"select to_regclass('{RECORD}.pushed')")
@@ -201,28 +251,43 @@ class PostgreSql:
         return recorded(((pusher, right) for pusher, right in rows), self._pusher, self.where)
 
     def normalised(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
-        """As Session.natural."""
-        del inventory
-        return desired
+        """As Session.natural: a grant option with its privilege, and what follows from other memberships without its own."""
+        options = (r for r in desired if isinstance(r, NativeGrant) and r.privilege.endswith(GRANT_OPTION))
+        desired |= {replace(right, privilege=right.privilege.removesuffix(GRANT_OPTION)) for right in options}
+        found, problems = self._roles.normalised(desired, self.moved(inventory, desired))
+        if problems:
+            raise PushError(f"{self.where}: nothing is pushed: {'; '.join(problems)}")
+        return found
 
     def moved(self, inventory: Inventory, desired: frozenset[Right]) -> Inventory:
-        """As Session.moved: the new owner starts with nothing, and the privileges of the old one go to the new one."""
+        """As Session.moved: the new owner starts with nothing, and the privileges of the old one go to the new one.
+
+        What the state's owners have of their objects is no more than the state says: an owner may lack privileges.
+        """
         owners = {r.object: r.owner for r in inventory.rights if isinstance(r, NativeOwnership)}
-        involved = {
-            (r.object, account)
-            for r in desired - inventory.rights
-            if isinstance(r, NativeOwnership)
-            for account in (r.owner, owners.get(r.object, r.owner))
-        }
+        owned = {(r.object, r.owner) for r in desired if isinstance(r, NativeOwnership)}
+        involved = {(o, account) for o, new in owned for account in (new, owners.get(o, new)) if owners.get(o) != new}
         moved = {object_ for object_, _ in involved}
+        old = {(object_, account) for object_, account in involved if owners.get(object_) == account}
         lost: set[Right] = {
             r for r in inventory.rights if isinstance(r, NativeGrant) and (r.object, r.account) in involved
         }
         lost |= {r for r in inventory.rights if isinstance(r, NativeOwnership) and r.object in moved}
+        databases = [(o, new) for o, new in owned if o.kind == "database" and o in moved]
+        lost |= {self._of_database(owners[o]) for o, _ in databases if o in owners}
+        gained = {self._of_database(new) for _, new in databases}
+        stated = {
+            r for r in inventory.inherent if isinstance(r, NativeGrant) and (_whole(r.object), r.account) in owned
+        }
+        lost |= {
+            r
+            for r in inventory.rights
+            if isinstance(r, NativeGrant) and r.object.kind == "column" and (_whole(r.object), r.account) in old
+        }
         return replace(
             inventory,
-            rights=inventory.rights - lost,
-            inherent=inventory.inherent - lost,
+            rights=(inventory.rights - lost) | gained,
+            inherent=(inventory.inherent - lost - stated) | gained,
             recorded=inventory.recorded - {right for right in lost if isinstance(right, NativeOwnership)},
         )
 
@@ -230,7 +295,12 @@ class PostgreSql:
         """As Session.requests."""
         created = [f"CREATE ROLE {_QUOTING.name(account.name)}" for account in sorted(plan.create)]
         granted = in_order(set(plan.grant))
-        moved = {right.object for right in granted if isinstance(right, NativeOwnership)}
+        # The sequences and types of a table go with the table to its owner.
+        kinds = [*TRAITS.kinds]
+        owned = sorted(
+            (right for right in granted if isinstance(right, NativeOwnership)), key=lambda r: kinds.index(r.object.kind)
+        )
+        moved = {right.object for right in owned}
         revoked = [
             right
             for right in reversed(in_order(set(plan.revoke)))
@@ -238,21 +308,21 @@ class PostgreSql:
         ]
         return (
             *created,
-            *(statement for right in granted if isinstance(right, NativeOwnership) for statement in _granted(right)),
-            *(statement for right in revoked for statement in _revoked(right)),
-            *(statement for right in self._restored(plan) for statement in _granted(right)),
+            *(statement for right in owned for statement in self._granted(right)),
+            *(statement for right in revoked for statement in self._revoked(right)),
+            *(statement for right in self._restored(plan) for statement in self._granted(right)),
             *(
                 statement
                 for right in granted
                 if not isinstance(right, NativeOwnership)
-                for statement in _granted(right)
+                for statement in self._granted(right)
             ),
         )
 
     def _restored(self, plan: PushPlan) -> tuple[Right, ...]:
         """Privileges on columns that stay, and that PostgreSQL revokes with the same ones on their table."""
         lost = {
-            (r.account, r.privilege, r.object.names)
+            (r.account, r.privilege.removesuffix(GRANT_OPTION), r.object.names)
             for r in plan.revoke
             if isinstance(r, NativeGrant) and r.object.kind == "table"
         }
@@ -263,7 +333,10 @@ class PostgreSql:
                 for r in plan.kept - plan.grant
                 if isinstance(r, NativeGrant)
                 and r.object.kind == "column"
-                and ((r.account, r.privilege, r.object.names[:2]) in lost or (r.account, r.object.names[:2]) in owners)
+                and (
+                    (r.account, r.privilege.removesuffix(GRANT_OPTION), r.object.names[:2]) in lost
+                    or (r.account, r.object.names[:2]) in owners
+                )
             }
         )
 
@@ -287,66 +360,83 @@ class PostgreSql:
         self._sql.record(_QUOTING.name(RECORD, "pushed"), self._pusher, before, plan.record)
         after = self.read()
         left = difference(after, plan.desired, frozenset())
-        if left.grant or (plan.revoke & after.rights):
-            different = in_order(set(left.grant) | set(plan.revoke & after.rights))
+        accounts = {account for right in plan.grant for account in accounts_of(right)}
+        more = {
+            right
+            for right in after.rights - plan.kept - after.inherent
+            if isinstance(right, NativeGrant | NativeMembership) and right.account in accounts
+        }
+        different = in_order(set(left.grant) | (plan.revoke & after.rights) | more)
+        if different:
             raise PushError(
                 f"{self.where}: nothing was changed, since the database did not carry out the plan: {different[0]}"
             )
         self._sql.commit()
 
+    def _granted(self, right: Right) -> tuple[str, ...]:
+        match right:
+            case NativeGrant(account, _, privilege, Object("role", names)):
+                option = " WITH ADMIN OPTION" if privilege == ADMIN else ""
+                return (f"GRANT {_QUOTING.name(*names)} TO {_who(account)}{option}",)
+            case NativeGrant():
+                option = GRANT_OPTION if right.privilege.endswith(GRANT_OPTION) else ""
+                what = _what(right.privilege, right.object)
+                return (f"GRANT {what} {self._on(right.object)} TO {_who(right.account)}{option}",)
+            case NativeMembership():
+                return (f"GRANT {_who(right.role)} TO {_who(right.account)}",)
+            case NativeOwnership():
+                revoked = f"REVOKE ALL {self._on(right.object)} FROM {_who(right.owner)}"
+                return (*self._owned(right.object, _who(right.owner)), revoked)
+            case DefaultRole():
+                raise UsageError("PostgreSQL has no default roles")
+            case _:
+                assert_never(right)
 
-def _on(object_: Object) -> str:
-    match object_.kind:
-        case "column":
-            return f"ON TABLE {_QUOTING.name(*object_.names[:2])}"
-        case kind:
-            return f"ON {kind.upper()} {_QUOTING.name(*object_.names)}"
+    def _revoked(self, right: Right) -> tuple[str, ...]:
+        match right:
+            case NativeGrant(account, _, privilege, Object("role", names)):
+                option = "ADMIN OPTION FOR " if privilege == ADMIN else ""
+                return (f"REVOKE {option}{_QUOTING.name(*names)} FROM {_who(account)}",)
+            case NativeGrant():
+                option = "GRANT OPTION FOR " if right.privilege.endswith(GRANT_OPTION) else ""
+                what = _what(right.privilege, right.object)
+                return (f"REVOKE {option}{what} {self._on(right.object)} FROM {_who(right.account)}",)
+            case NativeMembership():
+                return (f"REVOKE {_who(right.role)} FROM {_who(right.account)}",)
+            case NativeOwnership():
+                return self._owned(right.object, "CURRENT_USER")
+            case DefaultRole():
+                return ()
+            case _:
+                assert_never(right)
+
+    def _owned(self, object_: Object, owner: str) -> tuple[str, ...]:
+        """What makes an owner; the type of a table's rows goes with the table."""
+        if object_.kind in ("column", "role"):
+            raise UsageError(f"a {object_.kind} has no owner of its own in PostgreSQL")
+        if object_.kind == "type" and object_.names in self._tables:
+            return ()
+        return (f"ALTER {self._on(object_).removeprefix('ON ')} OWNER TO {owner}",)
+
+    def _on(self, object_: Object) -> str:
+        match object_.kind:
+            case "column":
+                return f"ON TABLE {_QUOTING.name(*object_.names[:2])}"
+            case "function":
+                return f"ON ROUTINE {self._routines[object_]}"
+            case kind:
+                return f"ON {kind.upper()} {_QUOTING.name(*object_.names)}"
 
 
-def _what(privilege: str, object_: Object) -> str:
-    plain = privilege.removesuffix(GRANT_OPTION)
-    return f"{plain} ({_QUOTING.name(object_.names[2])})" if object_.kind == "column" else plain
+def _whole(object_: Object) -> Object:
+    """The table of a column, and any other object itself."""
+    return Object("table", object_.names[:2]) if object_.kind == "column" else object_
 
 
 def _who(account: Account) -> str:
     return "PUBLIC" if account.kind == "everyone" else _QUOTING.name(account.name)
 
 
-def _granted(right: Right) -> tuple[str, ...]:
-    match right:
-        case NativeGrant():
-            option = GRANT_OPTION if right.privilege.endswith(GRANT_OPTION) else ""
-            what = _what(right.privilege, right.object)
-            return (f"GRANT {what} {_on(right.object)} TO {_who(right.account)}{option}",)
-        case NativeMembership():
-            return (f"GRANT {_who(right.role)} TO {_who(right.account)}",)
-        case NativeOwnership():
-            altered = "DOMAIN" if right.object.kind == "type" else _ALTERED.get(right.object.kind)
-            if altered is None:
-                raise UsageError(f"a {right.object.kind} has no owner of its own in PostgreSQL")
-            return (
-                f"ALTER {altered} {_QUOTING.name(*right.object.names)} OWNER TO {_who(right.owner)}",
-                f"REVOKE ALL {_on(right.object)} FROM {_who(right.owner)}",
-            )
-        case DefaultRole():
-            raise UsageError("PostgreSQL has no default roles")
-        case _:
-            assert_never(right)
-
-
-def _revoked(right: Right) -> tuple[str, ...]:
-    match right:
-        case NativeGrant():
-            option = "GRANT OPTION FOR " if right.privilege.endswith(GRANT_OPTION) else ""
-            return (
-                f"REVOKE {option}{_what(right.privilege, right.object)} {_on(right.object)} FROM {_who(right.account)}",
-            )
-        case NativeMembership():
-            return (f"REVOKE {_who(right.role)} FROM {_who(right.account)}",)
-        case NativeOwnership():
-            altered = "DOMAIN" if right.object.kind == "type" else _ALTERED[right.object.kind]
-            return (f"ALTER {altered} {_QUOTING.name(*right.object.names)} OWNER TO CURRENT_USER",)
-        case DefaultRole():
-            return ()
-        case _:
-            assert_never(right)
+def _what(privilege: str, object_: Object) -> str:
+    plain = privilege.removesuffix(GRANT_OPTION)
+    return f"{plain} ({_QUOTING.name(object_.names[2])})" if object_.kind == "column" else plain
