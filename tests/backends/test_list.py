@@ -42,8 +42,6 @@ def test_the_files_are_those_that_bundles_and_commands_write(capsys: pytest.Capt
     program = load_program(POLICY)
     artifacts = policy_artifacts(program)
     assert backend_files(program, "rego", artifacts) == artifacts.modules
-    assert run(["stubs", POLICY]) == 0
-    assert backend_files(program, "stubs", artifacts) == {"cdap.py": capsys.readouterr().out}
     assert run(["describe", POLICY, "--format", "json"]) == 0
     described = json.loads(backend_files(program, "describe", artifacts)["policy.json"])
     assert described == json.loads(capsys.readouterr().out)
@@ -51,17 +49,16 @@ def test_the_files_are_those_that_bundles_and_commands_write(capsys: pytest.Capt
 
 def test_no_other_list_names_back_ends() -> None:
     tree = ast.parse((Path(privtab.__file__).parent / "cli" / "compile.py").read_text(encoding="utf-8"))
-    named = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & {"describe", "stubs"}
+    named = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & {"describe"}
     assert not named
 
 
 def test_compile_writes_the_output_of_the_chosen_back_ends(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert run(["compile", POLICY, "-o", str(out), "--also", "stubs", "--also", "describe"]) == 0
-    assert "class Cdap" in (out / POLICY / "stubs" / "cdap.py").read_text(encoding="utf-8")
+    assert run(["compile", POLICY, "-o", str(out), "--also", "describe"]) == 0
     assert json.loads((out / POLICY / "describe" / "policy.json").read_text(encoding="utf-8"))["system"] == "cdap"
     assert run(["compile", POLICY, "-o", str(out)]) == 0
-    assert not (out / POLICY / "stubs").exists(), "a folder that was not asked for again goes"
+    assert not (out / POLICY / "describe").exists(), "a folder that was not asked for again goes"
 
 
 def test_a_module_in_the_folder_and_its_name_in_the_list_are_a_back_end(

@@ -255,7 +255,7 @@ def test_options_before_what_is_served_are_not_lost(privtab: Callable[..., Any])
     assert (ran.code, "write --policy after `store`" in ran.err) == (2, True)
 
 
-@pytest.mark.parametrize("command", ["describe", "stubs"])
+@pytest.mark.parametrize("command", ["describe"])
 @pytest.mark.parametrize(
     "given", [("cdap/final",), ("-p", "cdap/final"), ("--policy=cdap/final",), ("--policy", "cdap/final")]
 )

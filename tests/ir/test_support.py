@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from privtab.backends.stubs import render
 from privtab.engines.batches import Batches
 from privtab.engines.packed import unpacked
 from privtab.errors import PrivtabError
@@ -140,7 +139,6 @@ ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
     # What these refuse is tested with a Spark session, in packages/privtab-spark/tests.
     Tool.SPARK_BUILD: [lambda p, _: check_support(p, Tool.SPARK_BUILD)],
     Tool.STATE_DIFF: [lambda p, _: state_diff(p, state_of(p), State())],
-    Tool.STUBS: [lambda p, _: render(p)],
     Tool.TURNS: [lambda _, r: ways(r, state_of(r.program), request_of(r.program))],
     Tool.WHAT_CAN: [lambda _, r: what_can(r, state_of(r.program), "ann")],
     Tool.WHO_CAN: [lambda _, r: who_can(r, state_of(r.program), request_of(r.program)).users],

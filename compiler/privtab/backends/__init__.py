@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
 
-BACKENDS = ("describe", "rego", "stubs")
+BACKENDS = ("describe", "rego")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,7 +88,7 @@ def run(
       privtab compile cdap/final policy_src/gravitino -o build
       privtab compile gravitino/1.1.0 --as gravitino_next --state state.yaml
       privtab compile cdap/final --wasm
-      privtab compile cdap/final --also stubs --also describe
+      privtab compile cdap/final --also describe
       privtab compile cdap/final --signing-key prod.pem --scope prod
       privtab compile gravitino/1.1.0 --sharded --state state.yaml
       privtab compile trino/476 --door trino

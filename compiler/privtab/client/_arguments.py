@@ -9,8 +9,8 @@ from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 from privtab.attributes import NONE_GIVEN, GivenAttributes, given_attributes
 from privtab.client._protocol import ActiveSystem
 from privtab.errors import InvalidRequest
+from privtab.names import encode_name
 from privtab.request import NOT_SET, Entity, Request, exact, flag_name
-from privtab.typed import path_of
 
 Item = TypeVar("Item")
 EntityLike: TypeAlias = Entity | str | tuple[str, str | Sequence[str]]
@@ -45,7 +45,7 @@ def named(type_: str, names: Sequence[object], where: str) -> Entity:
     """The entity with these unencoded names, from the root down; raises InvalidRequest unless each is a non-empty string."""
     for name in names:
         _text(name, f"a name of {where}")
-    return Entity(type_, path_of(*names))  # type: ignore[arg-type]
+    return Entity(type_, "/".join(map(encode_name, names)))  # type: ignore[arg-type]
 
 
 class Details(TypedDict, total=False):

@@ -38,7 +38,6 @@ class Tool(Enum):
     SPARK = "spark"
     SPARK_BUILD = "builds of states in spark"
     STATE_DIFF = "state diff"
-    STUBS = "stubs"
     TURNS = "changes that turn a denial"
     WHAT_CAN = "what-can"
     WHO_CAN = "who-can"
