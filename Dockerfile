@@ -11,7 +11,7 @@ COPY requirements.lock ./
 RUN /opt/privtab/bin/pip install --no-cache-dir --require-hashes --no-deps --requirement requirements.lock
 COPY pyproject.toml README.md CHANGELOG.md LICENSE ./
 COPY compiler compiler
-COPY systems systems
+COPY packages packages
 COPY templates templates
 COPY policy_src policy_src
 COPY import_src import_src

@@ -92,6 +92,7 @@ lint:
 
 types:
 	@echo "mypy" && $(BIN)/mypy
+	@for tests in packages/*/tests; do echo "mypy $$tests" && $(BIN)/mypy $$tests || exit 1; done
 
 policies:
 	@echo "privtab lint" && $(BIN)/privtab lint
@@ -124,11 +125,12 @@ connect-more:
 
 # Examples alone, without generated ones: what they execute does not depend on luck, and measuring makes all of them three times
 # as slow. Two workers: these tests wait for nothing.
-COVERED := analysis backends bundle checks fmt ir lint model passes report scenarios state syntax
+COVERED := $(addprefix tests/,backends bundle checks fmt ir lint model passes report state syntax) \
+           packages/privtab-analysis/tests packages/privtab-testing/tests/scenarios
 
 coverage: setup-test ## what the tests of the compiler's rooms execute; the rooms and the floor are in pyproject.toml
 	@echo "the compiler's rooms with coverage"
-	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not long and not spark and not hypothesis and not generated" --cov --cov-report=term:skip-covered $(addprefix tests/,$(COVERED))
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not long and not spark and not hypothesis and not generated" --cov --cov-report=term:skip-covered $(COVERED)
 
 test-long: setup-test ## minutes of generated worlds, other ones each time
 	@$(PYTEST) --hypothesis-profile search -m long
@@ -146,4 +148,4 @@ screenshots: setup ## pictures of the explorer and of reports, by Chromium, into
 clean: ## remove what is generated, but not the virtual environment
 	@find build -mindepth 1 -maxdepth 1 ! -name README.md ! -name .gitignore -exec rm -rf {} +
 	@rm -rf dist .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov spark-warehouse
-	@find compiler tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find compiler packages tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -14,7 +14,7 @@ from privtab.bundle.pack import packed_state
 from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import from_tables, validate
-from privtab_connect.doors.document import load
+from privtab_connect.doors.opened import opened
 
 TABLES, SCHEMAS, USERS, ROLES = 10_000, 20, 1_000, 100
 FEW = 1_000
@@ -33,7 +33,7 @@ def report(_: Sequence[str], repetitions: int) -> Report:
     listed = [{"table": _table(number)} for number in range(TABLES)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        artifacts = policy_artifacts(program, doors=[load("trino", program)])
+        artifacts = policy_artifacts(program, doors=[opened("trino", program)])
         (folder / "policy.tar.gz").write_bytes(artifacts.bundle())
         (folder / "state.tar.gz").write_bytes(packed_state(program, state)[1])
         (folder / "hand.json").write_text(json.dumps({"by_hand_door_state": hand}), encoding="utf-8")

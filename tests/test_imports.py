@@ -121,6 +121,7 @@ ALLOWED: dict[str, set[str]] = {
         "syntax",
     },
     "privtab_testing": {
+        "fmt",
         "bundle",
         "cli",
         "client",

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from authzen_server import start
-from documentation_pages import ROOT, read
+from checkout import ROOT
+from documentation_pages import read
 from postgresql_server import postgresql
 
 from privtab.cli._app import command, run

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from documentation_pages import ROOT, read
+from checkout import ROOT
+from documentation_pages import read
 from sidecar_fleet import WIDER, SidecarFleet, answers
 
 from privtab.cli._app import command, run

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import doctest
 import importlib
-from pathlib import Path
 
 import pytest
-from checkout import ROOT
-
-COMPILER = ROOT / "compiler"
-
-
-def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(COMPILER).with_suffix("").parts).removesuffix(".__init__")
-
+from checkout import modules
 
 # By their text: importing every module to look for examples would slow down whatever collects tests.
-MODULES = sorted(module_name(path) for path in COMPILER.rglob("*.py") if ">>> " in path.read_text(encoding="utf-8"))
+MODULES = sorted(name for name, path in modules() if ">>> " in path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -7,7 +7,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from documentation_pages import ROOT
+from checkout import ROOT
 
 from privtab._resources import SOURCE, how_to_install
 

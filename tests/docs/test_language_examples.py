@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import requests
-from documentation_pages import PAGES, ROOT, Answers, Block, Page, read, whole_policy
+from checkout import ROOT
+from documentation_pages import PAGES, Answers, Block, Page, read, whole_policy
 
 from privtab import Client, Entity, InvalidRequest, Request
 from privtab.bundle.pack import state_bundle

@@ -24,3 +24,9 @@ def modules() -> Iterator[tuple[str, Path]]:
         for path in sorted(package.rglob("*.py")):
             parts = path.relative_to(package.parent).with_suffix("").parts
             yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def sources() -> dict[str, Path]:
+    """Every module by its path below its source root, those of the core without `privtab/`: `ir/nodes.py`, `privtab_web/asgi.py`."""
+    found = {path.relative_to(root).as_posix(): path for root in SOURCE_ROOTS for path in sorted(root.rglob("*.py"))}
+    return {name.removeprefix("privtab/"): path for name, path in found.items()}

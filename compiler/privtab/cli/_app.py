@@ -171,7 +171,7 @@ def _add(group: typer.Typer, name: str, module: Any) -> None:
 
 def subcommands(group: typer.Typer) -> set[str | None]:
     """The names of the commands and groups of a group, as far as it has them."""
-    return {found.name for found in (*group.registered_commands, *group.registered_groups)}
+    return {found.name for found in group.registered_commands} | {found.name for found in group.registered_groups}
 
 
 def _version(value: bool) -> None:  # noqa: FBT001  Typer passes the flag by position
@@ -214,7 +214,9 @@ def command(name: str | None = None, *, own: bool = False) -> Any:
 
     `own`: without the commands that packages add to a group, whose entry points take as long to read as a small command runs.
     """
-    found = {word: partial(import_module, module) for word, module in MODULES.items() if name in (word, None)}
+    found: dict[str, Callable[[], Any]] = {
+        word: partial(import_module, module) for word, module in MODULES.items() if name in (word, None)
+    }
     added = {} if own else plugged()
     if name is None:
         found |= {word: partial(_said, load) for word, load in added.items()}

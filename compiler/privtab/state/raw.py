@@ -143,6 +143,7 @@ class RawReader:
     def text(self, file: Path, table: str | None) -> str | None:
         """The text of a file with the rows of `table`, or of all tables; None, with a finding, if it cannot be read."""
         place = RowLocation(path=str(file), table=table or "", row=0)
+        content = b""
         try:
             if (size := file.stat().st_size) <= LARGEST:
                 content = files.content(file, LARGEST)

@@ -18,7 +18,7 @@ from privtab.formats import accepting
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
 from privtab.state.checker import Checker
-from privtab.state.findings import CODES, stopping
+from privtab.state.findings import CODES, DENIES, stopping
 from privtab.state.load import no_table, validate
 from privtab.state.names import StateNames, uses
 from privtab.state.nodes import ENTITIES, RowLocation, State, StateFinding
@@ -187,7 +187,7 @@ class Read:
         state, findings = validate(self.program, reader.done(), notes=False)
         if wrong := stopping(self.program, findings):
             unnumbered = (replace(f, place=replace(f.place, row=0)) for f in wrong[:SHOWN])
-            raise StateInvalid(tuple(unnumbered), schemas.DENIES)
+            raise StateInvalid(tuple(unnumbered), DENIES)
         return state
 
     def write(self, folder: str | Path, format: str = "parquet") -> dict[str, Any]:  # noqa: A002 - as in Spark
@@ -382,7 +382,7 @@ def check_quarantined(program: Program, quarantined: DataFrame) -> None:
     )
     stopping = wrong.limit(SHOWN).collect()
     if stopping:
-        raise StateInvalid(tuple(finding_of(row.asDict()) for row in stopping), schemas.DENIES)
+        raise StateInvalid(tuple(finding_of(row.asDict()) for row in stopping), DENIES)
 
 
 def read_written(spark: SparkSession, folder: str | Path, policy: object, *, allow_partial: bool = False) -> SparkState:
