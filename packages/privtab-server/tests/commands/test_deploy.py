@@ -466,10 +466,6 @@ def test_the_token_is_sent(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
     assert "401" in ran.err
 
 
-def test_the_help_shows_how() -> None:
-    from typer.testing import CliRunner
-
-    from privtab.cli._app import MODULES, application
-
-    shown = CliRunner().invoke(application(MODULES), ["deploy", "--help"]).output
+def test_the_help_shows_how(privtab: Callable[..., Any]) -> None:
+    shown = privtab("deploy", "--help").out
     assert "privtab deploy my.yaml -r registry/ --dry-run" in shown

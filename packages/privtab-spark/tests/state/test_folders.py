@@ -82,7 +82,7 @@ def test_what_spark_writes_is_read_without_it(spark: SparkSession, tmp_path: Pat
     ids=" ".join,
 )  # fmt: skip
 def test_errors_are_the_same(spark: SparkSession, shop: Program, tmp_path: Path, files: dict[str, str | bytes]) -> None:
-    write(tmp_path, {"grants.csv": "grantee,effect,privilege,entity\n"} | files)
+    write(tmp_path, {"grants.csv": "grantee,effect,privilege,entity\n", **files})
     expected = errors(load(tmp_path).findings)
     assert expected
     with pytest.raises(StateInvalid) as raised:
@@ -109,7 +109,7 @@ def test_nothing_is_read_in_part(
     spark: SparkSession, shop: Program, tmp_path: Path, files: dict[str, str | bytes]
 ) -> None:
     """Spark reads the first of several values, one of two cells, and all headers as the first of them."""
-    write(tmp_path, {"grants.csv": "grantee,effect,privilege,entity\n"} | files)
+    write(tmp_path, {"grants.csv": "grantee,effect,privilege,entity\n", **files})
     with pytest.raises(Exception, match=r"(?s).*") as raised:
         spark_rows(spark, tmp_path, shop)
     assert not isinstance(raised.value, AssertionError)

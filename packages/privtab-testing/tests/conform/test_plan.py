@@ -313,7 +313,7 @@ def test_questions_that_change_something_come_last_on_an_entity_of_their_own(lib
 
 
 def test_entities_to_be_created_do_not_exist_before(library: Program) -> None:
-    planned = plan(library, changes=lambda rule: rule.creates)
+    planned = plan(library, changes=lambda rule: rule.creates is not None)
     existing = {str(entity) for entity in planned.world.entities}
     created = {str(q.request.resource) for q in planned.questions if q.row == "page/create" and q.named}
     assert created

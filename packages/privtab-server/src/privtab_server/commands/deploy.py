@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -42,8 +42,6 @@ from privtab_server.commands._rollout import (
 from privtab_server.registry_states import running_states
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from privtab.ir.nodes import Program
     from privtab.state.nodes import State
     from privtab_server.registry.deploy.canary import CanaryOutcome, CanaryPlan
@@ -324,11 +322,10 @@ class _Deployment:
     def _replay(self, logs: list[Path], program: Program) -> None:
         """Run the gate that decides logged requests again."""
         allowed = {"incomplete": self.options.allow_incomplete_logs, "empty": self.options.allow_empty}
+        gate = _plugins.module(_plugins.GATES, "replay").replay_gate
         with self.report.step("replay"):
-            gate = _plugins.module(_plugins.GATES, "replay").replay_gate(
-                logs, program, self.options.state, self.registry, self.options.accept_replay, **allowed
-            )
-        self.report.ended(gate)
+            ran = gate(logs, program, self.options.state, self.registry, self.options.accept_replay, **allowed)
+        self.report.ended(ran)
 
     def _comparison(self, before: Channel, program: Program, path: Path, opened: Collection[str]) -> Gate:
         """The comparison with the channel's current release; what other systems lose is said besides."""
