@@ -60,7 +60,7 @@ class Data:
 
     def state(self) -> State:
         """The data as a state."""
-        from privtab.request import Entity
+        from privtab.base.request import Entity
         from privtab.state.nodes import Assignment, Grant, State
 
         entities = {p: Entity("dataset", path(p)) for _, p in self.role_permission}
@@ -175,10 +175,10 @@ def sampled(data: Data, count: int, seed: int = 0) -> list[tuple[str, str]]:
 def through_bundles(data: Data, count: int, clock: Clock) -> None:
     """Decide a sample with a real OPA; raises WrongAnswerError if an answer differs from the data."""
     from privtab import Client
+    from privtab.base.request import Entity, Request
     from privtab.bundle.pack import state_bundle
-    from privtab.opa.server import OpaServer
+    from privtab.engines.opa.server import OpaServer
     from privtab.pipeline import load_program, policy_bundle
-    from privtab.request import Entity, Request
 
     program = load_program(POLICY)
     pairs = sampled(data, count)

@@ -96,7 +96,7 @@ def _plan(prepared: Prepared, asked: Sequence[Request], truth: Sequence[bool]) -
 @contextmanager
 def _authzen(opa: str) -> Iterator[str]:
     """The address of `privtab serve` in front of an OPA."""
-    command = [sys.executable, "-c", "from privtab.cli import main; main()", "serve", "--brief", "--opa", opa]
+    command = [sys.executable, "-c", "from privtab.command import main; main()", "serve", "--brief", "--opa", opa]
     command += ["--port", "0", "--format", "json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from measure import Caller, Report, Spread, Table, WrongAnswerError
 
 from privtab.bundle.pack import packed_state
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import from_tables, validate
 from privtab_connect.doors.opened import opened

@@ -14,9 +14,9 @@ from questions import write
 from workload import World as MadeWorld
 from workload import world
 
-from privtab.cli._engines import opened
-from privtab.cli._options import load_for_queries
-from privtab.moments import now
+from privtab.base.moments import now
+from privtab.command._engines import opened
+from privtab.command._options import load_for_queries
 from privtab.pipeline import load_program
 from privtab_pages.commands.explore import caller_of, request_of
 from privtab_pages.explore.site import answer

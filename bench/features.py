@@ -13,11 +13,11 @@ from measure import Caller, Contestant, Report, Spread, Table, Target, WrongAnsw
 from prepared import serve, tables
 from workload import Truth, World, ancestors, world
 
+from privtab.base.request import Entity
 from privtab.bundle import state_bundle
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program, policy_bundle
-from privtab.request import Entity
 from privtab.state.load import from_tables, validate
 
 BATCH = 1_000

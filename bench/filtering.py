@@ -22,7 +22,7 @@ from sqlalchemy import make_url
 
 from privtab import Client, Embedded
 from privtab.bundle.pack import state_bundle
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import from_tables, validate
 

@@ -14,8 +14,8 @@ from measure import Caller, Report, Spread, Table, Target, WrongAnswerError
 from prepared import Prepared, entity, serve
 from workload import ancestors
 
+from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts
 
 BATCH = 500

@@ -23,7 +23,7 @@ from load_show import load_report, picture, result_json, text
 from measure import Report, WrongAnswerError, markdown
 from rich.console import Console
 
-from privtab.errors import PrivtabError
+from privtab.base.errors import PrivtabError
 
 OUT = Path(__file__).resolve().parent.parent / "build" / "load"
 

@@ -13,7 +13,7 @@ from load_judge import Call, Caller, Method
 from load_world import Listing, World
 
 from privtab import AsyncClient, Client, Embedded, Request
-from privtab.errors import PrivtabError
+from privtab.base.errors import PrivtabError
 
 MIX: tuple[tuple[Method, int], ...] = (
     ("check", 60), ("check_many", 12), ("check_many mixed", 8), ("decide", 12), ("visible", 8),

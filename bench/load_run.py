@@ -20,8 +20,8 @@ from load_watch import SERIES, Growth, Watch, descriptors, growth
 from load_world import KINDS, Kind, LateFile, World, number_of
 
 from privtab import AsyncClient, Client, Embedded
-from privtab.errors import OpaError
-from privtab.opa.server import OpaServer
+from privtab.base.errors import OpaError
+from privtab.engines.opa.server import OpaServer
 
 LOOK_SECONDS = 0.02
 """Seconds between queries of OPA's active bundles."""

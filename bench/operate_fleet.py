@@ -24,7 +24,7 @@ from typing import Any
 
 from measure import Caller, Report, Spread, Table, WrongAnswerError, markdown
 
-from privtab.opa import binary
+from privtab.engines.opa import binary
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "policy_src" / "gravitino"

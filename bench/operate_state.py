@@ -27,13 +27,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from measure import Report, Spread, Table, markdown, resident
 from prepared import POLICY
 
+from privtab.base.request import Entity
 from privtab.bundle.archive import archive, contents
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.sign import SigningKey, signed
+from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
-from privtab.request import Entity
 from privtab.state.index import stamped_bytes, without_revision
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.shards import PEOPLE

@@ -17,8 +17,8 @@ from workload import METALAKE, World, world
 
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive, json_bytes
+from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.opa.server import OpaServer
 from privtab.pipeline import find_policy, load_program, policy_bundle
 from privtab.state.index import index
 from privtab.state.load import from_tables, validate

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from measure import Report, Spread, Table, Target, WrongAnswerError
 from prepared import Prepared, program, serve
 
+from privtab.base.request import Entity, Request
 from privtab.client import Client
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_bundle, policy_revision
-from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab_logs import reading, replaying
 from privtab_logs.moments import KnownState, Moments, Policy

@@ -50,8 +50,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from workload import SIZES
 
-from privtab.errors import PrivtabError
-from privtab.opa import binary
+from privtab.base.errors import PrivtabError
+from privtab.engines.opa import binary
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {

@@ -33,7 +33,7 @@ WHERE = {
     "Embedded": "privtab.client.embedded.Embedded",
     "connect": "privtab.client.connect",
     "Mode": "privtab.client.Mode",
-    "PrivtabError": "privtab.errors",
+    "PrivtabError": "privtab.base.errors",
 }
 NEXT = """\
 [A service in fifteen minutes](docs/tutorial/first-service.md){ .md-button .md-button--primary style="margin:.2rem 0" }
@@ -56,7 +56,7 @@ def on_files(files: Files, config: Any) -> Files:
     # Clients make their methods when they are loaded, so that only loaded ones can be documented.
     loaded = "\n    options: {force_inspection: true}"
     names = "\n\n".join(
-        f"::: {WHERE.get(name, f'privtab.request.{name}')}{loaded if 'Client' in name else ''}" for name in API
+        f"::: {WHERE.get(name, f'privtab.base.request.{name}')}{loaded if 'Client' in name else ''}" for name in API
     )
     spark = "\n\n".join(f"::: privtab_spark.{name}" for name in ("deciding", "functions"))
     text = f"# Python\n\nWhat `import privtab` and `import privtab_spark` give, from their docstrings.\n\n{names}\n\n{spark}\n"

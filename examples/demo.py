@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.rule import Rule
 
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = Path("build")

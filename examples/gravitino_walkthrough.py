@@ -17,8 +17,8 @@ from rich.console import Console
 
 from privtab import Client, Decision
 from privtab.bundle.pack import state_bundle
+from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.index import index
 from privtab.state.load import from_tables, validate

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from unusual_names import UNUSABLE as LISTED
 
-from privtab import names
-from privtab.names import PLAIN, UNUSABLE, is_unicode, unusable
+from privtab.base import names
+from privtab.base.names import PLAIN, UNUSABLE, is_unicode, unusable
 
 
 def test_the_function_and_the_class_of_regular_expressions_mean_the_same() -> None:

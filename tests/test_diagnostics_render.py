@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from privtab.diagnostics import Diagnostic, Related, Severity, Span, render
+from privtab.base.diagnostics import Diagnostic, Related, Severity, Span, render
 
 
 def span(line: int, column: int, end: int, *, end_line: int | None = None) -> Span:

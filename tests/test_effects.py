@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from privtab.effects import Change, Effect, with_changes
-from privtab.request import Decision, Entity, Request
+from privtab.base.effects import Change, Effect, with_changes
+from privtab.base.request import Decision, Entity, Request
 
 REQUEST = Request(user="ann", action="create", resource=Entity("dataset", "web/new"))
 

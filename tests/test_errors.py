@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.errors import PolicyInvalid, StateInvalid, UnsupportedError
+from privtab.base.diagnostics import Diagnostic, Severity, Span
+from privtab.base.errors import PolicyInvalid, StateInvalid, UnsupportedError
 from privtab.state.nodes import RowLocation, StateFinding
 
 

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from seeds import seeds
 
-from privtab import files
-from privtab.cli._app import run
+from privtab.base import files
+from privtab.base.errors import FileError, UsageError
+from privtab.base.signatures import key_text
 from privtab.client._address import Token
-from privtab.errors import FileError, UsageError
-from privtab.signatures import key_text
+from privtab.command._app import run
 from privtab.state import load as states
 from privtab_pages.tables import page_source
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from privtab.errors import UsageError
-from privtab.formats import ENDINGS, LOCAL, SPARK, WHOLE
+from privtab.base.errors import UsageError
+from privtab.base.formats import ENDINGS, LOCAL, SPARK, WHOLE
 from privtab.state.load import load
 
 GRANTS = {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privtab import indented_json
+from privtab.base import indented_json
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 KEYS = st.text(max_size=3) | st.integers(0, 2) | st.booleans()

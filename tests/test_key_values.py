@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from privtab.errors import UsageError
-from privtab.key_values import key_values
+from privtab.base.errors import UsageError
+from privtab.base.key_values import key_values
 
 
 def test_a_value_may_contain_the_sign_and_spaces() -> None:
@@ -29,7 +29,7 @@ def test_an_empty_value_can_be_allowed() -> None:
 
 
 def _readings(texts: list[str]) -> object:
-    from privtab.cli._options import readings
+    from privtab.command._options import readings
 
     return readings(texts)
 
@@ -41,7 +41,7 @@ def _storage(texts: list[str]) -> object:
 
 
 def _objects(texts: list[str]) -> object:
-    from privtab.cli._ask import objects
+    from privtab.command._ask import objects
 
     return objects(texts)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privtab.base.names import decode_name, encode_name, is_wildcard, last_name, wrong_escape
 from privtab.engines.columns import decoded
-from privtab.names import decode_name, encode_name, is_wildcard, last_name, wrong_escape
 
 NAMES = ("a", "a/b", "100%", "%2F", "a%25b/%", "é/ü", "*a", "a?", "%%2F//", "")
 

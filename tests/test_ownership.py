@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from privtab import _staged
-from privtab._staged import link_of_others, staged, write, write_all
-from privtab.errors import BundleWriteError, UsageError
-from privtab.files import others_with_access
-from privtab.lint.config import settings_for
+from privtab.base import staged as _staged
+from privtab.base.errors import BundleWriteError, UsageError
+from privtab.base.files import others_with_access
+from privtab.base.staged import link_of_others, staged, write, write_all
+from privtab.checks.lint.config import settings_for
 
 OTHER = 65534
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="the system has no owners of files")

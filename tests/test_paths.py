@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privtab.paths import PathShape, base_type
+from privtab.base.paths import PathShape, base_type
 
 NAMES = st.text(alphabet="abc", min_size=1, max_size=2)
 CATALOGS = PathShape((("catalog", 1),))

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from privtab import checks, pipeline
-from privtab.diagnostics import Severity
-from privtab.errors import FileError, PolicyInvalid, UsageError
+from privtab.base.diagnostics import Severity
+from privtab.base.errors import FileError, PolicyInvalid, UsageError
 
 GOOD = 'privtab: 1\nsystem: shop\nversion: "1"\nentities: {shop:}\nprivileges: [READ]\ntables: {shop: {open: READ (shop)}}\n'
 

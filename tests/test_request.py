@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from privtab import pipeline
-from privtab.errors import InvalidRequest
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Decision, Entity, Request
+from privtab.base.vocabulary import Vocabulary
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import policy_artifacts
-from privtab.request import Decision, Entity, Request
-from privtab.vocabulary import Vocabulary
 
 FULL: dict[str, Any] = {
     "subject": {"type": "user", "id": "alice", "properties": {"groups": ["hr"]}},

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from privtab import files, source
-from privtab.errors import FileError
-from privtab.source import SourceFile
+from privtab.base import files, source
+from privtab.base.errors import FileError
+from privtab.base.source import SourceFile
 
 
 def test_offsets_have_places() -> None:

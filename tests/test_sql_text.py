@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from privtab.names import unusable
-from privtab.sql_text import DIALECTS, Placeholder, TextError, identifier, literal, read, written
+from privtab.base.names import unusable
+from privtab.base.sql_text import DIALECTS, Placeholder, TextError, identifier, literal, read, written
 
 HOSTILE = (
     "'",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from privtab._staged import staged, write, write_all
-from privtab.errors import BundleWriteError
+from privtab.base.errors import BundleWriteError
+from privtab.base.staged import staged, write, write_all
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")

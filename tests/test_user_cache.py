@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from privtab import pipeline, user_cache
+from privtab import pipeline
+from privtab.base import user_cache
 from privtab.ir.nodes import Program
 
 FORGED = "f" * 16
@@ -49,7 +50,7 @@ def test_another_program_or_another_code_has_its_own_revision(
     folder = revisions_file.parent / "templates"
     folder.mkdir()
     (folder / "rows.rego.j2").write_text("")
-    monkeypatch.setattr("privtab._resources.templates", lambda: folder)
+    monkeypatch.setattr("privtab.base.resources.templates", lambda: folder)
     assert user_cache.revision_of(program, lambda: revision) == revision
     forge(revisions_file)
     os.utime(folder / "rows.rego.j2", (1, 1))
@@ -99,7 +100,7 @@ def test_without_a_cache_folder_revisions_are_computed(
     def homeless() -> Path:
         raise RuntimeError
 
-    monkeypatch.setattr("privtab.user_cache.folder", homeless)
+    monkeypatch.setattr("privtab.base.user_cache.folder", homeless)
     assert pipeline.policy_revision(program) == revision
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from privtab._lazy import lazily, listed
-from privtab.errors import (
+from privtab.base.errors import (
     AccessDenied,
     DecisionError,
     DecisionUnavailable,
@@ -19,7 +18,8 @@ from privtab.errors import (
     PrivtabError,
     UsageError,
 )
-from privtab.request import Decision, Entity, Request
+from privtab.base.lazy import lazily, listed
+from privtab.base.request import Decision, Entity, Request
 
 if TYPE_CHECKING:
     from privtab.client import AsyncClient, Client, Embedded, Mode, connect

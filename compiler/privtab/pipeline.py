@@ -9,23 +9,25 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privtab import _resources, model, source, syntax, user_cache
-from privtab._once import once
-from privtab._staged import SUFFIXES, files_below, is_marked
-from privtab._worker import LARGE, beside
-from privtab.diagnostics import Diagnostic, Severity, in_order
-from privtab.errors import FileError, PolicyInvalid, UsageError
-from privtab.hints import did_you_mean
+from privtab import model
+from privtab.base import resources, source, user_cache
+from privtab.base.diagnostics import Diagnostic, Severity, in_order
+from privtab.base.errors import FileError, PolicyInvalid, UsageError
+from privtab.base.hints import did_you_mean
+from privtab.base.once import once
+from privtab.base.source import SourceFile
+from privtab.base.staged import SUFFIXES, files_below, is_marked
+from privtab.base.worker import LARGE, beside
+from privtab.checks.lint.config import OWN_FILE, settings_for
+from privtab.checks.lint.settings import Settings
 from privtab.ir.nodes import Program
-from privtab.lint.config import OWN_FILE, settings_for
-from privtab.lint.settings import Settings
+from privtab.language import syntax
 from privtab.model.lower import lower
-from privtab.source import SourceFile
 
 if TYPE_CHECKING:
     from privtab.bundle.pack import BundledDoor, PolicyArtifacts
     from privtab.bundle.provenance import Provenance
-    from privtab.lint.judge import FilteredFindings
+    from privtab.checks.lint.judge import FilteredFindings
 
 POLICIES = "policy_src"
 """The default folder of policies."""
@@ -109,7 +111,7 @@ class ResolvedPolicy:
 
     def check(self, settings: Settings | None = None) -> PolicyCheck:
         """As `lint_policy`; call it once."""
-        from privtab.lint.judge import filter_findings
+        from privtab.checks.lint.judge import filter_findings
 
         found = [*self.found, *self.checked()]
         stopped = self.policy is None or any(d.severity is Severity.ERROR for d in found)
@@ -169,7 +171,7 @@ def _resolve(
 @once
 def optimised(program: Program) -> Program:
     """The program after the passes, which every engine runs."""
-    from privtab import passes
+    from privtab.ir import passes
 
     return passes.run(program)
 
@@ -202,7 +204,7 @@ def policy_artifacts(
 
 def comparable(program: Program) -> Program:
     """A program as read back from its own bundle, with positions in its file: two of these differ only if the bundles do."""
-    from privtab import strict_json
+    from privtab.base import strict_json
     from privtab.bundle.archive import json_bytes
     from privtab.ir.deserialise import program_from_json
     from privtab.ir.serialise import program_json
@@ -287,7 +289,7 @@ def system_folder(name: Path) -> Path | None:
 
 def policy_folders() -> list[Path]:
     """The folders in which names are looked up: those of `policy_paths`, then the shipped policies."""
-    return [folder for folder in (*policy_paths(), _resources.policies()) if folder.is_dir()]
+    return [folder for folder in (*policy_paths(), resources.policies()) if folder.is_dir()]
 
 
 def policy_paths(settings: Settings | None = None) -> list[Path]:

@@ -12,13 +12,13 @@ import pytest
 import privtab
 from privtab import backends
 from privtab.backends import BACKENDS, backend
-from privtab.cli._app import run
-from privtab.errors import UnsupportedError
+from privtab.base.errors import UnsupportedError
+from privtab.command._app import run
 from privtab.pipeline import backend_files, load_program, policy_artifacts
 
 POLICY = "cdap/final"
 TOY = """\
-from privtab.errors import UnsupportedError
+from privtab.base.errors import UnsupportedError
 
 
 def files(policy):

@@ -10,9 +10,9 @@ import pytest
 from bundle_service import unusual_state
 
 from privtab import pipeline
+from privtab.base.errors import BrokenBundle
 from privtab.bundle.archive import archive, contents, json_bytes
 from privtab.bundle.pack import shard_bundles
-from privtab.errors import BrokenBundle
 from privtab.state.shards import PEOPLE
 
 

@@ -10,17 +10,17 @@ import pytest
 import signing_keys
 
 from privtab import pipeline
+from privtab.base.errors import BrokenBundle, FileError
+from privtab.base.moments import ALWAYS, Window, moment
+from privtab.base.request import Entity
+from privtab.base.signatures import Trust
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.inspect import inspect
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.sign import signed, signed_pieces, verify
-from privtab.errors import BrokenBundle, FileError
 from privtab.ir.nodes import Program
-from privtab.moments import ALWAYS, Window, moment
 from privtab.pipeline import policy_artifacts
-from privtab.request import Entity
-from privtab.signatures import Trust
 from privtab.state.nodes import Assignment, Grant, State
 
 

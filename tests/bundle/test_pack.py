@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from privtab import pipeline
+from privtab.base.request import Entity
 from privtab.bundle import state_bundle
 from privtab.pipeline import policy_artifacts, policy_bundle
-from privtab.request import Entity
 from privtab.state.nodes import Assignment, Grant, State
 
 NAMES = ("cdap/final", "gravitino/1.1.0", "streams/teracloud")

@@ -13,12 +13,12 @@ import pytest
 import signing_keys
 
 from privtab import pipeline
+from privtab.base.errors import BrokenBundle, FileError, SignatureRefused, UsageError
+from privtab.base.signatures import Trust, VerificationKey, canonical, verification_keys
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.sign import PASSWORD_VARIABLE, SigningKey, new_key, signed, signed_bundle, verify
-from privtab.errors import BrokenBundle, FileError, SignatureRefused, UsageError
 from privtab.pipeline import policy_artifacts
-from privtab.signatures import Trust, VerificationKey, canonical, verification_keys
 from privtab.state.nodes import State
 
 KINDS = ("RS256", "ES256", "ES384")

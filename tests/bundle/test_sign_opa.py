@@ -13,11 +13,11 @@ import requests
 import signing_keys
 
 from privtab import pipeline
+from privtab.base.errors import OpaError
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.sign import opa_configuration, public_keys, signed
-from privtab.errors import OpaError
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import policy_bundle
 from privtab.state.load import from_tables, validate
 

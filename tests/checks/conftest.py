@@ -7,11 +7,12 @@ from textwrap import dedent
 
 import pytest
 
-from privtab import checks, model, syntax
-from privtab.diagnostics import Diagnostic, Severity, in_order
-from privtab.lint.judge import filter_findings
-from privtab.lint.settings import Settings
-from privtab.source import SourceFile
+from privtab import checks, model
+from privtab.base.diagnostics import Diagnostic, Severity, in_order
+from privtab.base.source import SourceFile
+from privtab.checks.lint.judge import filter_findings
+from privtab.checks.lint.settings import Settings
+from privtab.language import syntax
 
 HEAD = {
     "privtab": "privtab: 1",

@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 import small_policies
 
-from privtab import model, syntax
+from privtab import model
+from privtab.base.source import SourceFile
 from privtab.checks import core_rows, documents
 from privtab.checks._view import view_of
 from privtab.ir.nodes import Program, Rule
-from privtab.source import SourceFile
+from privtab.language import syntax
 
 TERMS = ["READ (low)", "READ (mid)", "WRITE (low)", "WRITE (mid)", "READ/WRITE (mid, low)", "READ + WRITE (low)"]
 MORE = ["owner (low)", "owner (mid)", "can look (mid)", "member (top)", "(READ (low) when force)"]

@@ -10,12 +10,13 @@ from itertools import combinations
 import pytest
 import small_policies
 
-from privtab import model, syntax
+from privtab import model
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.checks import duties
 from privtab.ir.nodes import ALWAYS, Program, Rule
+from privtab.language import syntax
 from privtab.model.lower import lower
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.nodes import Assignment, Grant, State
 
 PATH = (Entity("top", "top1"), Entity("mid", "top1/mid1"), Entity("low", "top1/mid1/low1"))

@@ -9,15 +9,16 @@ from dataclasses import replace
 import pytest
 import small_policies
 
-from privtab import model, syntax
+from privtab import model
+from privtab.base.request import Request
+from privtab.base.source import SourceFile
 from privtab.checks import conditions, core_rows
 from privtab.checks._view import View, view_of
 from privtab.ir.formula import conjunction
 from privtab.ir.nodes import ALWAYS, Formula, Rule
+from privtab.language import syntax
 from privtab.model import nodes as m
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.request import Request
-from privtab.source import SourceFile
 
 
 def resolved(text: str) -> m.Policy | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from privtab.diagnostics import Diagnostic
+from privtab.base.diagnostics import Diagnostic
 
 NEGATION = "negation is not a condition; write what a caller must hold"
 ATTRIBUTES = "attributes are declared under `attributes`, and compared as in `user.team = entity.team`"

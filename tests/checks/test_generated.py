@@ -8,7 +8,7 @@ import worlds
 from seeds import seeds
 
 from privtab import checks
-from privtab.diagnostics import Severity
+from privtab.base.diagnostics import Severity
 
 FEATURES = (
     (),

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from privtab import source
-from privtab.syntax import read
+from privtab.base import source
+from privtab.language.syntax import read
 
 
 def test_the_first_byte_that_does_not_fit(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from checkout import ROOT
 
 from privtab import checks
-from privtab.diagnostics import Diagnostic, FindingKind, Severity
+from privtab.base.diagnostics import Diagnostic, FindingKind, Severity
 
 RULES = {path.stem: path for path in (ROOT / "docs" / "rules").glob("P*.md")}
 HEADINGS = ["What it finds", "Why it is bad", "Example", "Use instead"]

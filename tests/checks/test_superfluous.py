@@ -10,18 +10,19 @@ import pytest
 import small_policies
 import worlds
 
-from privtab import model, syntax
+from privtab import model
+from privtab.base.diagnostics import Diagnostic
+from privtab.base.source import SourceFile
 from privtab.checks import _superfluous, catalogue
 from privtab.checks._parts import Node, Part
 from privtab.checks._superfluous import Superfluous, superfluous
 from privtab.checks._view import View, view_of
-from privtab.diagnostics import Diagnostic
 from privtab.ir.formula import conjunction, item_condition
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Formula, Or, When
+from privtab.language import syntax
 from privtab.model import nodes as m
 from privtab.model.nodes import flat
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.source import SourceFile
 
 Path = tuple[int, ...]
 Cells = tuple[m.Condition | None, m.Condition | None]

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from privtab import checks, model, source, syntax
+from privtab import checks, model
+from privtab.base import source
 from privtab.checks._view import View
+from privtab.language import syntax
 from privtab.model.nodes import Policy
 from privtab.pipeline import find_policy
 
@@ -19,7 +21,7 @@ def resolved(name: str) -> Policy:
 @pytest.fixture
 def _two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("privtab.checks.LARGE", 1)
-    monkeypatch.setattr("privtab._worker.spare_processes", lambda: 1)
+    monkeypatch.setattr("privtab.base.worker.spare_processes", lambda: 1)
 
 
 @pytest.mark.usefixtures("_two_processes")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from privtab.base.source import SourceFile
 from privtab.checks._view import View
 from privtab.ir.shapes import shapes
+from privtab.language.syntax import read
 from privtab.model import resolve
-from privtab.source import SourceFile
-from privtab.syntax import read
 
 POLICY = """\
 privtab: 1

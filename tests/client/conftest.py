@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 from privtab import Client, Request
-from privtab.opa import binary
-from privtab.opa.server import OpaServer
+from privtab.engines.opa import binary
+from privtab.engines.opa.server import OpaServer
 
 SYSTEM = "demo"
 REGO = (Path(__file__).parent / "demo.rego").read_text()

@@ -15,7 +15,7 @@ from privtab import AccessDenied, Client, DecisionUnavailable, Entity, InvalidRe
 from privtab.client import AsyncClient, HttpTransport, Revision
 from privtab.client._opa import OpaFlows
 from privtab.client.aio import AsyncHttpTransport
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 
 READ = Request(user="alice", action="read", resource=Entity("doc", "s/d"))
 

@@ -16,7 +16,7 @@ import pytest
 from privtab import Client, DecisionUnavailable, Entity, Request
 from privtab.client import AsyncClient
 from privtab.client._resilience import Cache, request_key
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 
 READ = Request(user="alice", action="read", resource=Entity("doc", "s/d"))
 OTHER = Request(user="bob", action="read", resource=Entity("doc", "s/d"))

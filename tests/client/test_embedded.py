@@ -26,18 +26,18 @@ import pytest
 from failing_servers import Authority
 
 from privtab import pipeline
-from privtab._resources import how_to_install
+from privtab.base.errors import AccessDenied, DecisionUnavailable, FileError, InvalidRequest, UsageError
+from privtab.base.request import Entity, Request
+from privtab.base.resources import how_to_install
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive, json_bytes
 from privtab.client import _bundles
 from privtab.client._observe import Outcome, Question
 from privtab.client.embedded import Embedded
+from privtab.engines.opa.server import FileService
 from privtab.engines.python import MANY
-from privtab.errors import AccessDenied, DecisionUnavailable, FileError, InvalidRequest, UsageError
 from privtab.ir.nodes import Program
-from privtab.opa.server import FileService
 from privtab.pipeline import policy_artifacts, policy_bundle
-from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 
 POLICY = """

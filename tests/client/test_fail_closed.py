@@ -14,7 +14,7 @@ import pytest
 
 from privtab import Client, DecisionError, DecisionUnavailable, Entity, InvalidRequest, PolicyError, Request, UsageError
 from privtab.client import HttpTransport, RequestsTransport
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 
 YES = '{"result": true}'
 Ask = Callable[[Client], object]

@@ -20,7 +20,7 @@ from failure_cases import EVERY_WAY, FAILURE_CASES, PATIENT, Endpoint, Setup, as
 
 from privtab import Client, DecisionError
 from privtab.client import AsyncClient
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 
 SLACK = 1.5
 """Seconds that a busy machine may take on top."""

@@ -13,10 +13,10 @@ import pytest
 from hostile_http import GOOD, NEXT, answers
 from hypothesis import HealthCheck, given, settings
 
+from privtab.base.errors import DecisionUnavailable, PolicyError
 from privtab.client._http import HttpTransport
 from privtab.client._sender import Sender, SendError
 from privtab.client.aio import AsyncHttpTransport
-from privtab.errors import DecisionUnavailable, PolicyError
 
 LIMITS = (0.5, 0.5)
 

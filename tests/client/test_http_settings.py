@@ -19,11 +19,11 @@ from failing_servers import POLICY, READ, Authority, reply
 from proxies import proxy, use_proxy, without_proxies
 
 from privtab import Client, Embedded, PrivtabError, pipeline
-from privtab.cli._app import run
+from privtab.base.errors import UsageError
 from privtab.client import AsyncClient
 from privtab.client._sender import Sender, SendError
 from privtab.client._transport import RequestsTransport
-from privtab.errors import UsageError
+from privtab.command._app import run
 from privtab.pipeline import policy_artifacts
 from privtab.state.nodes import State
 from privtab_connect.importing import answers

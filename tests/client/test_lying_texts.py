@@ -11,9 +11,9 @@ from typing import Any, Self
 import pytest
 import studio_policy
 
+from privtab.base.errors import DecisionError
+from privtab.base.request import Entity, Request
 from privtab.client.embedded import Embedded
-from privtab.errors import DecisionError
-from privtab.request import Entity, Request
 
 
 class Lying(str):  # noqa: SLOT000  (it keeps a text)

@@ -10,7 +10,7 @@ import pytest
 
 from privtab import AccessDenied, Client, Entity, InvalidRequest, Request, UsageError
 from privtab.client import AsyncClient, Mode
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 
 YES = Request(user="alice", action="read", resource=Entity("doc", "s/d"))
 NO = Request(user="bob", action="read", resource=Entity("doc", "s/d"))

@@ -11,7 +11,7 @@ import pytest
 
 from privtab import AccessDenied, Client, DecisionUnavailable, InvalidRequest
 from privtab.client import AsyncClient, Hook, Outcome, Question
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 
 SECRET = "t0p-s3cret"  # noqa: S105  (of a test)
 

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from opa_client.opa import OpaClient
 
 from privtab import Client
-from privtab.opa.server import OpaServer
-from privtab.request import Decision
+from privtab.base.request import Decision
+from privtab.engines.opa.server import OpaServer
 
 
 def test_opa_python_client_gets_the_same_answers(opa: OpaServer, client: Client, decision_bundle: Any) -> None:

@@ -12,12 +12,12 @@ import filtered_policy
 import pytest
 
 from privtab import AsyncClient, Client, DecisionError, Embedded, InvalidRequest, PolicyError, Request
+from privtab.base.sql_text import AppliedFilter, denial, first
 from privtab.bundle.pack import state_bundle
 from privtab.client._arguments import Details, entity, request_details
+from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.opa.server import OpaServer
 from privtab.reference.evaluate import evaluate
-from privtab.sql_text import AppliedFilter, denial, first
 from privtab.state.nodes import State
 
 TABLES = ("table:m/s/t", "table:m/s/hidden", "table:m/s/other")

@@ -15,16 +15,16 @@ import pytest
 from bundle_service import BundleService
 
 from privtab import AsyncClient, Client, DecisionUnavailable, Embedded, Request, pipeline
+from privtab.base.errors import FileError, PolicyError, UsageError
+from privtab.base.request import Entity
 from privtab.bundle import state_bundle
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.shards import listing, shard_file
 from privtab.engines.index import Index, combined_document
-from privtab.errors import FileError, PolicyError, UsageError
+from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity
 from privtab.state.index import index
 from privtab.state.nodes import Grant, State
 from privtab.state.shards import PEOPLE, content, shards

@@ -15,14 +15,14 @@ import pytest
 import signing_keys
 
 from privtab import pipeline
+from privtab.base.errors import DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.sign import signed
 from privtab.client import connect
 from privtab.client.embedded import Embedded
-from privtab.errors import DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
-from privtab.opa.server import FileService
+from privtab.engines.opa.server import FileService
 from privtab.pipeline import policy_artifacts, policy_bundle
 from privtab.state.load import from_tables, validate
 

@@ -18,7 +18,7 @@ import requests
 from privtab import AccessDenied, Client, DecisionUnavailable, Entity, InvalidRequest, PolicyError, Request, UsageError
 from privtab.client import RequestsTransport, Revision, Timeout, _opa
 from privtab.client import _transport as transports
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 
 READ = Request(user="alice", action="read", resource=Entity("doc", "s/d"))
 

@@ -22,7 +22,7 @@ from proxies import proxy, without_proxies
 from privtab import Client, DecisionUnavailable, PolicyError, UsageError, connect
 from privtab.client import AsyncClient, HttpTransport, _http
 from privtab.client._address import Token, parse
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 
 LIMITS = (2.0, 2.0)
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")

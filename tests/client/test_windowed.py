@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 import requests as http
 
-from privtab import Client, DecisionUnavailable, Embedded, Request, moments, pipeline
+from privtab import Client, DecisionUnavailable, Embedded, Request, pipeline
+from privtab.base import moments
+from privtab.base.errors import PolicyError
+from privtab.base.moments import ALWAYS, Window
+from privtab.base.request import Entity
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.shards import shard_file
 from privtab.engines.index import Index
-from privtab.errors import PolicyError
+from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.moments import ALWAYS, Window
-from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts, policy_bundle
-from privtab.request import Entity
 from privtab.state.index import index
 from privtab.state.nodes import Assignment, Grant, State
 

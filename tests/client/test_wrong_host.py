@@ -14,9 +14,9 @@ import certificates
 import pytest
 
 from privtab import Client, DecisionUnavailable, Embedded
-from privtab.cli._app import run
+from privtab.base.errors import PolicyError, PrivtabError
 from privtab.client import AsyncClient
-from privtab.errors import PolicyError, PrivtabError
+from privtab.command._app import run
 from privtab_server.registry import Registry
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is this machine on Linux")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from privtab import _resources
-from privtab.cli._app import run
-from privtab.opa import binary
+from privtab.base import resources
+from privtab.command._app import run
+from privtab.engines.opa import binary
 
 
 def check(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -19,7 +19,7 @@ def check(folder: Path) -> subprocess.CompletedProcess[str]:
         "check",
         "--strict",
         "--capabilities",
-        str(_resources.opa() / "capabilities.json"),
+        str(resources.opa() / "capabilities.json"),
         str(folder),
     ]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
@@ -27,7 +27,7 @@ def check(folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_all_shipped_policies_make_do_with_them(tmp_path: Path) -> None:
-    assert run(["compile", str(_resources.policies()), "-o", str(tmp_path)]) == 0
+    assert run(["compile", str(resources.policies()), "-o", str(tmp_path)]) == 0
     folders = sorted(tmp_path.glob("*/*/rego"))
     assert len(folders) >= 6
     for folder in folders:
@@ -55,7 +55,7 @@ def test_builtins_that_reach_outside_are_refused(call: str, tmp_path: Path) -> N
 def test_capabilities_are_those_of_the_pinned_opa_without_nondeterministic_builtins() -> None:
     command = [str(binary.find()), "capabilities", "--current"]
     current = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
-    pinned = json.loads((_resources.opa() / "capabilities.json").read_text(encoding="utf-8"))
+    pinned = json.loads((resources.opa() / "capabilities.json").read_text(encoding="utf-8"))
     # The clock, by which rows of a state hold for a time, is the only exception.
     deterministic = [
         builtin

@@ -16,7 +16,7 @@ from checkout import ROOT
 from command_lines import problems
 
 from privtab import __version__
-from privtab.opa import binary
+from privtab.engines.opa import binary
 
 CHART = ROOT / "deploy" / "helm" / "privtab"
 PLAIN = [

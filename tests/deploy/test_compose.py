@@ -19,8 +19,8 @@ from failing_servers import free_port, wait_for
 from jsonschema import Draft202012Validator
 
 from privtab import Client, __version__
-from privtab.opa import binary
-from privtab.opa.server import OpaServer
+from privtab.engines.opa import binary
+from privtab.engines.opa.server import OpaServer
 
 SCHEMA = Path(__file__).with_name("compose-spec.json")
 

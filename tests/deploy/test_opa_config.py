@@ -16,8 +16,8 @@ import pytest
 from checkout import ROOT
 
 from privtab import Client, DecisionError
-from privtab.cli._app import run
-from privtab.opa import binary
+from privtab.command._app import run
+from privtab.engines.opa import binary
 
 STATE = {
     "alice": 'grants: [{grantee: "user:alice", effect: allow, privilege: READ, entity: "dataset:i/n/d"}]\n',

@@ -16,7 +16,7 @@ import yaml
 from checkout import ROOT
 from command_lines import commands_in, problems
 
-from privtab.cli._app import MODULES, run
+from privtab.command._app import MODULES, run
 
 CHECK = ROOT / "ci" / "check.sh"
 

@@ -19,7 +19,7 @@ from failing_servers import Authority, free_port, wait_for
 from jsonschema import Draft202012Validator
 
 from privtab import Client, PolicyError
-from privtab.cli._app import run
+from privtab.command._app import run
 
 TOKEN = "a-token-of-this-test"  # noqa: S105  (of a test)
 

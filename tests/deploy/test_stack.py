@@ -20,7 +20,7 @@ import pytest
 from checkout import ROOT
 
 from privtab import AccessDenied, DecisionUnavailable
-from privtab.request import Decision, Entity, Request
+from privtab.base.request import Decision, Entity, Request
 from privtab_server.registry import Registry
 
 PRIVTAB = [sys.executable, "-m", "privtab"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from checkout import ROOT
 
-from privtab.cli._app import PANELS, command
+from privtab.command._app import PANELS, command
 
 PAGE = ROOT / "docs" / "reference" / "commands.md"
 HEAD = """\

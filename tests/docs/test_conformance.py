@@ -12,7 +12,7 @@ from checkout import ROOT
 from documentation_pages import read
 from postgresql_server import postgresql
 
-from privtab.cli._app import command, run
+from privtab.command._app import command, run
 from privtab.pipeline import load_program
 from privtab_testing.conform import SystemAnswer, Verdict
 from privtab_testing.conform.driver import PlainDriver

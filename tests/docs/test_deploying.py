@@ -12,7 +12,7 @@ from checkout import ROOT
 from documentation_pages import read
 from sidecar_fleet import WIDER, SidecarFleet, answers
 
-from privtab.cli._app import command, run
+from privtab.command._app import command, run
 
 SERVER = "http://127.0.0.1:8180"
 MASKS = (

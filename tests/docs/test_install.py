@@ -9,9 +9,9 @@ from pathlib import Path
 
 from checkout import ROOT
 
-from privtab._resources import SOURCE, how_to_install
+from privtab.base.resources import SOURCE, how_to_install
 
-ONE_PLACE = {"compiler/privtab/_resources.py", "docs/how-to/install.md", "README.md"}
+ONE_PLACE = {"compiler/privtab/base/resources.py", "docs/how-to/install.md", "README.md"}
 OURS = {"Makefile", "docker-compose.yml"}
 """They install the checkout that they lie in; nobody is told to type that."""
 INDEX = re.compile(

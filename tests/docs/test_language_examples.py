@@ -16,19 +16,19 @@ from checkout import ROOT
 from documentation_pages import PAGES, Answers, Block, Page, read, whole_policy
 
 from privtab import Client, Entity, InvalidRequest, Request
+from privtab.base.diagnostics import Severity
 from privtab.bundle.pack import state_bundle
-from privtab.cli._app import run
-from privtab.diagnostics import Severity
+from privtab.command._app import run
+from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.opa.server import OpaServer
+from privtab.language.syntax.expression import RESERVED
+from privtab.language.syntax.keys import KEYS
 from privtab.pipeline import check_policy, load_program, policy_artifacts, policy_bundle
 from privtab.reference.evaluate import Reference
 from privtab.state.findings import CODES, errors
 from privtab.state.load import load, validate
 from privtab.state.nodes import State
-from privtab.syntax.expression import RESERVED
-from privtab.syntax.keys import KEYS
 
 DEFAULT_URL = "http://127.0.0.1:8181"
 _REVISION = re.compile(r"\b[0-9a-f]{16}\b")

@@ -7,7 +7,7 @@ import json
 import pytest
 from checkout import ROOT
 
-from privtab.cli._app import run
+from privtab.command._app import run
 from privtab_logs.schema import COLUMNS, log_schema
 
 PAGE = ROOT / "docs" / "reference" / "logs.md"

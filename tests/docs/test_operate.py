@@ -11,7 +11,7 @@ import pytest
 from documentation_pages import read
 from operations_page import OperationsPage
 
-from privtab.cli._app import run
+from privtab.command._app import run
 
 _VARIES = (
     (re.compile(r"\b([0-9a-f]{16}|[0-9a-f]{10})\b"), "#"),

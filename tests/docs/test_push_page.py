@@ -11,7 +11,7 @@ import sqlalchemy
 from documentation_pages import read
 from postgresql_server import postgresql
 
-from privtab.cli._app import run
+from privtab.command._app import run
 
 PAGE = "docs/reference/push.md"
 DATABASE = "postgresql+psycopg://admin@db/hive"

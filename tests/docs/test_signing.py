@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from documentation_pages import read
 
-from privtab.cli._app import run
+from privtab.command._app import run
 
 _HASH = re.compile(r"\b[0-9a-f]{16,64}\b")
 _NUMBER = re.compile(r"\b[\d,]+ (B|bytes|ms|lines of Rego)(?= |:|$)", re.MULTILINE)

@@ -17,8 +17,8 @@ from checkout import ROOT
 from documentation_pages import Block, read
 from trino_server import Trino, trino
 
-from privtab.cli._app import run
-from privtab.opa.server import OpaServer
+from privtab.command._app import run
+from privtab.engines.opa.server import OpaServer
 
 PAGE = "docs/how-to/trino.md"
 SHIPPED = ROOT / "policy_src" / "trino" / "476.yaml"

@@ -15,18 +15,18 @@ import worlds
 from wasm_engine import WasmEngine
 
 from privtab import pipeline
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
 from privtab.bundle import state_bundle
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
+from privtab.engines.opa.server import OpaServer
 from privtab.engines.python import PythonEngine
-from privtab.errors import InvalidRequest
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts, policy_revision
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.nodes import Assignment, Grant, State
 
@@ -241,7 +241,7 @@ def test_a_policy_without_them_ignores_them_and_has_the_same_bytes(tmp_path: Pat
 
 
 def test_no_flag_has_their_name(tmp_path: Path) -> None:
-    from privtab.errors import PolicyInvalid
+    from privtab.base.errors import PolicyInvalid
 
     with pytest.raises(PolicyInvalid, match="`active_roles` cannot be a flag"):
         loaded(PLAIN.replace("paint: PAINT (desk)", "paint: PAINT (desk) when active_roles"), tmp_path)

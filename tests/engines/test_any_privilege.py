@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from generated_programs import read
 
-from privtab.diagnostics import Diagnostic
+from privtab.base.diagnostics import Diagnostic
+from privtab.base.request import Entity, Request
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.ir.canonical import canonical
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.load import from_tables, validate
 from privtab_analysis.diff import diff

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity
+from privtab.base.source import SourceFile
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.errors import InvalidRequest
 from privtab.pipeline import policy_artifacts, program_of
-from privtab.request import Entity
-from privtab.source import SourceFile
 from privtab.state.index import index
 from privtab.state.nodes import Grant, State
 

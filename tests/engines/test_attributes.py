@@ -13,16 +13,16 @@ import requests as http
 import worlds
 from engine_agreement import World, ask, differences, put_state, serving
 
-from privtab.attributes import GivenAttributes
+from privtab.base.attributes import GivenAttributes
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
 from privtab.bundle import state_bundle
 from privtab.client.embedded import Embedded
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.errors import InvalidRequest
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.nodes import AttributeRow, Grant, State
 

@@ -16,17 +16,17 @@ import pytest
 import worlds
 
 from privtab import pipeline
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
+from privtab.base.vocabulary import Vocabulary
 from privtab.engines import arrays, kernel
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.packed import packed, unpacked
 from privtab.engines.python import MANY, PythonEngine
-from privtab.errors import InvalidRequest
 from privtab.pipeline import policy_artifacts
-from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.load import from_tables, validate
-from privtab.vocabulary import Vocabulary
 
 SHOP = """
 privtab: 1

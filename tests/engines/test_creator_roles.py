@@ -13,18 +13,18 @@ from creator_role_policy import CASES, EFFECT, NO_ROLE, POLICY, files
 from wasm_engine import wasm_client
 
 from privtab import Client, Embedded
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Decision, Entity, Request
 from privtab.bundle import state_bundle
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
+from privtab.engines.opa.server import OpaServer
 from privtab.engines.python import PythonEngine
-from privtab.errors import InvalidRequest
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
-from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.request import Decision, Entity, Request
 from privtab.state.index import index
 from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, Grant, State

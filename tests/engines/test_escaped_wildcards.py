@@ -8,7 +8,7 @@ import pytest
 
 from privtab import Client, Embedded, Entity, Request
 from privtab.bundle.pack import state_bundle
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.nodes import Assignment, Grant, State
 

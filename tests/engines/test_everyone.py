@@ -8,14 +8,14 @@ import pytest
 import requests as http
 from engine_agreement import ask, differences, put_state, serving
 
-from privtab import syntax
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.engines.index import Index
 from privtab.engines.python import LazyShortcuts, PythonEngine
-from privtab.errors import InvalidRequest
+from privtab.language import syntax
 from privtab.pipeline import load_program, policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.index import index
 from privtab.state.nodes import Assignment, Grant, State
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privtab.base.errors import PolicyError
 from privtab.engines.index import Index, Principals
-from privtab.errors import PolicyError
 
 NAMES = st.text("abc:", max_size=3)
 EMPTY: dict[str, Any] = {

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from generated_programs import read
 
+from privtab.base.request import Entity, Request
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import LazyShortcuts, PythonEngine
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State

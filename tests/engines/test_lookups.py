@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privtab.arrow import Codes
+from privtab.base.arrow import Codes
 from privtab.engines import lookups
 from privtab.engines.lookups import Bits, Remembered, TextDictionary
 

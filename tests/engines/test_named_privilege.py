@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from generated_programs import read
 
-from privtab.attributes import NONE_GIVEN, GivenAttributes
+from privtab.base.attributes import NONE_GIVEN, GivenAttributes
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.load import from_tables, validate
 from privtab_analysis.diff import diff

@@ -10,16 +10,17 @@ import pytest
 import requests as http
 from engine_agreement import ask, differences, put_state, serving
 
-from privtab import model, syntax
+from privtab import model
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.bundle import state_bundle
 from privtab.client.embedded import Embedded
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.errors import InvalidRequest
+from privtab.language import syntax
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.index import index
 from privtab.state.nodes import Grant, State
 

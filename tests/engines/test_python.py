@@ -10,11 +10,11 @@ import pytest
 import worlds
 
 from privtab import pipeline
+from privtab.base.request import Entity, Request
 from privtab.engines.index import Index
 from privtab.engines.python import MANY, PythonEngine
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.nodes import Grant, State
 

@@ -14,18 +14,18 @@ import required_flag_policy
 from wasm_engine import wasm_client
 
 from privtab import Client, Embedded, pipeline
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
 from privtab.bundle import state_bundle
 from privtab.client import Asker
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
+from privtab.engines.opa.server import OpaServer
 from privtab.engines.python import PythonEngine
-from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State

@@ -8,12 +8,12 @@ import pytest
 import worlds
 from seeds import seeds
 
-from privtab.attributes import NONE_GIVEN
+from privtab.base.attributes import NONE_GIVEN
+from privtab.base.source import SourceFile
 from privtab.engines.index import Index
 from privtab.engines.python import LazyShortcuts, PythonEngine
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
-from privtab.source import SourceFile
 from privtab.state.index import index
 
 NOBODY = ("", "*", "?", "%", "group:hr", "user:ann", "ann\n", 5, None)

@@ -15,17 +15,17 @@ from engine_agreement import World, ask, differences, differences_at, put_state,
 from seeds import seeds
 from whole_states import merged
 
-from privtab.attributes import NONE_GIVEN, GivenAttributes
+from privtab.base.attributes import NONE_GIVEN, GivenAttributes
+from privtab.base.errors import InvalidRequest
+from privtab.base.moments import ALWAYS, FIRST, Window
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.engines.index import Index, combined_document
 from privtab.engines.kernel import in_columns
 from privtab.engines.python import PythonEngine, WindowedIndex
-from privtab.errors import InvalidRequest
 from privtab.ir.serialise import vocabulary
-from privtab.moments import ALWAYS, FIRST, Window
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.index import index, without_revision
 from privtab.state.nodes import Assignment, AttributeRow, Grant, State
 from privtab.state.shards import parts, shards

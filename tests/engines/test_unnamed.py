@@ -9,16 +9,16 @@ from typing import TypeAlias
 import pytest
 import requests as http
 
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.engines.index import Index
+from privtab.engines.opa.server import OpaServer
 from privtab.engines.python import PythonEngine
-from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.index import index
 from privtab.state.nodes import Grant, State
 

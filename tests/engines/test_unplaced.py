@@ -10,14 +10,14 @@ from engine_agreement import ask, differences, serving
 from wasm_engine import WasmEngine
 
 from privtab import pipeline
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State

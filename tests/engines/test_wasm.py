@@ -12,10 +12,10 @@ from checkout import ROOT
 from wasm_engine import WasmEngine
 
 from privtab import Embedded, pipeline
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_revision
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.nodes import Grant, State
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from checkout import PYTHONPATH, ROOT
 
-from privtab.cli._app import run
-from privtab.opa.server import OpaServer
+from privtab.command._app import run
+from privtab.engines.opa.server import OpaServer
 
 
 def script(name: str, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:

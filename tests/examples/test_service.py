@@ -16,8 +16,8 @@ import requests
 from checkout import PYTHONPATH, ROOT
 from failing_servers import free_port
 
-from privtab.cli._app import run
-from privtab.opa.server import OpaServer
+from privtab.command._app import run
+from privtab.engines.opa.server import OpaServer
 
 TOKENS = {"alice": "token-of-alice", "bob": "token-of-bob", "sam": "token-of-sam"}
 ORDERS = "/tables/demo/hive/sales/orders"

@@ -11,18 +11,18 @@ import worlds
 from seeds import seeds
 from worlds import attributes as worlds_attributes
 
-from privtab.attributes import Attribute
+from privtab.base.attributes import Attribute
+from privtab.base.errors import InvalidRequest, UnsupportedError
+from privtab.base.names import encode_name, unencoded
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
-from privtab.errors import InvalidRequest, UnsupportedError
 from privtab.filters.filter import Filter, filter_of
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.names import encode_name, unencoded
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.index import index
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.universe import names as state_names

@@ -16,12 +16,12 @@ from seeds import seeds
 from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, select
 from unusual_names import ALIKE, ALIKE_UNSEEN, CARRIED, INVISIBLE, UNUSABLE
 
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
+from privtab.base.names import encode_name
+from privtab.base.sql_text import literal
 from privtab.filters.expression import EVERYTHING, NOTHING, Expression, OneOf, Paths, Value, all_of, any_of, is_valid
 from privtab.filters.filter import Filter
 from privtab.filters.regions import Beginning, Region, Regions, Split
-from privtab.names import encode_name
-from privtab.sql_text import literal
 
 LEVELS = ("catalog", "schema", "table")
 COLUMNS = {"catalog": "t.cat", "schema": "t.sch", "table": "t.name"}

@@ -15,16 +15,16 @@ from postgresql_server import postgresql
 from sqlalchemy import make_url
 
 from privtab import AsyncClient, Client, Embedded
+from privtab.base.errors import InvalidRequest, UnsupportedError, UsageError
+from privtab.base.moments import Window
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.bundle.pack import state_bundle
-from privtab.cli import _app
+from privtab.command import _app
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
-from privtab.errors import InvalidRequest, UnsupportedError, UsageError
 from privtab.filters.filter import Filter, filter_of
-from privtab.moments import Window
 from privtab.pipeline import load_program, policy_artifacts, policy_bundle, program_of
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.index import index
 from privtab.state.load import from_tables, load, validate
 

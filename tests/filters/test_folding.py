@@ -17,19 +17,19 @@ from filtered_databases import FOLDED, MARKS, Run, insert
 from pyspark.sql import SparkSession
 from seeds import seeds
 
-from privtab.attributes import GivenAttributes
+from privtab.base.attributes import GivenAttributes
+from privtab.base.errors import InvalidRequest
+from privtab.base.names import encode_name
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
-from privtab.errors import InvalidRequest
 from privtab.filters.filter import Filter, filter_of
 from privtab.filters.sql import SqlOptions
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.names import encode_name
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.index import index
 from privtab.state.load import from_tables, validate
 

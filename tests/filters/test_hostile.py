@@ -12,7 +12,7 @@ import sqlglot
 from sqlglot import exp
 from unusual_names import CARRIED, INVISIBLE
 
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
 from privtab.filters.expression import OneOf, is_valid
 from privtab.filters.filter import Filter
 from privtab.filters.sql import DIALECTS, column_of, dialect

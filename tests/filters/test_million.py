@@ -16,14 +16,14 @@ from filtered_databases import FOLDED, Run, insert
 from pyspark.sql import DataFrame, SparkSession
 from unusual_names import ALIKE, ALIKE_UNSEEN, CARRIED, INVISIBLE
 
+from privtab.base.names import encode_name
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
 from privtab.filters.expression import is_valid
 from privtab.filters.filter import Filter, filter_of
-from privtab.names import encode_name
 from privtab.pipeline import policy_artifacts, program_of
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.index import index
 from privtab.state.load import from_tables, validate
 

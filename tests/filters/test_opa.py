@@ -13,13 +13,14 @@ import pytest
 import requests as http
 import worlds
 
-from privtab import AsyncClient, Client, DecisionUnavailable, Embedded, Request, moments
+from privtab import AsyncClient, Client, DecisionUnavailable, Embedded, Request
+from privtab.base import moments
+from privtab.base.errors import InvalidRequest, PolicyError, UnsupportedError
+from privtab.base.moments import Window
 from privtab.bundle.pack import shard_bundles, state_bundle
-from privtab.errors import InvalidRequest, PolicyError, UnsupportedError
 from privtab.filters.concern import of_opa
 from privtab.filters.filter import Filter
 from privtab.ir.nodes import Program
-from privtab.moments import Window
 from privtab.state.nodes import State
 
 REQUESTS = 12

@@ -12,15 +12,15 @@ from checkout import POLICIES
 from filtered_databases import FOLDED, Run, insert
 from pyspark.sql import SparkSession
 
+from privtab.base.errors import InvalidRequest
+from privtab.base.names import unencoded
+from privtab.base.request import NOT_SET, Entity, Request
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
-from privtab.errors import InvalidRequest
 from privtab.filters.filter import Filter, filter_of
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
-from privtab.names import unencoded
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.request import NOT_SET, Entity, Request
 from privtab.state.index import index
 from privtab.state.load import load, validate
 from privtab.state.nodes import State

@@ -6,10 +6,10 @@ from textwrap import dedent
 
 import pytest
 
-from privtab.diagnostics import Diagnostic
-from privtab.fmt import format_source
-from privtab.lint.judge import ignores
-from privtab.source import SourceFile
+from privtab.base.diagnostics import Diagnostic
+from privtab.base.source import SourceFile
+from privtab.checks.lint.judge import ignores
+from privtab.language.fmt import format_source
 
 LONG = "a word that goes on " * 7
 

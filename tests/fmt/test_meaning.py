@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reformatted_yaml import reformatted
 
-from privtab import _resources
 from privtab.backends.describe import describe
-from privtab.fmt import format_source
+from privtab.base import resources
+from privtab.base.source import SourceFile, load
 from privtab.ir.serialise import program_json
+from privtab.language.fmt import format_source
+from privtab.language.syntax.expression import comments
 from privtab.pipeline import find_policies, load_program
-from privtab.source import SourceFile, load
-from privtab.syntax.expression import comments
 
-POLICIES = find_policies([_resources.policies()])
-SCENARIOS = sorted(_resources.policies().glob("*/*.scenarios.yaml"), key=lambda path: path.stat().st_size)[:3]
-STATES = sorted(_resources.policies().glob("*/state.yaml"))
+POLICIES = find_policies([resources.policies()])
+SCENARIOS = sorted(resources.policies().glob("*/*.scenarios.yaml"), key=lambda path: path.stat().st_size)[:3]
+STATES = sorted(resources.policies().glob("*/state.yaml"))
 LARGE = 20_000
 """Bytes of a file whose layouts take seconds."""
 

@@ -13,7 +13,7 @@ import generated_programs
 import pytest
 from seeds import seeds
 
-from privtab.diagnostics import Span
+from privtab.base.diagnostics import Span
 from privtab.ir.canonical import Canonical
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import conjunction, item_condition, leaves

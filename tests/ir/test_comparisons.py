@@ -10,7 +10,8 @@ from itertools import combinations, product
 import pytest
 from counterexamples import counterexample
 
-from privtab.attributes import Value, holds
+from privtab.base.attributes import Value, holds
+from privtab.base.source import SourceFile
 from privtab.ir.canonical import canonical
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.exact import ImplicationChecker
@@ -18,7 +19,6 @@ from privtab.ir.facts import Granted, Holding
 from privtab.ir.formula import Truth
 from privtab.ir.nodes import And, Atom, Compare, Formula, Has, Or, Program, Target, Term
 from privtab.pipeline import program_of
-from privtab.source import SourceFile
 
 POLICY = """
 privtab: 1

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from privtab import pipeline
-from privtab.errors import InvalidRequest
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference, evaluate
-from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 
 BASE = """

@@ -10,13 +10,13 @@ import pytest
 import small_policies
 from counterexamples import counterexample
 
+from privtab.base.request import Request
 from privtab.ir.canonical import minimal_sets
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import call_condition, item_condition
 from privtab.ir.nodes import Has, Program, Rule, Target
 from privtab.pipeline import load_program
 from privtab.reference.witness import WitnessBuilder
-from privtab.request import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from privtab import model, syntax
-from privtab.diagnostics import Severity
+from privtab import model
+from privtab.base.diagnostics import Severity
+from privtab.base.source import SourceFile
 from privtab.ir import nodes as ir
 from privtab.ir.names import compare_text
 from privtab.ir.nodes import Program
+from privtab.language import syntax
 from privtab.model.lower import lower as lower_policy
-from privtab.source import SourceFile
 
 HEAD = {
     "privtab": "privtab: 1",

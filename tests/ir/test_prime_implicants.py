@@ -8,9 +8,9 @@ import pytest
 from generated_programs import lowered
 from seeds import seeds
 
-from privtab.attributes import Attribute, Value
 from privtab.backends.describe import describe_rule, not_listed, set_texts
-from privtab.errors import Undecided
+from privtab.base.attributes import Attribute, Value
+from privtab.base.errors import Undecided
 from privtab.ir import prime_implicants
 from privtab.ir.canonical import MinimalSets, atom_of, canonical
 from privtab.ir.exact import ImplicationChecker

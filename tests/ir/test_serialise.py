@@ -7,8 +7,8 @@ import pytest
 from privtab import pipeline
 from privtab.ir.canonical import canonical
 from privtab.ir.formula import item_condition
+from privtab.ir.passes import flatten
 from privtab.ir.serialise import formula_json, program_json, variant_key
-from privtab.passes import flatten
 
 NAMES = ("cdap/final", "gravitino/1.1.0", "streams/teracloud")
 

@@ -7,7 +7,7 @@ import hostile
 import pytest
 from seeds import seeds
 
-from privtab.errors import Undecided
+from privtab.base.errors import Undecided
 from privtab.ir.canonical import canonical
 from privtab.ir.exact import settings
 from privtab.ir.formula import item_condition

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from privtab.base.errors import PrivtabError
+from privtab.base.request import Entity, Request
 from privtab.engines.batches import Batches
 from privtab.engines.packed import unpacked
-from privtab.errors import PrivtabError
 from privtab.ir.nodes import Has, Program
 from privtab.ir.support import UNSUPPORTED, Feature, Tool, check_support
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.reference.rights import target_of
-from privtab.request import Entity, Request
 from privtab.state.located import locations
 from privtab.state.nodes import Grant, Placement, State
 from privtab.state.shards import shards

@@ -9,14 +9,14 @@ import pytest
 import worlds
 
 from privtab import pipeline
-from privtab.errors import Undecided
+from privtab.base.errors import Undecided
+from privtab.base.request import Entity, Request
 from privtab.ir.canonical import canonical
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import ATOMS, item_condition
 from privtab.ir.nodes import Formula, Program
 from privtab.ir.unroll import Unrolled, levels_that_matter, unrolled
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from privtab.diagnostics import Diagnostic
-from privtab.lint.judge import Ignore, ignores
-from privtab.source import SourceFile
-from privtab.syntax.expression import comments
+from privtab.base.diagnostics import Diagnostic
+from privtab.base.source import SourceFile
+from privtab.checks.lint.judge import Ignore, ignores
+from privtab.language.syntax.expression import comments
 
 
 def read(text: str) -> tuple[tuple[Ignore, ...], list[Diagnostic]]:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from privtab.diagnostics import Diagnostic, Severity
-from privtab.errors import FileError, SettingsInvalid
-from privtab.lint.config import read_settings, settings_for
-from privtab.lint.settings import FailOn, LintFormat, Settings
+from privtab.base.diagnostics import Diagnostic, Severity
+from privtab.base.errors import FileError, SettingsInvalid
+from privtab.checks.lint.config import read_settings, settings_for
+from privtab.checks.lint.settings import FailOn, LintFormat, Settings
 
 GOOD = """\
 policies = ["tables", "more/one.yaml"]

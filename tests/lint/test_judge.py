@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.lint.judge import FilteredFindings, filter_findings
-from privtab.lint.settings import Level, Override, Settings
-from privtab.source import SourceFile
+from privtab.base.diagnostics import Diagnostic, Severity, Span
+from privtab.base.source import SourceFile
+from privtab.checks.lint.judge import FilteredFindings, filter_findings
+from privtab.checks.lint.settings import Level, Override, Settings
 
 AT = Span(path="privtab.toml", line=2, column=1, end_line=2, end_column=2)
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from privtab import model, syntax
-from privtab.diagnostics import Severity
-from privtab.source import SourceFile
+from privtab import model
+from privtab.base.diagnostics import Severity
+from privtab.base.source import SourceFile
+from privtab.language import syntax
 
 HEAD = {
     "privtab": "privtab: 1",

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from privtab import model, syntax
+from privtab import model
 from privtab.backends.describe import describe
+from privtab.base.source import SourceFile
+from privtab.language import syntax
 from privtab.model.lower import lower
-from privtab.source import SourceFile
 
 TEXT = """\
 privtab: 1

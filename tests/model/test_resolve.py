@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from checkout import POLICIES
 
-from privtab import model, source, syntax
-from privtab.diagnostics import Diagnostic, Severity, in_order
-from privtab.source import SourceFile
+from privtab import model
+from privtab.base import source
+from privtab.base.diagnostics import Diagnostic, Severity, in_order
+from privtab.base.source import SourceFile
+from privtab.language import syntax
 
 SHIPPED = [p for p in sorted(POLICIES.rglob("*.yaml")) if "\nprivtab: 1" in "\n" + p.read_text("utf-8")]
 

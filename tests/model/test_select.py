@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
 from privtab.model import Policy
 
 Resolve = Callable[..., Policy]

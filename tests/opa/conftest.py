@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.opa import binary
+from privtab.engines.opa import binary
 
 Bundle = Callable[..., Path]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from checkout import PYTHONPATH
 
-from privtab import _resources
-from privtab.errors import OpaError
-from privtab.opa import binary
+from privtab.base import resources
+from privtab.base.errors import OpaError
+from privtab.engines.opa import binary
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_no_program_of_the_working_directory_is_taken(empty: Path, monkeypatch: 
 
 
 def test_the_sources_of_opa_are_pinned_by_hash() -> None:
-    folder = _resources.opa() / "build"
+    folder = resources.opa() / "build"
     module = (folder / "go.mod").read_text()
     assert f"github.com/open-policy-agent/opa v{binary.PINNED}" in module
     sums = {tuple(line.split()[:2]) for line in (folder / "go.sum").read_text().splitlines()}
@@ -237,7 +237,7 @@ def test_a_go_with_a_fault_that_stays_in_what_it_builds_is_named(
 def test_two_at_once_build_one(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = go(empty / "go", build=f"sleep 0.5; {built(binary.PINNED)}")
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
-    program = "from privtab.opa import binary; print(binary.install())"
+    program = "from privtab.engines.opa import binary; print(binary.install())"
     env = {**os.environ, "PYTHONPATH": PYTHONPATH}
     runs = [
         subprocess.Popen([sys.executable, "-c", program], env=env, stdout=subprocess.PIPE, text=True) for _ in range(3)

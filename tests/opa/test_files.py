@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from privtab.opa.server import FileService
+from privtab.engines.opa.server import FileService
 
 
 def test_a_disconnecting_client_is_not_logged(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ import yaml
 from checkout import ROOT
 from failing_servers import Authority, free_port, opa_process
 
-from privtab.cli._app import run
+from privtab.command._app import run
 
 FOLDER = ROOT / "opa" / "kubernetes"
 OLDEST = "1.29"
@@ -159,7 +159,7 @@ def test_probed_ports_are_open() -> None:
 
 
 def test_the_version_of_opa_is_the_pinned_one() -> None:
-    from privtab.opa import binary
+    from privtab.engines.opa import binary
 
     assert container("reporting", "opa")["image"] == f"openpolicyagent/opa:{binary.PINNED}-static"
 

@@ -18,8 +18,8 @@ import requests
 import studio_policy
 
 from privtab import Client, Entity, Request
-from privtab._resources import opa as opa_folder
-from privtab.opa.server import OpaServer
+from privtab.base.resources import opa as opa_folder
+from privtab.engines.opa.server import OpaServer
 
 MARK = "m4rk3r"
 SALARIES = "dataset:web/salaries"

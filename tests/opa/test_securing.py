@@ -19,7 +19,7 @@ import studio_policy
 from failing_servers import Authority, free_port, opa_process
 
 from privtab import AsyncClient, Client, DecisionUnavailable, PolicyError
-from privtab._resources import opa as opa_folder
+from privtab.base.resources import opa as opa_folder
 
 ASK, STATUS, BOTH, WRONG = "ask-0123456789", "status-0123456789", "both-0123456789", "wrong-0123456789"
 AUTHZ = opa_folder() / "system" / "authz" / "authz.rego"

@@ -18,8 +18,8 @@ from urllib.request import urlopen
 import pytest
 from checkout import PYTHONPATH
 
-from privtab.errors import OpaError
-from privtab.opa.server import OpaServer
+from privtab.base.errors import OpaError
+from privtab.engines.opa.server import OpaServer
 
 Bundle = Callable[..., Path]
 
@@ -209,7 +209,7 @@ def test_another_opa_at_the_port_is_not_taken_for_ours(opa_binary: Path) -> None
 
 
 def test_a_free_port_that_is_lost_is_chosen_again(opa_binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privtab.opa import server as module
+    from privtab.engines.opa import server as module
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         real = module._free_port
@@ -226,7 +226,7 @@ def test_opa_ends_when_its_parent_is_killed(opa_binary: Path, how: signal.Signal
         f"""
         import time
         from pathlib import Path
-        from privtab.opa.server import OpaServer
+        from privtab.engines.opa.server import OpaServer
         server = OpaServer(binary=Path({str(opa_binary)!r}))
         server.start()
         print(server.process.pid, server._guard.pid, flush=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from privtab.errors import OpaError
-from privtab.opa.binary import build_wasm
+from privtab.base.errors import OpaError
+from privtab.engines.opa.binary import build_wasm
 from privtab.pipeline import load_program, policy_artifacts, wasm_modules
 
 MODULE = "package p\n\nallow if input.x == 1\n"

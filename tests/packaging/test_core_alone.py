@@ -21,7 +21,7 @@ class Blocked:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Blocked())
-from privtab.cli import main
+from privtab.command import main
 main()
 """
 REQUEST = {

@@ -9,16 +9,17 @@ import pytest
 import requests as http
 from wasm_engine import WasmEngine
 
-from privtab import passes, pipeline
+from privtab import pipeline
+from privtab.base.request import Entity, Request
 from privtab.engines.index import Index
+from privtab.engines.opa.server import OpaServer
 from privtab.engines.python import PythonEngine
+from privtab.ir import passes
 from privtab.ir.formula import call_condition
 from privtab.ir.nodes import ALWAYS, Program
 from privtab.ir.serialise import formula_json, program_json
-from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.load import from_tables, validate
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 import worlds
 
-from privtab import passes, pipeline
+from privtab import pipeline
+from privtab.ir import passes
 from privtab.ir.canonical import canonical
 from privtab.ir.formula import call_condition, item_condition
 from privtab.ir.nodes import ALWAYS, And, Program
+from privtab.ir.passes import drop_implied_gate, narrowest_first
 from privtab.ir.shapes import rule_flags
-from privtab.passes import drop_implied_gate, narrowest_first
 
 
 def meaning(program: Program) -> dict[tuple[str, str], object]:

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from checkout import ROOT
 
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.request import Entity
 from privtab.state.load import load, validate
 
 FOLDER = ROOT / "policy_src" / "gravitino"

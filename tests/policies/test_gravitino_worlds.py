@@ -12,10 +12,10 @@ from collections.abc import Callable
 import pytest
 from checkout import ROOT
 
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Effect, Grant, State
 
 FOLDER = ROOT / "policy_src" / "gravitino"

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from checkout import ROOT
 
-from privtab.attributes import GivenAttributes
+from privtab.base.attributes import GivenAttributes
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 
 POLICY = ROOT / "policy_src" / "lakekeeper" / "4.9.yaml"

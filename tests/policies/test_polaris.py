@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from checkout import ROOT
 
-from privtab.attributes import GivenAttributes
+from privtab.base.attributes import GivenAttributes
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.pipeline import check_policy, load_program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.changes import change_text

@@ -20,11 +20,11 @@ import yaml
 from checkout import ROOT
 from seeds import seeds
 
-from privtab.attributes import GivenAttributes
+from privtab.base.attributes import GivenAttributes
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program, Rule
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 
 POLICY = ROOT / "policy_src" / "unitycatalog" / "0.6.yaml"

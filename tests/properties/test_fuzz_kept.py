@@ -10,10 +10,10 @@ import signing_keys
 from example_bundles import POLICY, READS, ExampleBundles, bundles
 from fuzzing import LENGTHS, fuzzed
 
+from privtab.base.diagnostics import Diagnostic
+from privtab.base.errors import FileError, RegistryError, UsageError
 from privtab.bundle.archive import archive
-from privtab.cli._stored import load_policy, load_rows
-from privtab.diagnostics import Diagnostic
-from privtab.errors import FileError, RegistryError, UsageError
+from privtab.command._stored import load_policy, load_rows
 from privtab.state.findings import render_text
 from privtab.state.load import validate
 from privtab_server.registry import Registry

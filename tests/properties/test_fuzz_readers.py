@@ -18,17 +18,19 @@ import signing_keys
 import worlds
 from fuzzing import LENGTHS, Target, fuzzed
 
-from privtab import fmt, model, source, syntax
+from privtab import model
+from privtab.base import source
+from privtab.base.diagnostics import render
+from privtab.base.errors import BrokenBundle, FileError, PolicyError, SignatureRefused, UsageError
+from privtab.base.signatures import Trust, canonical
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.inspect import inspect
 from privtab.bundle.sign import signed, verify
 from privtab.client._bundles import content, unpacked
-from privtab.diagnostics import render
-from privtab.errors import BrokenBundle, FileError, PolicyError, SignatureRefused, UsageError
 from privtab.ir.nodes import Program
+from privtab.language import fmt, syntax
 from privtab.pipeline import policy_bundle
-from privtab.signatures import Trust, canonical
 from privtab.state.findings import render_text, to_json
 from privtab.state.load import load, validate
 from privtab.state.nodes import ALL_TABLES

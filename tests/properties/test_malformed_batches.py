@@ -16,9 +16,9 @@ from malformed_requests import ODD, broken
 from row_cases import Rows, cases
 from wasm_engine import WasmEngine
 
-from privtab.errors import InvalidRequest
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Request
 from privtab.reference.evaluate import Reference
-from privtab.request import Request
 from privtab.state.nodes import State
 
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Any]

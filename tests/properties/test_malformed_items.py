@@ -14,8 +14,8 @@ from engine_agreement import put_state, serving
 from malformed_requests import ODD
 from row_cases import Rows, cases
 
+from privtab.base.request import Entity
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity
 from privtab.state.nodes import Grant, State
 
 OPEN = """

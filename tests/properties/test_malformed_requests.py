@@ -16,12 +16,12 @@ from row_cases import Rows, cases
 from unusual_names import UNUSABLE
 from wasm_engine import WasmEngine
 
-from privtab.errors import InvalidRequest
-from privtab.names import is_unicode
+from privtab.base.errors import InvalidRequest
+from privtab.base.names import is_unicode
+from privtab.base.request import Entity, Request
+from privtab.base.vocabulary import Vocabulary
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.nodes import State
-from privtab.vocabulary import Vocabulary
 
 OPEN = """
 privtab: 1

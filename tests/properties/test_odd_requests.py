@@ -12,12 +12,12 @@ from engine_agreement import ask, put_state, serving
 from wasm_engine import wasm_client
 
 from privtab import Client
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
 from privtab.bundle import state_bundle
 from privtab.client.embedded import Embedded
 from privtab.engines.python import MANY
-from privtab.errors import InvalidRequest
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, State
 
 POLICY = """

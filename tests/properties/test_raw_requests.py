@@ -20,7 +20,7 @@ from seeds import seeds
 
 from privtab import Embedded
 from privtab.bundle import state_bundle
-from privtab.cli._app import run
+from privtab.command._app import run
 from privtab.state.load import load, validate
 from privtab_server.authzen.app import AppSettings, application
 from privtab_server.authzen.points import LocalDecisionPoint

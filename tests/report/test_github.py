@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from privtab import report
-from privtab.diagnostics import Diagnostic, Related, Severity, Span
+from privtab.base.diagnostics import Diagnostic, Related, Severity, Span
+from privtab.language import report
 
 
 def finding(message: str, severity: Severity, span: Span, **more: object) -> Diagnostic:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from privtab.report import Case, Failure, Suite, junit
+from privtab.language.report import Case, Failure, Suite, junit
 
 SUITE = Suite(
     name="shop.scenarios.yaml",

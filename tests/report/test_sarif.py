@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from privtab.diagnostics import Diagnostic, Related, Severity, Span
-from privtab.report import Rule, Suppressed
-from privtab.report.sarif import FINGERPRINT, sarif
+from privtab.base.diagnostics import Diagnostic, Related, Severity, Span
+from privtab.language.report import Rule, Suppressed
+from privtab.language.report.sarif import FINGERPRINT, sarif
 
 SCHEMA = json.loads((Path(__file__).parent / "sarif.schema.json").read_text(encoding="utf-8"))
 TEXT = "privtab: 1\nprivileges: [READ]\nopen: REED (shop)\nshut: REED (shop)\n"

@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from privtab.diagnostics import Span
+from privtab.base.diagnostics import Span
 from privtab.ir.nodes import (
     ALWAYS,
     Alias,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from privtab.base.source import SourceFile
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
-from privtab.source import SourceFile
 from privtab.state import raw
 from privtab.state.index import index, index_bytes
 from privtab.state.load import from_tables, load, to_tables, validate

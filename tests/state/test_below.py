@@ -7,16 +7,17 @@ from typing import Any, Literal
 
 import pytest
 
-from privtab import model, syntax
+from privtab import model
+from privtab.base.moments import ALWAYS, Window
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine, WindowedIndex
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
+from privtab.language import syntax
 from privtab.model.lower import lower
-from privtab.moments import ALWAYS, Window
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.index import index
 from privtab.state.nodes import Assignment, Grant, State
 

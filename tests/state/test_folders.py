@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.state import raw as rows
 from privtab.state.findings import stops

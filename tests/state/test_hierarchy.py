@@ -8,13 +8,13 @@ import pytest
 import worlds
 from seeds import seeds
 
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
+from privtab.base.moments import Window
+from privtab.base.request import Entity
+from privtab.base.source import SourceFile
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.moments import Window
 from privtab.pipeline import program_of
-from privtab.request import Entity
-from privtab.source import SourceFile
 from privtab.state import chains, raw
 from privtab.state.holdings import Holdings
 from privtab.state.index import index, index_bytes, without_revision

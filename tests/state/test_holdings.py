@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.request import Entity
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import Assignment, Grant, State
 

@@ -10,16 +10,17 @@ import pytest
 import worlds
 from seeds import seeds
 
-from privtab import model, syntax
+from privtab import model
+from privtab.base.moments import Window
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.bundle.state_rows import from_index
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
+from privtab.language import syntax
 from privtab.model.lower import lower
-from privtab.moments import Window
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.index import index
 from privtab.state.nodes import Grant, State
 from privtab.state.written import as_written

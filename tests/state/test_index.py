@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.request import Entity
 from privtab.state.holdings import Holdings
 from privtab.state.index import index, revision
 from privtab.state.nodes import Assignment, Grant, State

@@ -9,12 +9,12 @@ import pytest
 import worlds
 from seeds import seeds
 
+from privtab.base.moments import ALWAYS, Window
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.bundle.state_rows import from_index
-from privtab.moments import ALWAYS, Window
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.index import index
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.written import as_written

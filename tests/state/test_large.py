@@ -19,9 +19,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from privtab.attributes import Attribute, Attributes
+from privtab.base.attributes import Attribute, Attributes
+from privtab.base.moments import moment
 from privtab.ir.nodes import Program
-from privtab.moments import moment
 from privtab.state import raw
 from privtab.state.holdings import Holdings
 from privtab.state.index import index_bytes

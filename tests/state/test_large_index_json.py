@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from privtab import arrow
+from privtab.base import arrow
 from privtab.state.index import revision as revision_of
 from privtab.state.index import stamped_bytes
 from privtab.state.large_index import Level, Part, quoted

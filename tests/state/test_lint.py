@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from privtab.base.moments import moment
 from privtab.ir.nodes import Program
-from privtab.moments import moment
 from privtab.state.lint import duration, lint
 from privtab.state.load import from_tables, validate_with_places
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privtab.errors import FileError, UsageError
+from privtab.base.errors import FileError, UsageError
+from privtab.base.names import KINDS, encode_name, invisible, is_wildcard
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.names import KINDS, encode_name, invisible, is_wildcard
-from privtab.request import Entity
 from privtab.state.load import from_tables, load, validate
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.raw import RawState

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from privtab import pipeline
+from privtab.base.request import Entity, Request
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.nodes import Grant, Placement, State
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privtab.base.names import encode_name, unusable
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.names import encode_name, unusable
-from privtab.request import Entity
 from privtab.state.names import Problem, StateNames
 
 

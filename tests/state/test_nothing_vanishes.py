@@ -23,7 +23,7 @@ import pytest
 import yaml
 from seeds import seeds
 
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.state import raw
 from privtab.state.findings import stops

@@ -13,9 +13,9 @@ import pyarrow.parquet
 import pytest
 from unusual_names import CARRIED, UNUSABLE
 
+from privtab.base.names import encode_name
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.names import encode_name
-from privtab.request import Entity
 from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, Grant, State, StateFinding
 from privtab.state.raw import RawState

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from privtab.base.request import Entity
+from privtab.base.source import SourceFile
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
-from privtab.request import Entity
-from privtab.source import SourceFile
 from privtab.state.nodes import Assignment, Grant, Placement, State
 from privtab.state.principal_rows import about_principal
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from privtab.base.names import invisible
 from privtab.ir.nodes import Program
-from privtab.names import invisible
 from privtab.state import raw
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State, StateFinding

@@ -13,18 +13,18 @@ from seeds import seeds
 from whole_states import merged
 
 from privtab import pipeline
+from privtab.base.errors import UnsupportedError
+from privtab.base.moments import ALWAYS
+from privtab.base.moments import parts_of as windows_of
+from privtab.base.request import Entity
+from privtab.base.shard_names import HELD, shard_name
 from privtab.bundle.archive import json_bytes
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.errors import UnsupportedError
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
-from privtab.moments import ALWAYS
-from privtab.moments import parts_of as windows_of
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity
-from privtab.shard_names import HELD, shard_name
 from privtab.state.index import index, revision
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.shards import BY_NAME, PEOPLE, content, root_keys, roots, shards

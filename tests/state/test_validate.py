@@ -7,8 +7,8 @@ import generated_programs
 import pytest
 import worlds
 
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.request import Entity
 from privtab.state.load import from_tables, to_tables, validate
 from privtab.state.nodes import Assignment, Grant, State, StateFinding
 

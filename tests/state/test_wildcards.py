@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from privtab.errors import InvalidRequest
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
+from privtab.base.vocabulary import Vocabulary
 from privtab.ir.nodes import Program
 from privtab.ir.semantics import Semantics
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State, StateFinding
-from privtab.vocabulary import Vocabulary
 
 Checked = Callable[..., tuple[State, tuple[StateFinding, ...]]]
 DENIAL = {"grantee": "user:a", "effect": "deny", "privilege": "SELECT", "entity": "table:l/s/*"}

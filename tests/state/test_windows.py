@@ -12,9 +12,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
+from privtab.base.moments import ALWAYS, FIRST, LAST, Window, WrongTime, exact, moment, text, union
 from privtab.ir.nodes import Program
-from privtab.moments import ALWAYS, FIRST, LAST, Window, WrongTime, exact, moment, text, union
 from privtab.state import raw
 from privtab.state.holdings import Holdings
 from privtab.state.load import from_tables, load, to_tables, validate, validate_with_places

@@ -14,7 +14,7 @@ from typing import Any
 
 import requests
 
-MAIN = "from privtab.cli import main; main()"
+MAIN = "from privtab.command import main; main()"
 
 POLICY = """\
 privtab: 1

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-from privtab.names import encode_name
-from privtab.request import Entity
+from privtab.base.names import encode_name
+from privtab.base.request import Entity
 from privtab.state.nodes import TABLES, Assignment, Grant, State
 
 LONG_POLLING = "application/vnd.openpolicyagent.bundles"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.cli._app import run
+from privtab.command._app import run
 
 POLICY = """\
 privtab: 1

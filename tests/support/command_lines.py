@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from privtab.cli._app import command
+from privtab.command._app import command
 
 
 def commands_in(script: str) -> list[list[str]]:

@@ -10,16 +10,16 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
+from privtab.base.request import Decision, Request
+from privtab.base.vocabulary import Vocabulary
 from privtab.client._transport import Timeout
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.pipeline import optimised
-from privtab.request import Decision, Request
 from privtab.state.index import index
 from privtab.state.nodes import State
-from privtab.vocabulary import Vocabulary
 from privtab_server.authzen.app import AppSettings, application
 from privtab_server.authzen.points import DecisionPoint
 from privtab_server.authzen.service import Service

@@ -13,7 +13,7 @@ from itertools import chain, combinations, islice, product
 from math import prod
 from typing import NamedTuple, TypeAlias
 
-from privtab.errors import Undecided, UnsupportedError
+from privtab.base.errors import Undecided, UnsupportedError
 from privtab.ir.canonical import AtomSet, atom_of, canonical
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.exact import ImplicationChecker

@@ -14,23 +14,23 @@ import requests as http
 import worlds
 
 from privtab import pipeline
+from privtab.base.errors import InvalidRequest
+from privtab.base.names import decode_name
+from privtab.base.request import Decision, Request
+from privtab.base.sql_text import FILTER_KINDS, AppliedFilter, Word, denial, first, identifier, literal
+from privtab.base.vocabulary import Vocabulary
 from privtab.bundle import PolicyArtifacts
 from privtab.engines.index import Index
+from privtab.engines.opa.server import OpaServer
 from privtab.engines.python import PythonEngine
-from privtab.errors import InvalidRequest
 from privtab.ir.names import filter_lists
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.names import decode_name
-from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.request import Decision, Request
-from privtab.sql_text import FILTER_KINDS, AppliedFilter, Word, denial, first, identifier, literal
 from privtab.state import shards
 from privtab.state.index import index
 from privtab.state.nodes import State
-from privtab.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

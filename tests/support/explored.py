@@ -7,9 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from privtab.cli._engines import opened
+from privtab.base.moments import now
+from privtab.command._engines import opened
 from privtab.ir.nodes import Program
-from privtab.moments import now
 from privtab.pipeline import load_program
 from privtab.state.load import from_tables, validate_with_places
 from privtab.state.nodes import State

@@ -18,11 +18,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
+from privtab.base.request import Entity, Request
 from privtab.bundle import state_bundle
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.pipeline import load_program, policy_bundle
-from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 
 SYSTEM = "studio"

@@ -19,7 +19,7 @@ import requests
 from failing_servers import MAX_BODY, Authority, free_port, opa_process, reply, reset, scripted, wait_for, write_bundles
 
 from privtab import Client, DecisionError, DecisionUnavailable, InvalidRequest, PolicyError
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 
 EVERY_WAY = ("check", "require", "decide", "check_many", "decide_many", "visible", "filter")
 ALONE = ("check", "require", "decide")

@@ -6,12 +6,13 @@ from functools import lru_cache
 
 import worlds
 
-from privtab import model, syntax
-from privtab.diagnostics import Diagnostic, Severity
+from privtab import model
+from privtab.base.diagnostics import Diagnostic, Severity
+from privtab.base.source import SourceFile
 from privtab.ir.nodes import Program
+from privtab.language import syntax
 from privtab.model.lower import lower
 from privtab.model.nodes import Policy
-from privtab.source import SourceFile
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from store_server import token
 
-from privtab import user_cache
+from privtab.base import user_cache
 
 REQUIREMENTS = Path(__file__).with_name("gravitino_client.txt")
 MODULES = (

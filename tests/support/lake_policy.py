@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privtab.request import Entity, Request
+from privtab.base.request import Entity, Request
 
 POLICY = """\
 privtab: 1

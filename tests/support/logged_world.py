@@ -10,13 +10,13 @@ from typing import Any
 
 import requests as http
 
+from privtab.base.request import Request
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.shards import shard_file
+from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_bundle
-from privtab.request import Request
 from privtab.state.nodes import State
 
 CONSOLE = ("msg", "level", "time", "type")

@@ -12,7 +12,7 @@ import signing_keys
 import yaml
 
 from privtab.bundle.sign import opa_configuration, public_keys, signed
-from privtab.cli._app import run
+from privtab.command._app import run
 from privtab_server.registry import Registry
 
 POLICY = sidecar_fleet.POLICY.replace("system: shop", "system: studio")

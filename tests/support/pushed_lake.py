@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from privtab.request import Entity
+from privtab.base.request import Entity
 from privtab.state.nodes import Assignment, Grant, State
 
 LAKE = """\

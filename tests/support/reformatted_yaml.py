@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from privtab.source import SourceFile
-from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
+from privtab.base.source import SourceFile
+from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 
 WORDS = ("why", "what", "see 12-14", "a: b", "- c", "'d", '"e', "{f", "# g", "ü", "")
 

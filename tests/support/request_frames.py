@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from privtab.attributes import AttributeKind
-from privtab.request import Request
+from privtab.base.attributes import AttributeKind
+from privtab.base.request import Request
 
 FLAGS = ("force", "Force", "unheard")
 """Flags of the requests, whether or not a policy knows them."""

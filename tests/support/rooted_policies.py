@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import chain, combinations, product
 
-from privtab.errors import InvalidRequest
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
-from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from worlds import stated_flags
 
-from privtab.attributes import GivenAttributes, Scalar
+from privtab.base.attributes import GivenAttributes, Scalar
+from privtab.base.request import Entity, Request
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.formula import call_condition, item_condition
 from privtab.ir.nodes import (
@@ -29,7 +30,6 @@ from privtab.ir.nodes import (
     Term,
 )
 from privtab.ir.shapes import rule_flags
-from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 
 

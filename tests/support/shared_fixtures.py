@@ -14,7 +14,7 @@ from zlib import crc32
 import pytest
 from hypothesis import settings
 
-from privtab.opa import binary
+from privtab.engines.opa import binary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from privtab.diagnostics import Diagnostic
+from privtab.base.diagnostics import Diagnostic
 from privtab_testing.scenarios import CasePlan
 from privtab_testing.scenarios.run import ReferenceEngine, failures
 

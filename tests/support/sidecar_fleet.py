@@ -18,7 +18,7 @@ import requests
 from checkout import ROOT
 from failing_servers import free_port
 
-from privtab.opa import binary
+from privtab.engines.opa import binary
 
 CONFIG = ROOT / "opa" / "config-registry.yaml"
 POLICY = """\

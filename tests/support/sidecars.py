@@ -14,7 +14,7 @@ from typing import Any
 
 import requests
 
-from privtab.opa import binary
+from privtab.engines.opa import binary
 
 
 def configuration(

@@ -14,8 +14,8 @@ from signing_keys import pair
 
 from privtab import Embedded
 from privtab.bundle.sign import opa_configuration, public_keys
-from privtab.cli._app import run
-from privtab.opa.server import OpaServer
+from privtab.command._app import run
+from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import find_policy, load_program
 from privtab.state.load import load
 from privtab_connect.doors.document import load as load_door

@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
-from privtab import model, syntax
-from privtab.diagnostics import Severity
+from privtab import model
+from privtab.base.diagnostics import Severity
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.ir.formula import anchor, call_condition, item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Program, Rule, ServiceAdmin, Target
 from privtab.ir.shapes import rule_flags
+from privtab.language import syntax
 from privtab.model.lower import lower
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.names import StateNames
 from privtab.state.nodes import Assignment, Grant, State
 

@@ -20,7 +20,7 @@ import pytest
 import requests
 from failing_servers import free_port
 
-from privtab import user_cache
+from privtab.base import user_cache
 
 VERSION = "476"
 JAVA = 24

@@ -12,18 +12,18 @@ from typing import Any
 
 import wasmtime
 
+from privtab.base.errors import UsageError
+from privtab.base.request import Decision, Entity, Request
+from privtab.base.sql_text import AppliedFilter
+from privtab.base.vocabulary import OperationShape, Vocabulary
 from privtab.client import Asker
 from privtab.client._protocol import ActiveSystem, Revision, applied, read_active_system
-from privtab.errors import UsageError
+from privtab.engines.opa.binary import build_wasm
 from privtab.filters.filter import Filter
 from privtab.ir.nodes import Program
-from privtab.opa.binary import build_wasm
 from privtab.pipeline import policy_artifacts, wasm_modules
-from privtab.request import Decision, Entity, Request
-from privtab.sql_text import AppliedFilter
 from privtab.state.index import index
 from privtab.state.nodes import State
-from privtab.vocabulary import OperationShape, Vocabulary
 
 ENTRYPOINTS = ("allow", "decision", "decisions", "explained", "visible")
 IMPORTED = {"opa_abort": 1, "opa_println": 1, **{f"opa_builtin{n}": n + 2 for n in range(5)}}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from privtab.base.moments import WINDOWED
 from privtab.engines.index import combined_document
-from privtab.moments import WINDOWED
 from privtab.state.index import stamped
 from privtab.state.shards import content
 

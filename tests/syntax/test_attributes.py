@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from privtab import model, syntax
-from privtab.attributes import Attribute
+from privtab import model
+from privtab.base.attributes import Attribute
+from privtab.base.source import SourceFile
+from privtab.language import syntax
 from privtab.model.nodes import Policy
-from privtab.source import SourceFile
 
 HEAD = """\
 privtab: 1

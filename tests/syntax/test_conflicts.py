@@ -4,8 +4,8 @@ from textwrap import dedent
 
 import pytest
 
-from privtab.source import SourceFile
-from privtab.syntax import read
+from privtab.base.source import SourceFile
+from privtab.language.syntax import read
 
 HEAD = "privtab: 1\nsystem: shop\nversion: '1'\nentities: {shop: {payment:}}\n"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privtab.syntax import expression as x
-from privtab.syntax.expression import CellError
+from privtab.language.syntax import expression as x
+from privtab.language.syntax.expression import CellError
 
 
 def names(*found: x.Name) -> list[str]:

@@ -5,10 +5,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privtab.diagnostics import Diagnostic
-from privtab.source import SourceFile
-from privtab.syntax.nodes import offsets
-from privtab.syntax.yaml_tree import Mapping, Scalar, compose
+from privtab.base.diagnostics import Diagnostic
+from privtab.base.source import SourceFile
+from privtab.language.syntax.nodes import offsets
+from privtab.language.syntax.yaml_tree import Mapping, Scalar, compose
 
 
 def scalar(text: str) -> Scalar:

@@ -4,9 +4,9 @@ from textwrap import dedent
 
 import pytest
 
-from privtab.source import SourceFile
-from privtab.syntax import Tables, read
-from privtab.syntax.nodes import RowDecl
+from privtab.base.source import SourceFile
+from privtab.language.syntax import Tables, read
+from privtab.language.syntax.nodes import RowDecl
 
 HEAD = "privtab: 1\nsystem: shop\nversion: 1.10\nentities: {shop: {shelf: {item: }}}\nprivileges: [READ, WRITE]\n"
 

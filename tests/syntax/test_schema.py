@@ -8,10 +8,10 @@ import yaml
 from checkout import POLICIES
 from jsonschema import Draft202012Validator
 
-from privtab.source import SourceFile
-from privtab.syntax import read
-from privtab.syntax.keys import KEYS, policy_schema
-from privtab.syntax.yaml_tree import Mapping, Node, Scalar, compose
+from privtab.base.source import SourceFile
+from privtab.language.syntax import read
+from privtab.language.syntax.keys import KEYS, policy_schema
+from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, compose
 
 SHIPPED = [p for p in sorted(POLICIES.rglob("*.yaml")) if "\nprivtab: 1" in "\n" + p.read_text("utf-8")]
 MINIMAL = {"privtab": 1, "system": "shop", "version": "1", "entities": {"shop": None}}

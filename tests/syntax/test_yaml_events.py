@@ -10,12 +10,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privtab import _resources
-from privtab.diagnostics import Diagnostic
-from privtab.source import SourceFile
-from privtab.syntax.yaml_tree import compose, events
+from privtab.base import resources
+from privtab.base.diagnostics import Diagnostic
+from privtab.base.source import SourceFile
+from privtab.language.syntax.yaml_tree import compose, events
 
-POLICIES = sorted(path for path in _resources.policies().rglob("*.yaml"))
+POLICIES = sorted(path for path in resources.policies().rglob("*.yaml"))
 NASTY = (
     "{a:}",
     "a: {b:, c:}\n",

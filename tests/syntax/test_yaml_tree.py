@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from privtab.diagnostics import Diagnostic
-from privtab.source import SourceFile
-from privtab.syntax.yaml_tree import Mapping, Scalar, Sequence, compose, plain_value
-from privtab.yaml_text import DEEPEST
+from privtab.base.diagnostics import Diagnostic
+from privtab.base.source import SourceFile
+from privtab.base.yaml_text import DEEPEST
+from privtab.language.syntax.yaml_tree import Mapping, Scalar, Sequence, compose, plain_value
 
 
 def tree(text: str) -> tuple[object, list[str]]:

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from privtab import indented_json
 from privtab.backends import Compilation
+from privtab.base import indented_json
 from privtab.ir.canonical import canonical
 from privtab.ir.formula import call_condition, item_condition, walk
 from privtab.ir.names import atom_text, effect_texts, filter_of, sql

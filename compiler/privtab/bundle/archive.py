@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn, TypeAlias, cast
 
-from privtab import strict_json
-from privtab.errors import BrokenBundle
-from privtab.printable import printable
+from privtab.base import strict_json
+from privtab.base.errors import BrokenBundle
+from privtab.base.printable import printable
 
 MANIFEST = ".manifest"
 DATA = "data.json"

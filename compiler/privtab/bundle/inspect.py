@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, BinaryIO
 
-from privtab import strict_json
+from privtab.base import strict_json
+from privtab.base.errors import SignatureRefused
+from privtab.base.moments import WINDOWED
+from privtab.base.names import SCOPED
+from privtab.base.signatures import LARGEST_SIGNATURES, PATCH, Trust, is_signature
 from privtab.bundle.archive import MANIFEST, check_values, digest, entries
 from privtab.bundle.sign import BundleSource, opened, verify
-from privtab.errors import SignatureRefused
-from privtab.moments import WINDOWED
-from privtab.names import SCOPED
-from privtab.signatures import LARGEST_SIGNATURES, PATCH, Trust, is_signature
 
 WASM = ".wasm"
 _PIECE = 1 << 20

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from privtab._worker import LARGE, beside
 from privtab.backends import Compilation, rego
+from privtab.base.worker import LARGE, beside
 from privtab.bundle.archive import json_bytes, json_object
 from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import SigningKey, signed_bundle
@@ -21,7 +21,7 @@ from privtab.state.nodes import State
 from privtab.state.shards import PEOPLE, PartText, roots, shards
 
 if TYPE_CHECKING:
-    from privtab.diagnostics import Diagnostic
+    from privtab.base.diagnostics import Diagnostic
 
 REVISION_DIGITS = 16
 SHARDED = "sharded"

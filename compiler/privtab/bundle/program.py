@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 
-from privtab import strict_json
+from privtab.base import strict_json
+from privtab.base.errors import BrokenBundle, FileError
 from privtab.bundle.archive import entries
-from privtab.errors import BrokenBundle, FileError
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import FORMAT

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from privtab import __version__
+from privtab.base.errors import FileError
+from privtab.base.formats import ENDINGS, accepting, ending_of
 from privtab.bundle.archive import digest
-from privtab.errors import FileError
-from privtab.formats import ENDINGS, accepting, ending_of
 
 GIT_SECONDS = 20
 

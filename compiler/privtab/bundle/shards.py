@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from privtab.base.names import decode_name
+from privtab.base.shard_names import combined
 from privtab.bundle.archive import contents, json_bytes
-from privtab.names import decode_name
-from privtab.shard_names import combined
 from privtab.state.shards import PEOPLE
 
 LISTING = "shards.json"

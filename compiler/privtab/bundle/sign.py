@@ -16,20 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
-from privtab.bundle.archive import (
-    LARGEST_REWRITTEN,
-    MOST_REWRITTEN,
-    Entries,
-    archive,
-    check_read,
-    check_values,
-    digest,
-    entries,
-    json_bytes,
-    packed,
-)
-from privtab.errors import FileError, SignatureRefused, UsageError
-from privtab.signatures import (
+from privtab.base.errors import FileError, SignatureRefused, UsageError
+from privtab.base.signatures import (
     LARGEST_SIGNATURES,
     PATCH,
     SIGNATURES,
@@ -49,6 +37,18 @@ from privtab.signatures import (
     matches,
     need_cryptography,
     verification_keys,
+)
+from privtab.bundle.archive import (
+    LARGEST_REWRITTEN,
+    MOST_REWRITTEN,
+    Entries,
+    archive,
+    check_read,
+    check_values,
+    digest,
+    entries,
+    json_bytes,
+    packed,
 )
 
 PASSWORD_VARIABLE = "PRIVTAB_SIGNING_KEY_PASSWORD"  # noqa: S105  (the name of a variable)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from privtab.base.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window
+from privtab.base.names import SCOPED
+from privtab.base.shard_names import GRANTS
 from privtab.engines.python import is_windowed
-from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window
-from privtab.names import SCOPED
-from privtab.shard_names import GRANTS
 from privtab.state.attribute_rows import texts
 from privtab.state.names import FOR_FILTERS, KEEPS
 from privtab.state.nodes import TABLES, Cells, ColumnRows, State

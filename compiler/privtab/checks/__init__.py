@@ -8,10 +8,10 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from privtab import findings
-from privtab._worker import LARGE, beside
-from privtab.diagnostics import Diagnostic, FindingKind, in_order
-from privtab.findings import Builder
+from privtab.base.diagnostics import Diagnostic, FindingKind, in_order
+from privtab.base.worker import LARGE, beside
+from privtab.language import findings
+from privtab.language.findings import Builder
 
 if TYPE_CHECKING:
     from privtab.checks._view import Check, View

@@ -11,10 +11,10 @@ from privtab.checks._view import View
 from privtab.ir import nodes as ir
 from privtab.ir.formula import without_name
 from privtab.ir.unroll import Levels, unrolled
+from privtab.language.syntax.nodes import ConditionCell, Tables
 from privtab.model import nodes as m
 from privtab.model.lower import Lowering
 from privtab.model.nodes import first_spot, flat
-from privtab.syntax.nodes import ConditionCell, Tables
 
 
 class Circuit:

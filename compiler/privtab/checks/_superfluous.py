@@ -14,7 +14,8 @@ from itertools import accumulate, product
 from math import prod
 from typing import Literal
 
-from privtab._once import once
+from privtab.base.errors import Undecided
+from privtab.base.once import once
 from privtab.checks._parts import (
     PLACES,
     USES,
@@ -30,7 +31,6 @@ from privtab.checks._parts import (
     tree,
 )
 from privtab.checks._view import View
-from privtab.errors import Undecided
 from privtab.ir.facts import unrelated
 from privtab.ir.formula import ATOMS, item_condition
 from privtab.ir.nodes import ALWAYS, And, Atom, Formula, Or, Rule, When

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from privtab.base.diagnostics import Severity, Span
+from privtab.base.errors import Undecided
+from privtab.base.hints import listed
 from privtab.checks._superfluous import Superfluous, superfluous
 from privtab.checks._view import Found, FoundInRow, Setting, check, check_in_every_type, declared, view_of
-from privtab.diagnostics import Severity, Span
-from privtab.errors import Undecided
-from privtab.hints import listed
 from privtab.ir.formula import atoms, call_condition, item_condition, references, targets_of
 from privtab.ir.nodes import ALWAYS, RESOURCE, Formula, Rule
 from privtab.ir.solver import CONFLICTS

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
+from privtab.base.diagnostics import Related, Severity
+from privtab.base.hints import listed
 from privtab.checks._view import Comparison, Found, View, check, compare, declared, view_of
-from privtab.diagnostics import Related, Severity
-from privtab.hints import listed
 from privtab.ir.formula import followed, item_condition, recipients
 from privtab.ir.nodes import Can, Rule
+from privtab.language.syntax.nodes import RowDecl
 from privtab.model import nodes as m
 from privtab.model.nodes import CanDo, Compared, HoldsPrivilege, Policy, Row, row_terms
-from privtab.syntax.nodes import RowDecl
 
 
 @check("P306", Severity.WARNING)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from privtab.base.diagnostics import Related, Severity
+from privtab.base.errors import Undecided
 from privtab.checks._view import Found, FoundInRow, View, check, check_in_every_type, compare, declared, view_of
-from privtab.diagnostics import Related, Severity
-from privtab.errors import Undecided
 from privtab.ir.canonical import AtomSet
 from privtab.ir.formula import call_condition, item_condition, own_condition
 from privtab.ir.nodes import Has, Owner, Rule, ServiceAdmin

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from privtab.base.diagnostics import Severity
+from privtab.base.errors import Undecided
+from privtab.base.hints import listed
 from privtab.checks._parts import with_implied
 from privtab.checks._view import Found, View, check, view_of
-from privtab.diagnostics import Severity
-from privtab.errors import Undecided
-from privtab.hints import listed
 from privtab.ir.formula import own_condition, types_of
 from privtab.ir.nodes import (
     ALWAYS,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from privtab.base.diagnostics import Severity, Span
+from privtab.base.effects import PRINCIPAL_TABLES
+from privtab.base.errors import Undecided
+from privtab.base.hints import listed
 from privtab.checks._parts import with_implied
 from privtab.checks._view import Found, FoundInRow, View, check, check_in_every_type, view_of
-from privtab.diagnostics import Severity, Span
-from privtab.effects import PRINCIPAL_TABLES
-from privtab.errors import Undecided
-from privtab.hints import listed
 from privtab.ir.canonical import AtomSet, canonical
 from privtab.ir.formula import atoms, call_condition, conjunction, item_condition
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Atom, Effect, Formula, Has, Member, Owner, Program, Rule, Target

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-from privtab._resources import how_to_install
+from privtab.base.diagnostics import Severity
+from privtab.base.resources import how_to_install
+from privtab.base.sql_text import DIALECTS, Placeholder, operation_of, read
 from privtab.checks._view import Found, check, view_of
-from privtab.diagnostics import Severity
 from privtab.ir.formula import item_condition
 from privtab.ir.names import filter_lists
 from privtab.ir.nodes import Or
 from privtab.model.nodes import Filter, Policy, TermUse
-from privtab.sql_text import DIALECTS, Placeholder, operation_of, read
 
 
 @check("P348", Severity.WARNING)

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from operator import itemgetter
 
+from privtab.base.diagnostics import Related, Severity, Span
+from privtab.base.names import mixed_scripts as letter_of_another_script
+from privtab.base.names import small_letters
 from privtab.checks._parts import condition_cells
 from privtab.checks._view import Found, check
-from privtab.diagnostics import Related, Severity, Span
+from privtab.language.syntax.nodes import RowDecl, Tables
 from privtab.model import nodes as m
 from privtab.model.conditions import privilege_names
 from privtab.model.nodes import conditions, flags
-from privtab.names import mixed_scripts as letter_of_another_script
-from privtab.names import small_letters
-from privtab.syntax.nodes import RowDecl, Tables
 
 
 @check("P325", Severity.NOTE)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
+from privtab.base.diagnostics import Severity, Span
+from privtab.base.errors import Undecided
+from privtab.base.hints import listed
 from privtab.checks._view import Found, View, check, view_of
-from privtab.diagnostics import Severity, Span
-from privtab.errors import Undecided
-from privtab.hints import listed
 from privtab.ir.formula import own_condition
 from privtab.model import nodes as m
 from privtab.model.nodes import (

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from privtab.base.diagnostics import Severity, Span
+from privtab.base.hints import listed
+from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, quoted
 from privtab.checks._parts import condition_cells, with_implied
 from privtab.checks._view import Found, check, view_of
-from privtab.diagnostics import Severity, Span
-from privtab.hints import listed
 from privtab.ir.formula import atoms, item_condition
 from privtab.ir.nodes import Has
 from privtab.model import nodes as m
 from privtab.model.conditions import privilege_names
 from privtab.model.nodes import CellPart, HoldsPrivilege, Policy, row_terms
-from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, quoted
 
 
 @check("P301", Severity.WARNING, once=True)

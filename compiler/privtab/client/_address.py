@@ -12,8 +12,8 @@ from socket import inet_aton
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from privtab import files
-from privtab.errors import FileError, UsageError
+from privtab.base import files
+from privtab.base.errors import FileError, UsageError
 
 Verify: TypeAlias = bool | str | ssl.SSLContext
 """Whether to verify the server's certificate, or the CA certificates to use: a file, a folder or a context."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
-from privtab.attributes import NONE_GIVEN, GivenAttributes, given_attributes
+from privtab.base.attributes import NONE_GIVEN, GivenAttributes, given_attributes
+from privtab.base.errors import InvalidRequest
+from privtab.base.names import encode_name
+from privtab.base.request import NOT_SET, Entity, Request, exact, flag_name
 from privtab.client._protocol import ActiveSystem
-from privtab.errors import InvalidRequest
-from privtab.names import encode_name
-from privtab.request import NOT_SET, Entity, Request, exact, flag_name
 
 Item = TypeVar("Item")
 EntityLike: TypeAlias = Entity | str | tuple[str, str | Sequence[str]]

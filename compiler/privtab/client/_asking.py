@@ -14,6 +14,11 @@ from inspect import signature
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
+from privtab.base.effects import Effect
+from privtab.base.errors import AccessDenied, DecisionError, InvalidRequest
+from privtab.base.request import Decision, Entity, Request
+from privtab.base.sql_text import DIALECTS, AppliedFilter, FilterKind, shows_all
+from privtab.base.vocabulary import OperationShape, Vocabulary
 from privtab.client import _arguments as arguments
 from privtab.client import _observe as observe
 from privtab.client import _plan as plan
@@ -21,11 +26,6 @@ from privtab.client._arguments import Details, EntityLike
 from privtab.client._engine import ClientEngine, Flow
 from privtab.client._observe import LOG, Observer
 from privtab.client._protocol import ActiveSystem, Revision
-from privtab.effects import Effect
-from privtab.errors import AccessDenied, DecisionError, InvalidRequest
-from privtab.request import Decision, Entity, Request
-from privtab.sql_text import DIALECTS, AppliedFilter, FilterKind, shows_all
-from privtab.vocabulary import OperationShape, Vocabulary
 
 if TYPE_CHECKING:
     from privtab.filters.filter import Filter

@@ -11,15 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from privtab import files, moments, strict_json
-from privtab._staged import locked, write
-from privtab.client import _plan as plan
-from privtab.client import _protocol as protocol
-from privtab.client._bundles import BundleLocation, ReadBundle
-from privtab.client._observe import LOG
-from privtab.client._protocol import ActiveSystem, Revision
-from privtab.engines.python import NAME, OpenEngine, Opener, PythonEngine, Shortcuts
-from privtab.errors import (
+from privtab.base import files, moments, strict_json
+from privtab.base.errors import (
     BundleWriteError,
     DecisionError,
     DecisionUnavailable,
@@ -29,10 +22,17 @@ from privtab.errors import (
     SignatureRefused,
     UsageError,
 )
-from privtab.moments import ALWAYS
-from privtab.request import Decision, Entity, Request
-from privtab.sql_text import AppliedFilter
-from privtab.vocabulary import OperationShape
+from privtab.base.moments import ALWAYS
+from privtab.base.request import Decision, Entity, Request
+from privtab.base.sql_text import AppliedFilter
+from privtab.base.staged import locked, write
+from privtab.base.vocabulary import OperationShape
+from privtab.client import _plan as plan
+from privtab.client import _protocol as protocol
+from privtab.client._bundles import BundleLocation, ReadBundle
+from privtab.client._observe import LOG
+from privtab.client._protocol import ActiveSystem, Revision
+from privtab.engines.python import NAME, OpenEngine, Opener, PythonEngine, Shortcuts
 
 if TYPE_CHECKING:
     from privtab.filters.filter import Filter

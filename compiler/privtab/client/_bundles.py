@@ -13,14 +13,14 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from privtab import files, strict_json
-from privtab._collection import no_collection
+from privtab.base import files, strict_json
+from privtab.base.collection import no_collection
+from privtab.base.errors import BrokenBundle, DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
+from privtab.base.signatures import PEM, Signed, Trust
 from privtab.bundle.archive import LARGEST_READ, MOST_ENTRIES, entries, read_object
 from privtab.bundle.sign import verify
 from privtab.client._address import Cert, Token, file_stamp
 from privtab.client._observe import LOG
-from privtab.errors import BrokenBundle, DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
-from privtab.signatures import PEM, Signed, Trust
 
 JsonObject: TypeAlias = Mapping[str, Any]
 Keep: TypeAlias = Callable[[JsonObject], Any]

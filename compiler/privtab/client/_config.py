@@ -14,12 +14,12 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from privtab import files
+from privtab.base import files
+from privtab.base.errors import FileError, UsageError
+from privtab.base.hints import hint
 from privtab.client import _values
 from privtab.client._asking import Mode
 from privtab.client._values import Kind
-from privtab.errors import FileError, UsageError
-from privtab.hints import hint
 
 if TYPE_CHECKING:
     from privtab.client._address import Cert, Verify

@@ -12,10 +12,10 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from weakref import WeakSet
 
+from privtab.base.request import Decision, Entity, Request
+from privtab.base.sql_text import AppliedFilter
+from privtab.base.vocabulary import OperationShape
 from privtab.client._protocol import ActiveSystem, Revision
-from privtab.request import Decision, Entity, Request
-from privtab.sql_text import AppliedFilter
-from privtab.vocabulary import OperationShape
 
 if TYPE_CHECKING:
     from privtab.filters.filter import Filter

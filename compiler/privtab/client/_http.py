@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from privtab.base.errors import DecisionUnavailable, PolicyError, UsageError
 from privtab.client import _address
 from privtab.client._address import Address, Cert, Token, Verify
 from privtab.client._transport import MAX_BODY, NO_BODY, BlockingTransport, Headers, Timeout, too_slow, total
-from privtab.errors import DecisionUnavailable, PolicyError, UsageError
 
 _PIECE = 64 * 1024
 _ONE_GO = 1024 * 1024

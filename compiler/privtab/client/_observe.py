@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from privtab.request import Decision, Request
+from privtab.base.request import Decision, Request
 
 LOG = logging.getLogger("privtab.client")
 

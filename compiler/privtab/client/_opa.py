@@ -8,6 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from privtab.base.errors import DecisionError, DecisionUnavailable, PolicyError, UsageError
+from privtab.base.request import Decision, Entity, Request
+from privtab.base.sql_text import AppliedFilter
+from privtab.base.vocabulary import OperationShape
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
 from privtab.client._config import Settings
@@ -16,13 +20,9 @@ from privtab.client._observe import CURRENT, LOG, note_cached
 from privtab.client._protocol import ActiveSystem, Call, Revision, Undefined
 from privtab.client._resilience import Breaker, Cache, Key, Resilience, Retries, request_key
 from privtab.client._transport import Limits, Timeout
-from privtab.errors import DecisionError, DecisionUnavailable, PolicyError, UsageError
-from privtab.request import Decision, Entity, Request
-from privtab.sql_text import AppliedFilter
-from privtab.vocabulary import OperationShape
 
 if TYPE_CHECKING:
-    from privtab.attributes import Scalar
+    from privtab.base.attributes import Scalar
     from privtab.filters.filter import Filter, Question
 
 T = TypeVar("T")

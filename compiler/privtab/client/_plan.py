@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
+from privtab.base.vocabulary import OperationShape, check_caller
 from privtab.client import _arguments as arguments
 from privtab.client import _protocol as protocol
 from privtab.client._protocol import ActiveSystem, Call
-from privtab.errors import InvalidRequest
-from privtab.request import Entity, Request
-from privtab.vocabulary import OperationShape, check_caller
 
 _WORTH_A_CALL = 20
 """Group size from which the faster form saves more than a further call costs."""

@@ -14,13 +14,13 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
-from privtab import strict_json
+from privtab.base import strict_json
+from privtab.base.errors import DecisionUnavailable, InvalidRequest, PolicyError, UsageError
+from privtab.base.moments import WINDOWED
+from privtab.base.request import Decision, Entity, Request
+from privtab.base.sql_text import FILTER_KINDS, AppliedFilter, denial
+from privtab.base.vocabulary import Vocabulary
 from privtab.client._observe import note_id
-from privtab.errors import DecisionUnavailable, InvalidRequest, PolicyError, UsageError
-from privtab.moments import WINDOWED
-from privtab.request import Decision, Entity, Request
-from privtab.sql_text import FILTER_KINDS, AppliedFilter, denial
-from privtab.vocabulary import Vocabulary
 
 T = TypeVar("T")
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
+from privtab.base.errors import DecisionUnavailable, PrivtabError
+from privtab.base.request import Decision, Request
 from privtab.client._engine import Flow, renew_after_fork
 from privtab.client._observe import LOG
 from privtab.client._transport import Limits, Timeout
-from privtab.errors import DecisionUnavailable, PrivtabError
-from privtab.request import Decision, Request
 
 LONGEST_OPEN = 30.0
 """Longest time in seconds that the circuit stays open."""

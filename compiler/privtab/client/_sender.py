@@ -17,11 +17,11 @@ from functools import partial
 from typing import Any, Self
 from urllib.parse import quote, urljoin, urlsplit
 
-from privtab import strict_json
+from privtab.base import strict_json
+from privtab.base.errors import PolicyError, UsageError
 from privtab.client._address import Cert, Verify, shown
 from privtab.client._http import HttpTransport, header, reason
 from privtab.client._transport import Timeout
-from privtab.errors import PolicyError, UsageError
 
 MOST_REDIRECTS = 5
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))

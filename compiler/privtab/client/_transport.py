@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 from urllib.parse import urlsplit
 
+from privtab.base.errors import DecisionUnavailable, PolicyError, UsageError
 from privtab.client._address import authorities, parse, proxy_for, shown
 from privtab.client._protocol import check_status
-from privtab.errors import DecisionUnavailable, PolicyError, UsageError
 
 if TYPE_CHECKING:
     from email.message import Message

@@ -10,6 +10,8 @@ from contextvars import copy_context
 from copy import copy
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
+from privtab.base.errors import InvalidRequest, PolicyError, PrivtabError
+from privtab.base.request import Request
 from privtab.client import _config
 from privtab.client._arguments import Details, EntityLike
 from privtab.client._asking import ClientFlows, Item, Mode, described_as
@@ -21,8 +23,6 @@ from privtab.client._opa import OpaFlows
 from privtab.client._protocol import Inactive
 from privtab.client._transport import AsyncTransport, Timeout, total
 from privtab.client.sync import client_repr, http_transport
-from privtab.errors import InvalidRequest, PolicyError, PrivtabError
-from privtab.request import Request
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -7,8 +7,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
-from privtab import _plugins
-from privtab._resources import how_to_install
+from privtab.base import plugins
+from privtab.base.errors import UsageError
+from privtab.base.request import Request
+from privtab.base.resources import how_to_install
 from privtab.client import _config
 from privtab.client import _protocol as protocol
 from privtab.client._address import Token
@@ -20,8 +22,6 @@ from privtab.client._bundles import BundleLocation, HttpLocation, LocalLocation,
 from privtab.client._config import BundleArguments, Settings
 from privtab.client._observe import LOG, HookLike
 from privtab.engines.python import NAME
-from privtab.errors import UsageError
-from privtab.request import Request
 
 if TYPE_CHECKING:
     from privtab.engines.batches import Batches
@@ -196,7 +196,7 @@ class Embedded(Asker):
 def _store_location(location: str) -> BundleLocation:
     """The state of a store, which the package of stores reads and which needs an extra."""
     try:
-        found: BundleLocation = _plugins.module(_plugins.STATES, "store").opened(location)
+        found: BundleLocation = plugins.module(plugins.STATES, "store").opened(location)
     except ImportError as error:
         raise UsageError(f"a store needs {error.name}: {how_to_install('store')}") from error
     return found

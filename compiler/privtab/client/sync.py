@@ -11,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Unpack
 
+from privtab.base.errors import UsageError
 from privtab.client import _config
 from privtab.client._address import shown
 from privtab.client._asking import ClientFlows
@@ -21,7 +22,6 @@ from privtab.client._http import HttpTransport
 from privtab.client._observe import HookLike, Observer
 from privtab.client._opa import OpaFlows
 from privtab.client._transport import RequestsTransport, Transport
-from privtab.errors import UsageError
 
 if TYPE_CHECKING:
     import requests

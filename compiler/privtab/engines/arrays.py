@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from privtab.arrow import Codes, Lists, Truth
+from privtab.base.arrow import Codes, Lists, Truth
 from privtab.engines.index import Index, PrivilegeNumbers
 from privtab.engines.lookups import WORD, Bits, HashIndex, TextDictionary, pair
 

@@ -15,9 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab import names
-from privtab._collection import no_collection
-from privtab.arrow import Codes
+from privtab.base import names
+from privtab.base.arrow import Codes
+from privtab.base.collection import no_collection
+from privtab.base.errors import InvalidRequest
+from privtab.base.names import LEFT_OUT
+from privtab.base.request import NOT_SET, Entity, Request, flag_name
+from privtab.base.vocabulary import Vocabulary, check_role_names
 from privtab.engines.arrays import Arrays
 from privtab.engines.build_arrays import arrays_of_index
 from privtab.engines.columns import (
@@ -57,10 +61,6 @@ from privtab.engines.varying import (
     with_nameless,
     with_unusable,
 )
-from privtab.errors import InvalidRequest
-from privtab.names import LEFT_OUT
-from privtab.request import NOT_SET, Entity, Request, flag_name
-from privtab.vocabulary import Vocabulary, check_role_names
 
 
 class Batches:

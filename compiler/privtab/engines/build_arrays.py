@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab import arrow
-from privtab.arrow import Codes, Lists
+from privtab.base import arrow
+from privtab.base.arrow import Codes, Lists
 from privtab.engines.arrays import Arrays, Entries, Scopes, TypeArrays, UserPrincipals, is_single
 from privtab.engines.columns import Level, level_of, widths
 from privtab.engines.index import OWNER, Index, Principals, PrivilegeNumbers

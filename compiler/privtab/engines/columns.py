@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab import arrow, attributes
-from privtab.arrow import Codes, Truth, text_bytes
-from privtab.attributes import AttributeKind, Attributes, GivenAttributes, given_attributes, requested
+from privtab.base import arrow, attributes
+from privtab.base.arrow import Codes, Truth, text_bytes
+from privtab.base.attributes import AttributeKind, Attributes, GivenAttributes, given_attributes, requested
+from privtab.base.names import ESCAPES, UNUSABLE
 from privtab.engines.arrays import Arrays, TypeArrays
-from privtab.names import ESCAPES, UNUSABLE
 
 TextPool: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None]
 """A column of texts."""

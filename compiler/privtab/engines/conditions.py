@@ -11,11 +11,11 @@ from functools import cached_property
 from itertools import product
 from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
-from privtab.attributes import NONE_GIVEN, Attributes, GivenAttributes, Operator, holds
+from privtab.base.attributes import NONE_GIVEN, Attributes, GivenAttributes, Operator, holds
+from privtab.base.names import quoted
+from privtab.base.paths import Chains, Level, at_level, base_type, located, shapes_of
+from privtab.base.request import Request
 from privtab.engines.index import Index
-from privtab.names import quoted
-from privtab.paths import Chains, Level, at_level, base_type, located, shapes_of
-from privtab.request import Request
 
 
 @dataclass(frozen=True, slots=True)

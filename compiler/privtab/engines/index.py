@@ -15,9 +15,9 @@ from itertools import chain, repeat
 from operator import is_
 from typing import Any, TypeAlias, TypeVar
 
-from privtab.errors import PolicyError, UsageError
-from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
-from privtab.shard_names import BY_PRIVILEGE, CONCERNED, FURTHER_HELD, HELD, combined, shard_name
+from privtab.base.errors import PolicyError, UsageError
+from privtab.base.moments import HELD_ALWAYS, WINDOWED, parts_of
+from privtab.base.shard_names import BY_PRIVILEGE, CONCERNED, FURTHER_HELD, HELD, combined, shard_name
 
 T = TypeVar("T")
 Holders: TypeAlias = dict[str, int]

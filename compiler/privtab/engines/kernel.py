@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.arrow import Codes, Truth
+from privtab.base.arrow import Codes, Truth
 from privtab.engines.arrays import HEAVY, Arrays, Column, TypeArrays, UserPrincipals
 from privtab.engines.columns import Level, Paths, decoded, select
 from privtab.engines.conditions import RESOURCE, Atom, Comparison, Condition, Operand, atoms_of, fold

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab import arrow
-from privtab.arrow import Codes, Truth, text_bytes
+from privtab.base import arrow
+from privtab.base.arrow import Codes, Truth, text_bytes
 
 Bits: TypeAlias = npt.NDArray[np.uint64]
 

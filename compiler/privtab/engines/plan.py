@@ -11,10 +11,10 @@ from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple, TypeAlias
 
+from privtab.base.names import last_name, refers_to
+from privtab.base.paths import base_type
 from privtab.engines import conditions
 from privtab.engines.index import OWNER, Holders, Index, Table
-from privtab.names import last_name, refers_to
-from privtab.paths import base_type
 
 Special: TypeAlias = Callable[[str, Sequence[str], Sequence[str], str], Sequence[tuple[int, str]]]
 """Through whom an atom that is no privilege and no ownership holds: nobody, if it does not.

@@ -14,15 +14,15 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from privtab import moments
+from privtab.base import moments
+from privtab.base.errors import DecisionUnavailable
+from privtab.base.moments import FIRST, LAST, WINDOWED, Window, parts_of
+from privtab.base.names import is_wildcard
+from privtab.base.request import Request
 from privtab.engines.conditions import ALWAYS, RESOURCE, Atom
 from privtab.engines.index import OWNER, Index, PrivilegeNumbers, StatePart, Table, in_parts, reading
 from privtab.engines.plan import FormPlan, Special, needed
 from privtab.engines.rows import RowEngine
-from privtab.errors import DecisionUnavailable
-from privtab.moments import FIRST, LAST, WINDOWED, Window, parts_of
-from privtab.names import is_wildcard
-from privtab.request import Request
 
 if TYPE_CHECKING:
     from privtab.engines.batches import Batches

@@ -10,16 +10,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from privtab.effects import with_changes
-from privtab.engines.conditions import RESOURCE, Atom, ConditionReader, RequestShape, RequestValues, words
-from privtab.engines.index import Index, require_kept
-from privtab.engines.plan import Caller, FormPlan, GrantSemantics, beginnings, named
-from privtab.errors import DecisionUnavailable, PolicyError
-from privtab.locations import Locations, ids, not_placed
-from privtab.names import unencoded
-from privtab.paths import base_type
-from privtab.request import Decision, Entity, Request, roles_not_held, smallest
-from privtab.sql_text import (
+from privtab.base.effects import with_changes
+from privtab.base.errors import DecisionUnavailable, PolicyError
+from privtab.base.locations import Locations, ids, not_placed
+from privtab.base.names import unencoded
+from privtab.base.paths import base_type
+from privtab.base.request import Decision, Entity, Request, roles_not_held, smallest
+from privtab.base.sql_text import (
     DIALECTS,
     FILTER_KINDS,
     AppliedFilter,
@@ -30,6 +27,9 @@ from privtab.sql_text import (
     operation_of,
     written,
 )
+from privtab.engines.conditions import RESOURCE, Atom, ConditionReader, RequestShape, RequestValues, words
+from privtab.engines.index import Index, require_kept
+from privtab.engines.plan import Caller, FormPlan, GrantSemantics, beginnings, named
 
 
 class MinimalSets:

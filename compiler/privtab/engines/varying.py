@@ -11,7 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.arrow import Codes, Truth
+from privtab.base.arrow import Codes, Truth
+from privtab.base.errors import InvalidRequest
+from privtab.base.names import LEFT_OUT
+from privtab.base.paths import PathShape, count_names
+from privtab.base.request import NOT_SET, Entity, Request, flag_name
+from privtab.base.vocabulary import Vocabulary
 from privtab.engines.columns import (
     ATTRIBUTE,
     DEPTH,
@@ -32,11 +37,6 @@ from privtab.engines.columns import (
 )
 from privtab.engines.conditions import RESOURCE
 from privtab.engines.rows import RowEngine
-from privtab.errors import InvalidRequest
-from privtab.names import LEFT_OUT
-from privtab.paths import PathShape, count_names
-from privtab.request import NOT_SET, Entity, Request, flag_name
-from privtab.vocabulary import Vocabulary
 
 Value: TypeAlias = str | TextPool
 """A constant, or a column."""

@@ -9,8 +9,8 @@ from itertools import groupby
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
-from privtab.attributes import MOST_TEXT
-from privtab.errors import UsageError
+from privtab.base.attributes import MOST_TEXT
+from privtab.base.errors import UsageError
 from privtab.filters.expression import CLASS, SEPARATOR, Expression, Leaf, Paths, Value, fold, open_levels, path_pattern
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from privtab.base.errors import DecisionUnavailable, PolicyError
+from privtab.base.moments import LAST
+from privtab.base.request import Request
 from privtab.engines.plan import Caller
 from privtab.engines.rows import RowEngine
-from privtab.errors import DecisionUnavailable, PolicyError
-from privtab.moments import LAST
-from privtab.request import Request
 
 NO_ROWS: Mapping[str, Any] = {
     "revision": "",

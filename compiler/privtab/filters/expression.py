@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
-from privtab.attributes import Attribute, Scalar
-from privtab.names import UNUSABLE, unusable
+from privtab.base.attributes import Attribute, Scalar
+from privtab.base.names import UNUSABLE, unusable
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ SEPARATOR = "\x1f"
 CLASS = f"[{UNUSABLE}]"
 """A regular expression for a character that no name has."""
 _NAME = "(?:%2A|%3F)+|[*?]*(?:[^/%*?]|%25|%2F)(?:[^/%]|%25|%2F)*"
-"""An encoded name: no wildcards alone, and no `%` that begins no escape (`privtab.names`)."""
+"""An encoded name: no wildcards alone, and no `%` that begins no escape (`privtab.base.names`)."""
 NOTHING = AnyOf()
 EDITION = -1
 """The depth of the row that says what the rows of a filter follow from."""

@@ -13,19 +13,19 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import quote
 
-from privtab import moments
-from privtab.attributes import Scalar
+from privtab.base import moments
+from privtab.base.attributes import Scalar
+from privtab.base.errors import DecisionUnavailable, InvalidRequest, UnsupportedError, UsageError
+from privtab.base.hints import hint
+from privtab.base.moments import ALWAYS, FIRST, LAST, Window
+from privtab.base.names import encode_name
+from privtab.base.request import Request
 from privtab.engines.rows import RowEngine
-from privtab.errors import DecisionUnavailable, InvalidRequest, UnsupportedError, UsageError
 from privtab.filters import expression as expressions
 from privtab.filters.concern import Concern, concern
 from privtab.filters.expression import EDITION, EVERYTHING, NOTHING, Expression, Value, all_of, any_of
 from privtab.filters.regions import Beginning, Regions, regions
 from privtab.filters.values import choices, comparisons
-from privtab.hints import hint
-from privtab.moments import ALWAYS, FIRST, LAST, Window
-from privtab.names import encode_name
-from privtab.request import Request
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from privtab.base.errors import UnsupportedError
+from privtab.base.names import encode_name, path_of, unencoded
+from privtab.base.paths import PathShape, base_type, naming
+from privtab.base.request import Entity, Request
 from privtab.engines.conditions import Comparison, ConditionReader
-from privtab.errors import UnsupportedError
 from privtab.filters.concern import Concern
 from privtab.filters.expression import NOTHING, Expression, OneOf, all_of, any_of, longest
-from privtab.names import encode_name, path_of, unencoded
-from privtab.paths import PathShape, base_type, naming
-from privtab.request import Entity, Request
 
 Trie: TypeAlias = dict[str, "Trie"]
 """Encoded names, each with those that follow it in the path of an entity that is named."""

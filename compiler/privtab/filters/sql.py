@@ -16,8 +16,10 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from privtab.attributes import MOST_TEXT
-from privtab.errors import UnsupportedError, UsageError
+from privtab.base.attributes import MOST_TEXT
+from privtab.base.errors import UnsupportedError, UsageError
+from privtab.base.hints import hint
+from privtab.base.names import RANGES
 from privtab.filters.columns import SPARK_TYPES
 from privtab.filters.expression import (
     CLASS,
@@ -34,8 +36,6 @@ from privtab.filters.expression import (
     path_pattern,
     size,
 )
-from privtab.hints import hint
-from privtab.names import RANGES
 
 ParameterStyle: TypeAlias = Literal["qmark", "format", "pyformat", "named", "numeric", "dollar"]
 """How parameters are written: `?`, `%s`, `%(p1)s`, `:p1`, `:1` (PEP 249) or `$1`."""

@@ -7,14 +7,14 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from privtab.attributes import Attribute, Scalar
+from privtab.base.attributes import Attribute, Scalar
+from privtab.base.errors import UnsupportedError
+from privtab.base.paths import base_type
+from privtab.base.request import Request
 from privtab.engines.conditions import RESOURCE, Comparison, ConditionReader, Operand
 from privtab.engines.rows import RowEngine
-from privtab.errors import UnsupportedError
 from privtab.filters.concern import Concern
 from privtab.filters.expression import Value
-from privtab.paths import base_type
-from privtab.request import Request
 
 MOST_CHOICES = 512
 """The most combinations of values of attributes."""

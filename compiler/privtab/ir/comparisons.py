@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from privtab.attributes import Attribute, Scalar, Value, holds
-from privtab.errors import Undecided
+from privtab.base.attributes import Attribute, Scalar, Value, holds
+from privtab.base.errors import Undecided
 from privtab.ir.nodes import RESOURCE, Compare, Program, Term
 
 STEPS = 20_000

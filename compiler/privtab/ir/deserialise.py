@@ -11,16 +11,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, get_args
 
-from privtab.attributes import AttributeKind, Attributes, Operator
-from privtab.diagnostics import Span
-from privtab.effects import BY_ACTIVE_ROLE, EffectKind
+from privtab.base.attributes import AttributeKind, Attributes, Operator
+from privtab.base.diagnostics import Span
+from privtab.base.effects import BY_ACTIVE_ROLE, EffectKind
+from privtab.base.names import KINDS
+from privtab.base.paths import MOST_LEVELS, Level
+from privtab.base.sql_text import FILTER_KINDS, Word
 from privtab.ir import nodes as ir
 from privtab.ir import semantics
 from privtab.ir.names import condition_text, undeclared_creation
 from privtab.ir.serialise import FORMAT, FORMAT_NEWER, KINDS_OF_NODES
-from privtab.names import KINDS
-from privtab.paths import MOST_LEVELS, Level
-from privtab.sql_text import FILTER_KINDS, Word
 
 T = TypeVar("T")
 

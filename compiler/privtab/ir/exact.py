@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import assert_never
 
-from privtab.errors import Undecided
+from privtab.base.errors import Undecided
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.facts import FactSemantics

@@ -12,13 +12,13 @@ from functools import cached_property
 from itertools import chain
 from typing import Literal, TypeAlias, assert_never
 
+from privtab.base.paths import base_type
 from privtab.ir import nodes as ir
 from privtab.ir.formula import Truth, resolve, targets_of, with_targets
 from privtab.ir.formula import slots as slots_of
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import And, ByType, Can, Compare, Formula, Or, When
 from privtab.ir.semantics import OwnerKind
-from privtab.paths import base_type
 
 Carrier: TypeAlias = str
 """How a row applies to the caller: directly (`user`), through a `group` of the state, through one that the request brings (`from_request`), or

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar, assert_never
 
-from privtab import paths
-from privtab._once import once, once_for_each, once_within
+from privtab.base import paths
+from privtab.base.once import once, once_for_each, once_within
+from privtab.base.paths import SEVERAL
 from privtab.ir import nodes as ir
 from privtab.ir.algebra import Algebra, Rebuilder, T
-from privtab.paths import SEVERAL
 
 P = TypeVar("P", bound=ir.Atom | ir.Can)
 LEVELS_ABOVE = frozenset(

@@ -9,13 +9,13 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Literal, assert_never
 
-from privtab._once import once
-from privtab.attributes import Value
+from privtab.base.attributes import Value
+from privtab.base.names import quoted
+from privtab.base.once import once
+from privtab.base.sql_text import FilterKind, Word
 from privtab.ir import nodes as ir
 from privtab.ir.formula import level_name
 from privtab.ir.shapes import Leaf
-from privtab.names import quoted
-from privtab.sql_text import FilterKind, Word
 
 _CREATING = frozenset(
     ["create", "add", "register", "make", "new", "deploy", "submit", "upload", "import", "copy", "clone", "run", "sign"]

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
-from privtab._nodes import dataclass
-from privtab._once import once
-from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
-from privtab.diagnostics import Span
-from privtab.effects import BY_ACTIVE_ROLE, EffectKind
+from privtab.base.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
+from privtab.base.diagnostics import Span
+from privtab.base.effects import BY_ACTIVE_ROLE, EffectKind
+from privtab.base.names import LEFT_OUT, NO_OBJECT
+from privtab.base.nodes import dataclass
+from privtab.base.once import once
+from privtab.base.paths import Level
+from privtab.base.sql_text import FilterKind, Word, operation_of
 from privtab.ir.semantics import Inheritance, OwnerKind, Semantics
-from privtab.names import LEFT_OUT, NO_OBJECT
-from privtab.paths import Level
-from privtab.sql_text import FilterKind, Word, operation_of
 
 RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""

@@ -13,8 +13,8 @@ from itertools import permutations
 from operator import and_, or_
 from typing import TypeAlias
 
-from privtab.attributes import KINDS, Operator, Scalar, holds
-from privtab.errors import Undecided
+from privtab.base.attributes import KINDS, Operator, Scalar, holds
+from privtab.base.errors import Undecided
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.formula import several
 from privtab.ir.nodes import Compare, Term

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from privtab._nodes import dataclass
-from privtab.names import KINDS
+from privtab.base.names import KINDS
+from privtab.base.nodes import dataclass
 
 OwnerKind: TypeAlias = Literal["user", "group", "role"]
 Creator: TypeAlias = bool | Literal["active_role"]

@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, assert_never, get_args
 
-from privtab._once import once
+from privtab.base.names import KINDS, small_letters
+from privtab.base.once import once
+from privtab.base.sql_text import Word
+from privtab.base.vocabulary import Vocabulary
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Canonical, Leaf, Listing, canonical
 from privtab.ir.formula import anchor, asked_condition, call_condition, several
@@ -18,9 +21,6 @@ from privtab.ir.names import constants_text, filter_lists, inheriting
 from privtab.ir.semantics import Semantics
 from privtab.ir.shapes import kinds_of_requests, rule_flags
 from privtab.ir.some_minimal_sets import minimal_listing
-from privtab.names import KINDS, small_letters
-from privtab.sql_text import Word
-from privtab.vocabulary import Vocabulary
 
 KINDS_OF_NODES: Mapping[type, str] = {node: small_letters(node.__name__) for node in get_args(ir.Formula)}
 """The name of each kind of node: `has_below`, `and`."""

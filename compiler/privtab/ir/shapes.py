@@ -10,11 +10,11 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import NamedTuple, TypeAlias
 
-from privtab._once import once, once_within
+from privtab.base.names import LEFT_OUT
+from privtab.base.once import once, once_within
 from privtab.ir.algebra import Algebra
 from privtab.ir.formula import resolve, uses_below, walk
 from privtab.ir.nodes import Atom, ByType, Can, Compare, Formula, Has, Program, Rule, ServiceAdmin, When
-from privtab.names import LEFT_OUT
 
 Leaf: TypeAlias = Atom | ByType
 """An atom, or a condition on a `with` object of unspecified type, which is treated like an atom."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import finalize
 
-from privtab.errors import Undecided
+from privtab.base.errors import Undecided
 from privtab.ir import nodes as ir
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.facts import Fact, Facts, FactsByPlace, FactSemantics, Giving

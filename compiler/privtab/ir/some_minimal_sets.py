@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from itertools import islice
 
-from privtab.errors import Undecided
+from privtab.base.errors import Undecided
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.canonical import AtomSet, Canonical, Leaf, Listing
 from privtab.ir.formula import ATOMS, RequestAlgebra, Truth, conjunction, disjunction, leaves

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 
-from privtab.errors import UnsupportedError
+from privtab.base.errors import UnsupportedError
 from privtab.ir.formula import compares_given, uses_below
 from privtab.ir.nodes import Program
 

@@ -14,7 +14,8 @@ from functools import partial
 from itertools import product
 from typing import TypeAlias
 
-from privtab._once import once
+from privtab.base.once import once
+from privtab.base.paths import at_level
 from privtab.ir import nodes as ir
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.canonical import Leaf, MinimalSets
@@ -31,7 +32,6 @@ from privtab.ir.formula import (
     with_conditions,
     with_targets,
 )
-from privtab.paths import at_level
 
 Levels: TypeAlias = Mapping[str, int]
 """The number of levels on the path of the object in each slot."""

@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from privtab import sql_text
-from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.findings import undeclared, unsound_rows
-from privtab.hints import did_you_mean, listed
+from privtab.base import sql_text
+from privtab.base.diagnostics import Diagnostic, Severity, Span
+from privtab.base.hints import did_you_mean, listed
+from privtab.base.paths import SEVERAL
+from privtab.base.sql_text import FILTER_KINDS, WORDS, Placeholder, TextError
+from privtab.language.findings import undeclared, unsound_rows
+from privtab.language.syntax.expression import Name
+from privtab.language.syntax.nodes import Cell, RoleDecl, RowDecl, Tables, VariantDecl, rows_of
 from privtab.model import nodes as m
 from privtab.model.conditions import Scope, term
 from privtab.model.names import resolve_names, resolve_roles, resolve_semantics
 from privtab.model.nodes import Policy, flags_read
 from privtab.model.rows import Rows, resolve_conflicts
 from privtab.model.select import ChosenRow, Selection, apply_readings, find_variant, same_meaning, select
-from privtab.paths import SEVERAL
-from privtab.sql_text import FILTER_KINDS, WORDS, Placeholder, TextError
-from privtab.syntax.expression import Name
-from privtab.syntax.nodes import Cell, RoleDecl, RowDecl, Tables, VariantDecl, rows_of
 
 
 def resolve_filters(rows: Rows, found: list[Diagnostic]) -> tuple[m.Filter, ...]:

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never, cast
 
-from privtab.attributes import Attribute, AttributeKind, Operator
-from privtab.diagnostics import Diagnostic, Span
-from privtab.findings import undeclared, unreadable, unsound_rows
-from privtab.hints import nearest
+from privtab.base.attributes import Attribute, AttributeKind, Operator
+from privtab.base.diagnostics import Diagnostic, Span
+from privtab.base.hints import nearest
+from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, NO_OBJECT, PRIVILEGE_ATTRIBUTE
+from privtab.base.paths import SEVERAL, Level
+from privtab.base.request import ACTIVE_ROLES
 from privtab.ir.nodes import RESOURCE
+from privtab.language.findings import undeclared, unreadable, unsound_rows
+from privtab.language.syntax import expression as x
+from privtab.language.syntax.nodes import Cell, ConditionCell
 from privtab.model import nodes as m
 from privtab.model.names import DeclaredNames
 from privtab.model.select import ChosenRow
-from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, NO_OBJECT, PRIVILEGE_ATTRIBUTE
-from privtab.paths import SEVERAL, Level
-from privtab.request import ACTIVE_ROLES
-from privtab.syntax import expression as x
-from privtab.syntax.nodes import Cell, ConditionCell
 
 _SELECTORS: Mapping[str, Level] = {"first": "first", "any": "any", "every": "every"}
 """The words before a target, by the level that they mean."""

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeAlias, assert_never
 
-from privtab._once import once
+from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT
+from privtab.base.once import once
+from privtab.base.paths import Level
+from privtab.base.sql_text import Placeholder, Word
 from privtab.ir import nodes as ir
 from privtab.ir.formula import item_condition, references
 from privtab.ir.nodes import Origin
+from privtab.language.syntax.nodes import Reading, RowDecl, rows_of
 from privtab.model import nodes as m
 from privtab.model.names import resolve_names
 from privtab.model.rows import Rows
 from privtab.model.select import ChosenRow, find_variant, read_as, select
-from privtab.names import ANY_PRIVILEGE, LEFT_OUT
-from privtab.paths import Level
-from privtab.sql_text import Placeholder, Word
-from privtab.syntax.nodes import Reading, RowDecl, rows_of
 
 _Pair: TypeAlias = tuple[str, str]
 

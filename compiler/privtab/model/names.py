@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast, get_args
 
-from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes
-from privtab.diagnostics import Diagnostic, Span
-from privtab.findings import undeclared, unreadable, unsound_rows
+from privtab.base.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes
+from privtab.base.diagnostics import Diagnostic, Span
+from privtab.base.names import ANY_PRIVILEGE, PRIVILEGE_ATTRIBUTE
 from privtab.ir.nodes import Alias, EntityType, Privilege, Role
 from privtab.ir.semantics import OwnerKind, OwnerSemantics, Semantics
+from privtab.language.findings import undeclared, unreadable, unsound_rows
+from privtab.language.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, TypeDecl, Word
 from privtab.model.nodes import Hierarchy
-from privtab.names import ANY_PRIVILEGE, PRIVILEGE_ATTRIBUTE
-from privtab.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, TypeDecl, Word
 
 _PRINCIPALS: dict[str, OwnerKind] = {"user": "user", "group": "group", "role": "role"}
 

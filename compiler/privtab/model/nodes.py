@@ -7,15 +7,15 @@ from collections.abc import Set as AbstractSet
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from privtab._nodes import dataclass
-from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
-from privtab.diagnostics import Located, Span
-from privtab.effects import EffectKind
+from privtab.base.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
+from privtab.base.diagnostics import Located, Span
+from privtab.base.effects import EffectKind
+from privtab.base.nodes import dataclass
+from privtab.base.paths import Level
+from privtab.base.sql_text import FilterKind, Placeholder
 from privtab.ir.nodes import Alias, Ambiguous, Conflict, Creation, EntityType, Origin, Privilege, Role, Source, WithSlot
 from privtab.ir.semantics import Semantics
-from privtab.paths import Level
-from privtab.sql_text import FilterKind, Placeholder
-from privtab.syntax.nodes import Cell, RowDecl, Tables
+from privtab.language.syntax.nodes import Cell, RowDecl, Tables
 
 
 @dataclass(frozen=True, slots=True)

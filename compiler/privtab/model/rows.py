@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from privtab.diagnostics import Diagnostic, Located
-from privtab.effects import DELEGATION, PRINCIPAL_TABLES, TABLE_OF_TYPE
-from privtab.findings import undeclared, unreadable, unsound_rows
+from privtab.base.diagnostics import Diagnostic, Located
+from privtab.base.effects import DELEGATION, PRINCIPAL_TABLES, TABLE_OF_TYPE
+from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT, NO_OBJECT
 from privtab.ir.names import undeclared_creation
 from privtab.ir.nodes import RESOURCE, Ambiguous, Conflict, Creation, Source, WithSlot
 from privtab.ir.semantics import Semantics
+from privtab.language.findings import undeclared, unreadable, unsound_rows
+from privtab.language.syntax.expression import Name
+from privtab.language.syntax.nodes import ConditionCell, ConflictDecl, EffectCell, RowBody, RowDecl, Tables, Word
 from privtab.model import nodes as m
 from privtab.model.conditions import Scope, fitting_types, privilege_names
 from privtab.model.names import DeclaredNames, unbound
 from privtab.model.nodes import PairKey
 from privtab.model.select import ChosenRow
-from privtab.names import ANY_PRIVILEGE, LEFT_OUT, NO_OBJECT
-from privtab.syntax.expression import Name
-from privtab.syntax.nodes import ConditionCell, ConflictDecl, EffectCell, RowBody, RowDecl, Tables, Word
 
 _DELEGATED = (ANY_PRIVILEGE, "member", *PRINCIPAL_TABLES)
 """What a delegation may name besides privileges, sets and `owner`; most of it only on some types."""

@@ -6,15 +6,15 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from privtab.diagnostics import Diagnostic
-from privtab.errors import UsageError
-from privtab.hints import hint, nearest
+from privtab.base.diagnostics import Diagnostic
+from privtab.base.errors import UsageError
+from privtab.base.hints import hint, nearest
 from privtab.ir.nodes import Origin
+from privtab.language.syntax.expression import CanDo, Expression, PrivilegeTerm, Related, walk
+from privtab.language.syntax.nodes import Reading, RowBody, RowDecl, TableDecl, Tables, VariantDecl
 from privtab.model import nodes as m
 from privtab.model.names import DeclaredNames
 from privtab.model.nodes import PairKey
-from privtab.syntax.expression import CanDo, Expression, PrivilegeTerm, Related, walk
-from privtab.syntax.nodes import Reading, RowBody, RowDecl, TableDecl, Tables, VariantDecl
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias, assert_never
 
-from privtab.attributes import holds
-from privtab.effects import with_changes
+from privtab.base.attributes import holds
+from privtab.base.effects import with_changes
+from privtab.base.locations import not_placed
+from privtab.base.names import LEFT_OUT, last_name, path_of, refers_to
+from privtab.base.paths import base_type, level_of
+from privtab.base.request import Decision, Entity, Request, roles_not_held, smallest
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, Listing
 from privtab.ir.formula import anchor, asked_condition, located, on_each_level, resolve, several
 from privtab.ir.names import atom_words
 from privtab.ir.serialise import listing, source_text, vocabulary
 from privtab.ir.unroll import located_sets
-from privtab.locations import not_placed
-from privtab.names import LEFT_OUT, last_name, path_of, refers_to
-from privtab.paths import base_type, level_of
-from privtab.request import Decision, Entity, Request, roles_not_held, smallest
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
 

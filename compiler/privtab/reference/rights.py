@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
+from privtab.base.request import Entity
 from privtab.ir.canonical import Leaf, atom_of
 from privtab.ir.formula import targets_of, with_targets
 from privtab.ir.names import atom_words, privilege_names
 from privtab.ir.nodes import Atom, Compare, Has, Holds, Member, Owner, Program, Self, ServiceAdmin, Target
-from privtab.request import Entity
 from privtab.state.nodes import Assignment, Effect, Grant
 
 Right: TypeAlias = Atom

@@ -8,7 +8,10 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import assert_never
 
-from privtab.attributes import GivenAttributes, Value
+from privtab.base.attributes import GivenAttributes, Value
+from privtab.base.names import LEFT_OUT
+from privtab.base.paths import base_type, level_of
+from privtab.base.request import Entity, Request
 from privtab.ir.comparisons import Values
 from privtab.ir.facts import (
     EVERYONE,
@@ -28,9 +31,6 @@ from privtab.ir.facts import (
     OwnedBelow,
 )
 from privtab.ir.nodes import RESOURCE, Program, Rule, Target, Term
-from privtab.names import LEFT_OUT
-from privtab.paths import base_type, level_of
-from privtab.request import Entity, Request
 from privtab.state import attribute_rows
 from privtab.state.load import to_tables
 from privtab.state.nodes import Assignment, AttributeRow, Effect, Grant, Placement, State, merged

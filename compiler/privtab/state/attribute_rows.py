@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from privtab.attributes import MOST_TEXT, Attribute, Value
-from privtab.hints import did_you_mean, listed
+from privtab.base.attributes import MOST_TEXT, Attribute, Value
+from privtab.base.hints import did_you_mean, listed
+from privtab.base.names import unusable
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.names import unusable
-from privtab.request import Entity
 from privtab.state.links import without_wrong
 from privtab.state.names import Problem
 from privtab.state.nodes import Cells, State

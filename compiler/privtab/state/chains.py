@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from privtab.errors import UsageError
-from privtab.moments import ALWAYS, Window
-from privtab.request import Entity
+from privtab.base.errors import UsageError
+from privtab.base.moments import ALWAYS, Window
+from privtab.base.request import Entity
 
 MOST_LINKS = 64
 """Limit on the length of a chain of groups, or of roles."""

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from privtab.hints import did_you_mean
+from privtab.base.hints import did_you_mean
+from privtab.base.moments import ALWAYS, WINDOW, Window, WrongTime, moment
+from privtab.base.names import KINDS, mixed_scripts
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.moments import ALWAYS, WINDOW, Window, WrongTime, moment
-from privtab.names import KINDS, mixed_scripts
-from privtab.request import Entity
 from privtab.state.names import Problem, StateNames, uses
 from privtab.state.nodes import Cells, ColumnRows, RowLocation, State, StateFinding
 from privtab.state.raw import NAMED, RawRow, RawState

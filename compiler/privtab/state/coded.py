@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from privtab import arrow
-from privtab.arrow import Codes, Truth
+from privtab.base import arrow
+from privtab.base.arrow import Codes, Truth
 from privtab.state import raw
 from privtab.state.nodes import Column, RowLocation
 from privtab.state.raw import COLUMNS, RawReader, RawRow

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from privtab.base.moments import WINDOW
+from privtab.base.printable import printable
 from privtab.ir.nodes import Program
-from privtab.moments import WINDOW
-from privtab.printable import printable
 from privtab.state.nodes import ENTITIES, TABLES, StateFinding
 from privtab.state.raw import COLUMNS
 

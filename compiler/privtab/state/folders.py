@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from privtab.formats import ending_of
-from privtab.hints import nearest
+from privtab.base.formats import ending_of
+from privtab.base.hints import nearest
 from privtab.state.nodes import RowLocation
 from privtab.state.raw import RawReader
 from privtab.state.read_parquet import table_format

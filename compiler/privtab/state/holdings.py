@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal, NamedTuple
 
-from privtab.attributes import Value
+from privtab.base.attributes import Value
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Program
 from privtab.state.attribute_rows import value_of

@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from privtab._collection import no_collection
+from privtab.base.collection import no_collection
+from privtab.base.moments import WINDOWED
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
-from privtab.moments import WINDOWED
 from privtab.state import attribute_rows, row_index
 from privtab.state.links import closed
 from privtab.state.names import kept_part

@@ -15,12 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab import arrow
-from privtab.arrow import Codes, Truth
-from privtab.moments import ALWAYS, FIRST, LAST, WINDOW, Window, edge_text, moment
-from privtab.moments import text as text_of
-from privtab.names import FILLERS, KINDS, LONGEST_NAME, mixed_scripts
-from privtab.request import Entity
+from privtab.base import arrow
+from privtab.base.arrow import Codes, Truth
+from privtab.base.moments import ALWAYS, FIRST, LAST, WINDOW, Window, edge_text, moment
+from privtab.base.moments import text as text_of
+from privtab.base.names import FILLERS, KINDS, LONGEST_NAME, mixed_scripts
+from privtab.base.request import Entity
 from privtab.state.checker import MAX_FINDINGS_OF_KIND, Checker
 from privtab.state.coded import CodedColumn, RawTable, groups, numbered
 from privtab.state.names import Problem, SelectedRows, StateNames

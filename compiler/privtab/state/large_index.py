@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab import arrow
-from privtab.arrow import Codes, Lists, text_bytes
+from privtab.base import arrow
+from privtab.base.arrow import Codes, Lists, text_bytes
+from privtab.base.moments import ALWAYS, Window
 from privtab.ir.nodes import Program
-from privtab.moments import ALWAYS, Window
 from privtab.state.chains import GROUP
 from privtab.state.coded import CodedColumn, by_numbers, once
 from privtab.state.links import closed

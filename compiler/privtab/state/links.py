@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from privtab.base.moments import ALWAYS, Window
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind
-from privtab.moments import ALWAYS, Window
-from privtab.request import Entity
 from privtab.state import chains
 from privtab.state.located import locations
 from privtab.state.names import Problem, SelectedRows

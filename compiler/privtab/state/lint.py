@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Literal, TypeAlias
 
+from privtab.base.moments import Window, text
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.moments import Window, text
-from privtab.request import Entity
 from privtab.state.findings import in_order
 from privtab.state.located import locations
 from privtab.state.names import Places, StateNames, uses

@@ -13,12 +13,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from privtab.errors import FileError, UsageError
-from privtab.files import content, note_read, problem
-from privtab.formats import LOCAL, READERS, WHOLE, accepting, ending_of
+from privtab.base.errors import FileError, UsageError
+from privtab.base.files import content, note_read, problem
+from privtab.base.formats import LOCAL, READERS, WHOLE, accepting, ending_of
+from privtab.base.moments import WINDOW
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.moments import WINDOW
 from privtab.state import raw as raw_rows
 from privtab.state.attribute_rows import attribute_row, without_two_values
 from privtab.state.checker import Checker

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from privtab.base.locations import Locations, anchor
+from privtab.base.paths import PathShape
+from privtab.base.request import Entity
+from privtab.base.vocabulary import Vocabulary
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.locations import Locations, anchor
-from privtab.paths import PathShape
-from privtab.request import Entity
 from privtab.state.names import Problem, similar_place
 from privtab.state.nodes import ENTITIES, NAMING, State
-from privtab.vocabulary import Vocabulary
 
 Places = Mapping[str, str]
 """Entity with a flat id → what contains it."""

@@ -6,15 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from privtab._once import once
-from privtab.hints import did_you_mean
-from privtab.ir.formula import atoms, item_condition, types_of
-from privtab.ir.names import PrivilegeNames
-from privtab.ir.nodes import Holds, Member, Program, ServiceAdmin, nested_on
-from privtab.ir.serialise import vocabulary
-from privtab.locations import anchor
-from privtab.moments import FIRST, LAST, WINDOW, Window, moment
-from privtab.names import (
+from privtab.base.hints import did_you_mean
+from privtab.base.locations import anchor
+from privtab.base.moments import FIRST, LAST, WINDOW, Window, moment
+from privtab.base.names import (
     KINDS,
     LONGEST_NAME,
     WILDCARDS,
@@ -26,8 +21,13 @@ from privtab.names import (
     unusable,
     wrong_escape,
 )
-from privtab.request import Entity
-from privtab.sql_text import Word
+from privtab.base.once import once
+from privtab.base.request import Entity
+from privtab.base.sql_text import Word
+from privtab.ir.formula import atoms, item_condition, types_of
+from privtab.ir.names import PrivilegeNames
+from privtab.ir.nodes import Holds, Member, Program, ServiceAdmin, nested_on
+from privtab.ir.serialise import vocabulary
 from privtab.state.nodes import RowLocation, State
 from privtab.state.raw import RawRow
 

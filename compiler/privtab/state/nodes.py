@@ -13,10 +13,10 @@ from inspect import signature
 from itertools import chain
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
-from privtab.errors import HasWindows
-from privtab.moments import ALWAYS, WINDOW, Window, edge_texts
-from privtab.printable import printable
-from privtab.request import Entity
+from privtab.base.errors import HasWindows
+from privtab.base.moments import ALWAYS, WINDOW, Window, edge_texts
+from privtab.base.printable import printable
+from privtab.base.request import Entity
 
 
 class Column(ABC):

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from privtab.errors import InvalidRequest
+from privtab.base.errors import InvalidRequest
+from privtab.base.locations import Locations
+from privtab.base.moments import Window
+from privtab.base.names import SCOPED, encode_name, last_name
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.ir.semantics import OwnerKind
 from privtab.ir.serialise import vocabulary
-from privtab.locations import Locations
-from privtab.moments import Window
-from privtab.names import SCOPED, encode_name, last_name
-from privtab.request import Entity
 from privtab.state.located import locations
 from privtab.state.names import StateNames, uses
 from privtab.state.nodes import State

@@ -10,11 +10,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from privtab import files
-from privtab.errors import FileError
-from privtab.formats import GZIP
-from privtab.hints import did_you_mean
-from privtab.moments import WINDOW
+from privtab.base import files
+from privtab.base.errors import FileError
+from privtab.base.formats import GZIP
+from privtab.base.hints import did_you_mean
+from privtab.base.moments import WINDOW
 from privtab.state.nodes import ALL_TABLES, ENTITY_COLUMNS, RowLocation, StateFinding
 
 LARGEST = 1 << 30

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from privtab._resources import how_to_install
-from privtab.moments import EARLIEST, LATEST, WINDOW, text
+from privtab.base.moments import EARLIEST, LATEST, WINDOW, text
+from privtab.base.resources import how_to_install
 from privtab.state import raw
 from privtab.state.nodes import RowLocation
 from privtab.state.raw import LARGEST, NotText, RawReader, cells_of

@@ -9,9 +9,9 @@ from pathlib import Path
 import yaml
 from yaml import events
 
+from privtab.base.yaml_text import DEEPEST, check_line_breaks
 from privtab.state.nodes import ALL_TABLES, RowLocation
 from privtab.state.raw import NotText, RawReader
-from privtab.yaml_text import DEEPEST, check_line_breaks
 
 # YAML 1.2's core schema: `no`, `on` and `y` are text; numbers are taken as written.
 _NULL = re.compile(r"|~|null|Null|NULL")

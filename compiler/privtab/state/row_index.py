@@ -25,12 +25,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Any, TypeAlias, TypeVar
 
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
+from privtab.base.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window, intersection, union
+from privtab.base.request import Entity
+from privtab.base.shard_names import GRANTS
 from privtab.ir.formula import atoms, item_condition, types_of, uses_below
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
-from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window, intersection, union
-from privtab.request import Entity
-from privtab.shard_names import GRANTS
 from privtab.state import attribute_rows, located
 from privtab.state.chains import ROLE, ScopeOverlap
 from privtab.state.links import closed

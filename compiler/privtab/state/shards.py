@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from privtab.errors import UnsupportedError
+from privtab.base.errors import UnsupportedError
+from privtab.base.moments import HELD_ALWAYS, WINDOWED, parts_of
+from privtab.base.shard_names import BY_PRIVILEGE, CONCERNED, FURTHER_HELD, HELD, shard_name
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
-from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
-from privtab.shard_names import BY_PRIVILEGE, CONCERNED, FURTHER_HELD, HELD, shard_name
 from privtab.state import attribute_rows, row_index
 from privtab.state.index import JSON, by_columns, stamped, stamped_bytes, without_revision
 from privtab.state.names import KEEPS, kept_part

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import yaml
 from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
-from privtab.formats import GZIP, LOCAL
+from privtab.base.formats import GZIP, LOCAL
 from privtab.state.findings import row_text
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import RawState

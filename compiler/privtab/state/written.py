@@ -10,9 +10,9 @@ from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
 
+from privtab.base.moments import ALWAYS, Window
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Program
-from privtab.moments import ALWAYS, Window
 from privtab.state.nodes import State
 
 

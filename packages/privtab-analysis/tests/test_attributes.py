@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from privtab.attributes import GivenAttributes
+from privtab.base.attributes import GivenAttributes
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.nodes import AttributeRow, Grant, State
 from privtab_analysis.explain import explain
 from privtab_analysis.turns import ways

@@ -7,12 +7,12 @@ import pytest
 import worlds
 from seeds import seeds
 
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.ir.formula import leaves
 from privtab.ir.nodes import Can, Has, Holds, Program
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.caller import Caller
 from privtab_analysis.provenance import Provenance

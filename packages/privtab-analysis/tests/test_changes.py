@@ -8,9 +8,9 @@ import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privtab.base.request import Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
-from privtab.request import Request
 from privtab.state.nodes import State
 from privtab_analysis import turns
 from privtab_analysis.changes import Change, SmallestChanges, apply, order

@@ -5,10 +5,10 @@ from dataclasses import replace
 import generated_programs
 import pytest
 
-from privtab._worker import Worker
+from privtab.base.source import SourceFile
+from privtab.base.worker import Worker
 from privtab.ir.nodes import NEVER
 from privtab.pipeline import load_program, program_of
-from privtab.source import SourceFile
 from privtab_analysis.diff import Diff, RowChange, Verdict, diff
 from privtab_analysis.diff.witness import answer
 

@@ -11,14 +11,14 @@ from typing import Any, Literal
 import pytest
 from seeds import seeds
 
-from privtab.attributes import KINDS, Attribute, AttributeKind, GivenAttributes, Value, given_attributes
-from privtab.errors import InvalidRequest
+from privtab.base.attributes import KINDS, Attribute, AttributeKind, GivenAttributes, Value, given_attributes
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import Compare, Program, Rule
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.attribute_rows import texts
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import AttributeRow, Grant, State

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from privtab.base.source import SourceFile
 from privtab.pipeline import program_of
-from privtab.source import SourceFile
 from privtab_analysis.diff import Verdict, diff
 
 POLICY = """

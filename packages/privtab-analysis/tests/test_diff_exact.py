@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import small_policies
 
-from privtab.errors import InvalidRequest
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Request
 from privtab.ir.nodes import Program, Role, Rule
 from privtab.ir.serialise import vocabulary
-from privtab.request import Request
 from privtab.state.nodes import State
 from privtab_analysis.diff import Diff, RowChange, Verdict, diff
 

@@ -9,15 +9,16 @@ from itertools import product
 
 import pytest
 
-from privtab import model, syntax
-from privtab.attributes import GivenAttributes
+from privtab import model
+from privtab.base.attributes import GivenAttributes
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
+from privtab.base.sql_text import first
 from privtab.ir.names import sql
 from privtab.ir.nodes import Program
+from privtab.language import syntax
 from privtab.model.lower import lower
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
-from privtab.sql_text import first
 from privtab.state.nodes import Grant, State
 from privtab_analysis.diff import Diff, Verdict, diff
 from privtab_analysis.state_diff import state_diff

@@ -9,10 +9,10 @@ import pytest
 import worlds
 from seeds import seeds
 
+from privtab.base.source import SourceFile
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import Reference
-from privtab.source import SourceFile
 from privtab_analysis.diff import RowChange, Verdict, diff
 from privtab_analysis.diff.summary import holding_texts
 from privtab_testing.scenarios.mutants import Mutants

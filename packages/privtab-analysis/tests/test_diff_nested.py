@@ -10,10 +10,10 @@ import generated_programs
 import pytest
 import worlds
 
-from privtab.errors import InvalidRequest
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
-from privtab.request import Request
 from privtab.state.load import from_tables, to_tables, validate
 from privtab.state.nodes import State
 from privtab_analysis.diff import RowChange, Verdict, diff

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
+from privtab.base.source import SourceFile
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
-from privtab.source import SourceFile
 from privtab_analysis.diff import Diff, diff
 from privtab_analysis.diff.renames import check_renames, declared_renames
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privtab import pipeline
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.names import Places
 from privtab.state.nodes import TABLES, Assignment, Grant, State
 from privtab.state.raw import RawRow

@@ -9,9 +9,9 @@ import generated_programs
 import hostile
 import pytest
 
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Grant, State
 from privtab_analysis.changes import apply

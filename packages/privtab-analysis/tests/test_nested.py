@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from privtab.backends.describe import describe
+from privtab.base.request import Entity, Request
 from privtab.engines.index import Index
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.index import index
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.changes import change_text

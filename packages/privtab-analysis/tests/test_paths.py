@@ -14,14 +14,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from privtab import InvalidRequest
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
+from privtab.base.locations import GrowingLocations
+from privtab.base.names import quoted
+from privtab.base.paths import count_names
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
-from privtab.locations import GrowingLocations
-from privtab.names import quoted
-from privtab.paths import count_names
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.located import locations, placed
 from privtab.state.nodes import AttributeRow, Grant, Placement, State
 from privtab_analysis.caller import Caller

@@ -12,12 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from seeds import seeds
 
-from privtab.attributes import GivenAttributes
+from privtab.base.attributes import GivenAttributes
+from privtab.base.request import Entity, Request
+from privtab.base.source import decode
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
-from privtab.source import decode
 from privtab.state.load import cells_of, from_tables, validate
 from privtab.state.nodes import ALL_TABLES, Effect, Grant, State, StateFinding
 from privtab_analysis.changes import AddToGroup, Assign, Give, apply, change_text

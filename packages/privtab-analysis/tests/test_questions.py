@@ -12,12 +12,12 @@ import generated_programs
 import pytest
 from seeds import seeds
 
-from privtab.errors import InvalidRequest
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import RESOURCE, Program, Rule
 from privtab.ir.serialise import program_json, vocabulary
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.located import placed
 from privtab.state.nodes import Grant, Placement, State
 from privtab_analysis.entitlements.universe import Universe, universe

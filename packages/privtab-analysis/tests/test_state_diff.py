@@ -18,16 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from seeds import seeds
 
-from privtab.attributes import GivenAttributes
+from privtab.base.attributes import GivenAttributes
+from privtab.base.moments import Window
+from privtab.base.paths import count_names
+from privtab.base.request import Entity, Request
 from privtab.ir.formula import asked_forms, compares_given, item_condition, leaves
 from privtab.ir.names import earlier
 from privtab.ir.nodes import RESOURCE, Compare, Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.ir.shapes import rule_flags
-from privtab.moments import Window
-from privtab.paths import count_names
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.request import Entity, Request
 from privtab.state.located import placed
 from privtab.state.nodes import ALL_TABLES, TABLES, Assignment, AttributeRow, Grant, Placement, State
 from privtab_analysis.entitlements.universe import Universe, named_principals

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from seeds import seeds
 
 from privtab import InvalidRequest
+from privtab.base.request import Entity, Request
 from privtab.ir.formula import asked_forms
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.universe import Universe, rows_entities

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from seeds import seeds
 
 from privtab import InvalidRequest, pipeline
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.entitlements import forms
 from privtab_analysis.entitlements.universe import users

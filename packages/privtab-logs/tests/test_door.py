@@ -11,7 +11,7 @@ import pytest
 from checkout import ROOT
 from signed_door import door_server
 
-from privtab.cli._app import run
+from privtab.command._app import run
 from privtab.pipeline import find_policy, load_program
 from privtab.state.load import from_tables
 from privtab_connect.doors.document import load as load_door

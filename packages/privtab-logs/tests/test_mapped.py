@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from privtab.cli._app import run
-from privtab.errors import PolicyInvalid
+from privtab.base.errors import PolicyInvalid
+from privtab.command._app import run
 from privtab_logs import mapped, reading
 from privtab_logs.schema import MALFORMED, NO_ANSWER, UNREAD, Reading
 

@@ -13,7 +13,7 @@ from example_bundles import POLICY, READS, WIDER, ExampleBundles, bundles
 from lake_policy import POLICY as LAKE
 from lake_policy import asks, grant
 
-from privtab import moments as times
+from privtab.base import moments as times
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.load import from_tables

@@ -11,8 +11,8 @@ import pytest
 from example_bundles import POLICY, READS, STATES
 from pyarrow import parquet
 
+from privtab.base.moments import now
 from privtab.ir.nodes import Program
-from privtab.moments import now
 from privtab.pipeline import load_program
 from privtab.state.load import load, validate_with_places
 from privtab_logs import on_spark, reading, replaying

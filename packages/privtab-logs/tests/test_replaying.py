@@ -15,9 +15,9 @@ import pytest
 import worlds
 
 from privtab import pipeline
+from privtab.base.request import Request
 from privtab.client import Embedded
 from privtab.ir.nodes import Program
-from privtab.request import Request
 from privtab.state.load import from_tables, to_tables
 from privtab.state.nodes import State
 from privtab.state.shards import PEOPLE

@@ -11,14 +11,15 @@ import pytest
 import worlds
 from lake_policy import POLICY
 
-from privtab import model, syntax
-from privtab.errors import InvalidRequest, UsageError
+from privtab import model
+from privtab.base.errors import InvalidRequest, UsageError
+from privtab.base.moments import moment
+from privtab.base.request import Entity, Request
+from privtab.base.source import SourceFile
 from privtab.ir.nodes import Program
+from privtab.language import syntax
 from privtab.model.lower import lower
-from privtab.moments import moment
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
-from privtab.source import SourceFile
 from privtab.state.load import from_tables, validate_with_places
 from privtab.state.names import NOWHERE
 from privtab.state.nodes import State

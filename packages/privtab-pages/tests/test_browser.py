@@ -18,8 +18,8 @@ from authzen_server import start
 from explored import HOSTILE, PLAIN, shop, tables, url
 from logged_world import decided
 
-from privtab.cli._app import run
-from privtab.request import Entity, Request
+from privtab.base.request import Entity, Request
+from privtab.command._app import run
 from privtab.state.load import from_tables, validate
 from privtab_pages.explore.server import Explorer, application
 from privtab_server.registry import Registry

@@ -19,8 +19,8 @@ from checkout import ROOT
 from explored import HOSTILE, LONG, PLAIN, Html, encoded, problems, shop, url, world_in
 from starlette.testclient import TestClient
 
+from privtab.base.request import Entity, Request
 from privtab.pipeline import load_program
-from privtab.request import Entity, Request
 from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, State
 from privtab_analysis import explain, what_can
@@ -409,7 +409,7 @@ def test_the_command_serves_and_ends(tmp_path: Path) -> None:
     ],
 )
 def test_bad_usage(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from privtab.cli._app import run
+    from privtab.command._app import run
 
     assert run(["explore", "cdap/final", "--no-open", *arguments]) == 2
     assert says in capsys.readouterr().err

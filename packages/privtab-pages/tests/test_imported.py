@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from privtab.diagnostics import Diagnostic
-from privtab.fmt import format_source
+from privtab.base.diagnostics import Diagnostic
+from privtab.base.source import SourceFile, load
+from privtab.language.fmt import format_source
 from privtab.pipeline import find_policy, policy_names, program_of
-from privtab.source import SourceFile, load
 from privtab_analysis.diff import diff
 from privtab_pages.imported import TableReader, edited, own_policy
 from privtab_pages.policy import PolicyPage

@@ -10,10 +10,10 @@ import generated_programs
 import pytest
 import worlds
 
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_names
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, State
 from privtab_analysis.entitlements.universe import universe
 from privtab_pages.policy import PolicyPage

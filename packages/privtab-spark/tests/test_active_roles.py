@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.errors import InvalidRequest, UsageError
+from privtab.base.errors import InvalidRequest, UsageError
+from privtab.base.request import Entity, Request
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_spark import SparkState, decide
 

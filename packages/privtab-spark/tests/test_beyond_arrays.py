@@ -11,8 +11,8 @@ import yaml
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
+from privtab.base.errors import InvalidRequest, StateInvalid, UsageError
 from privtab.bundle.pack import state_bundle
-from privtab.errors import InvalidRequest, StateInvalid, UsageError
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import load, validate
 from privtab.state.nodes import State

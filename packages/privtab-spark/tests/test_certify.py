@@ -18,12 +18,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from privtab import pipeline
-from privtab._staged import atomic_folder
-from privtab.errors import UsageError
-from privtab.html import visible
-from privtab.moments import FIRST, Window, now
-from privtab.moments import text as moment_text
-from privtab.request import Entity
+from privtab.base.errors import UsageError
+from privtab.base.html import visible
+from privtab.base.moments import FIRST, Window, now
+from privtab.base.moments import text as moment_text
+from privtab.base.request import Entity
+from privtab.base.staged import atomic_folder
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_spark import certify
 from privtab_spark.certification import certifying, findings

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.types import BooleanType, StringType
 
 from privtab import pipeline
+from privtab.base.errors import DecisionUnavailable, StateInvalid, UsageError
 from privtab.bundle import state_bundle
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.shards import LISTING, shard_files
-from privtab.errors import DecisionUnavailable, StateInvalid, UsageError
 from privtab.pipeline import policy_bundle
 from privtab.state.load import load, validate
 from privtab_spark import decide, entitlements

@@ -14,12 +14,12 @@ import worlds
 from pyspark.sql import SparkSession
 from worlds.attributes import request_attributes
 
+from privtab.base.errors import FileError, InvalidRequest, StateInvalid, UsageError
+from privtab.base.request import Entity, Request
 from privtab.engines.packed import packed, unpacked
-from privtab.errors import FileError, InvalidRequest, StateInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.entitlements import evaluator
 from privtab_spark import entitlements, matrix

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import Client, Embedded, pipeline
+from privtab.base.errors import UsageError
 from privtab.bundle import state_bundle
 from privtab.client import Asker
-from privtab.errors import UsageError
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts
 from privtab.state.load import load, validate
 from privtab_spark import decide_with

@@ -22,7 +22,7 @@ WORKER = """[PYTHON_EXCEPTION]
 Traceback (most recent call last):
   File "/x/executors.py", line 12, in answers
     raise DecisionUnavailable("nobody answers")
-privtab.errors.DecisionUnavailable: nobody answers
+privtab.base.errors.DecisionUnavailable: nobody answers
 
 JVM stacktrace:
 org.apache.spark.api.python.PythonException
@@ -42,7 +42,7 @@ org.apache.spark.api.python.PythonException
                 "[MALFORMED_CSV_RECORD] Malformed CSV record: ann,hive/a,b",
             ],
         ),
-        (WORKER, ["[PYTHON_EXCEPTION]", "privtab.errors.DecisionUnavailable: nobody answers"]),
+        (WORKER, ["[PYTHON_EXCEPTION]", "privtab.base.errors.DecisionUnavailable: nobody answers"]),
         (
             "[TABLE_OR_VIEW_NOT_FOUND] no table `x`.\nSearch path: `a`",
             ["[TABLE_OR_VIEW_NOT_FOUND] no table `x`.", "Search path: `a`"],

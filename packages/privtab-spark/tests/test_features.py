@@ -13,10 +13,10 @@ from request_frames import frame, slots
 from spark_plans import WAYS, in_every_way
 
 from privtab import pipeline
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.ir.shapes import rule_flags
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.load import load, validate
 from privtab.state.nodes import State
 from privtab_spark import decide

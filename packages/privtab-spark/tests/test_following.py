@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import Embedded, pipeline
+from privtab.base.errors import UsageError
 from privtab.bundle import state_bundle
-from privtab.errors import UsageError
 from privtab.pipeline import policy_bundle
 from privtab.state.load import load, validate
 from privtab_spark import Limits, decide, decide_with, each_batch, plan, visible

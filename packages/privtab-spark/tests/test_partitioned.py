@@ -10,9 +10,9 @@ import pytest
 import worlds
 from pyspark.sql import DataFrame, SparkSession
 
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.request import Entity
 from privtab.state.nodes import Grant, State
 from privtab_spark import certify, entitlements, portions
 from privtab_spark.matrix import opening

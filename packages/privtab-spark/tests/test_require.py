@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from privtab import Embedded, pipeline
+from privtab.base.errors import AccessDenied, InvalidRequest, UsageError
+from privtab.base.request import Entity
 from privtab.bundle import state_bundle
-from privtab.errors import AccessDenied, InvalidRequest, UsageError
 from privtab.pipeline import policy_bundle
-from privtab.request import Entity
 from privtab.state.load import load, validate
 from privtab_spark import require
 from privtab_spark.state import state_tables

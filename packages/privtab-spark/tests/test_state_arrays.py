@@ -9,9 +9,9 @@ import generated_programs
 import pytest
 import worlds
 
+from privtab.base.request import Entity
 from privtab.engines.build_arrays import arrays_of_index
 from privtab.engines.index import Index
-from privtab.request import Entity
 from privtab.state.index import index
 from privtab.state.nodes import Grant, State
 from privtab_spark.policies import open_policy

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import pipeline
+from privtab.base.errors import AccessDenied, HasWindows, UsageError
+from privtab.base.moments import FIRST, LAST
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.shards import shard_file
-from privtab.errors import AccessDenied, HasWindows, UsageError
-from privtab.moments import FIRST, LAST
 from privtab.state.load import from_tables, load, validate
 from privtab_spark import decide, entitlements, plan, require, visible
 from privtab_spark.state import read_state

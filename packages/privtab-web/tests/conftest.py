@@ -10,7 +10,7 @@ import studio_policy
 
 from privtab import Client
 from privtab.client.embedded import Embedded
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 
 
 @pytest.fixture(scope="session")

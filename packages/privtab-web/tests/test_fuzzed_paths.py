@@ -18,9 +18,9 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
+from privtab.base.names import encode_name
 from privtab.client._observe import Hook, Outcome, Question
 from privtab.client.embedded import Embedded
-from privtab.names import encode_name
 from privtab_web.asgi import AsgiMiddleware, open_route, route
 from privtab_web.wsgi import WsgiMiddleware
 

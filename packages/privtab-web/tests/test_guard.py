@@ -15,10 +15,10 @@ import required_flag_policy
 from checkout import PYTHONPATH
 
 from privtab import AccessDenied, AsyncClient, Client, DecisionUnavailable, Entity, InvalidRequest
+from privtab.base.errors import Unauthenticated, UsageError
 from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
-from privtab.errors import Unauthenticated, UsageError
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.nodes import Grant, State
 from privtab_web import Caller, Guard, acting_as, allowed, bind, caller, decision, requires

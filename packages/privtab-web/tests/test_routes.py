@@ -38,9 +38,9 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
+from privtab.base.diagnostics import Span
+from privtab.base.errors import AccessDenied, UsageError
 from privtab.client.embedded import Embedded
-from privtab.diagnostics import Span
-from privtab.errors import AccessDenied, UsageError
 from privtab_web import Guard, acting_as
 from privtab_web._coverage import Coverage, covered
 from privtab_web._inspect import inspected

@@ -12,7 +12,7 @@ import pytest
 import studio_policy
 from checkout import ROOT
 
-from privtab.cli._app import run
+from privtab.command._app import run
 
 APP = """\
 from fastapi import Depends, FastAPI

@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from privtab import AccessDenied, AsyncClient, Client, DecisionError, Entity, Request
 from privtab.client.embedded import Embedded
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 from privtab_web.log import DecisionLog
 from privtab_web.otel import Telemetry
 from privtab_web.trace import TraceHeaders, following
@@ -171,8 +171,8 @@ def test_metrics_count_decisions_errors_time_and_kept_answers(opa: OpaServer, wa
     assert watching.figures() == {
         ("privtab.decisions", "allow"): 4,
         ("privtab.decisions", "deny"): 5,
-        ("privtab.errors", "InvalidRequest"): 1,
-        ("privtab.errors", "DecisionUnavailable"): 1,
+        ("privtab.base.errors", "InvalidRequest"): 1,
+        ("privtab.base.errors", "DecisionUnavailable"): 1,
         ("privtab.cache.hits", ""): 5,
         ("privtab.duration", "allow"): 2,
         ("privtab.duration", "mixed"): 1,

@@ -8,7 +8,7 @@ import pytest
 import requests as http
 from engine_agreement import ask, put_state, serving
 
-from privtab.request import Entity
+from privtab.base.request import Entity
 from privtab.state.nodes import Grant, State
 
 POLICY = """\

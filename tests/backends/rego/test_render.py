@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from checkout import ROOT
 
-from privtab import passes, pipeline
+from privtab import pipeline
 from privtab.backends.rego import render
+from privtab.ir import passes
 from privtab.pipeline import policy_artifacts
 
 HERE = Path(__file__).parent

@@ -18,10 +18,11 @@ from typing import Any
 
 import pytest
 
-from privtab import _resources, pipeline
+from privtab import pipeline
+from privtab.base import resources
 from privtab.pipeline import policy_artifacts, wasm_modules
 
-HAND_WRITTEN = sorted(_resources.opa().rglob("*.rego"))
+HAND_WRITTEN = sorted(resources.opa().rglob("*.rego"))
 LIBRARY = Path(__file__).parent / "library.yaml"
 LAYOUTS = ("whole", "sharded", "wasm")
 Finding = tuple[int, str]
@@ -237,7 +238,7 @@ def test_hand_written_rego_follows_the_rules(path: Path, opa_binary: Path) -> No
     "path",
     [
         LIBRARY,
-        *(pytest.param(path, marks=pytest.mark.slow) for path in pipeline.find_policies([_resources.policies()])),
+        *(pytest.param(path, marks=pytest.mark.slow) for path in pipeline.find_policies([resources.policies()])),
     ],
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )

@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from privtab.base.request import Request
 from privtab.ir.nodes import Program
-from privtab.request import Request
 from privtab.state.nodes import Assignment, Effect, Grant, State
 from worlds.names import entity, names
 

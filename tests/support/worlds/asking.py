@@ -9,10 +9,10 @@ from typing import Any
 
 from unusual_names import UNUSABLE
 
+from privtab.base.names import LEFT_OUT, is_unicode
+from privtab.base.request import NOT_SET, Entity, Request
 from privtab.ir.nodes import Program, Rule, WithSlot
 from privtab.ir.serialise import vocabulary
-from privtab.names import LEFT_OUT, is_unicode
-from privtab.request import NOT_SET, Entity, Request
 from privtab_analysis.entitlements.universe import Universe
 from worlds import active, attributes, flat
 from worlds.names import entity, names

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from privtab.attributes import Attribute, GivenAttributes
+from privtab.base.attributes import Attribute, GivenAttributes
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.request import Entity
 from privtab.state.nodes import AttributeRow, State
 from worlds import nested
 from worlds.names import entity, names

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from privtab.sql_text import DIALECTS
+from privtab.base.sql_text import DIALECTS
 
 if TYPE_CHECKING:
     from worlds.policies import Draft

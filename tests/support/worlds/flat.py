@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from random import Random
 
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.request import Entity
 from privtab.state.located import locations
 from privtab.state.nodes import Placement, State
 from worlds.names import entity, names

@@ -9,9 +9,9 @@ from functools import lru_cache
 
 from unusual_names import ALIKE, CARRIED
 
+from privtab.base.names import encode_name
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.names import encode_name
-from privtab.request import Entity
 
 USERS = ("ann", "bob", "a/b", "c%")
 GROUPS = ("hr", "it")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from privtab.names import quoted
+from privtab.base.names import quoted
 from worlds import active, attributes, below, filters, flat, hierarchy, implies, nested
 from worlds.names import GROUPS, PRIVILEGES, ROLES
 

@@ -6,9 +6,9 @@ import random
 from dataclasses import replace
 from typing import Any
 
+from privtab.base.moments import ALWAYS, FIRST, LAST, Window
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Program
-from privtab.moments import ALWAYS, FIRST, LAST, Window
 from privtab.state.nodes import Assignment, Grant, State
 from worlds import active, attributes, hierarchy
 from worlds import flat as placements

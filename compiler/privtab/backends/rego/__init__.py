@@ -9,10 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from privtab._resources import environment
-from privtab.attributes import AttributeKind
 from privtab.backends import Compilation
 from privtab.backends.rego.body import Body, Clause, Functions, RowView, filter_views
+from privtab.base.attributes import AttributeKind
+from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT, PLAIN, UNUSABLE
+from privtab.base.paths import SEVERAL
+from privtab.base.request import MOST_ACTIVE_ROLES
+from privtab.base.resources import environment
+from privtab.base.sql_text import DENIAL, DIALECTS, NO_IDENTIFIER
 from privtab.ir.formula import (
     call_condition,
     compared_terms,
@@ -28,10 +32,6 @@ from privtab.ir.formula import (
 from privtab.ir.names import inheriting
 from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Program, Rule, Self, When, nested_on
 from privtab.ir.serialise import source_text, vocabulary
-from privtab.names import ANY_PRIVILEGE, LEFT_OUT, PLAIN, UNUSABLE
-from privtab.paths import SEVERAL
-from privtab.request import MOST_ACTIVE_ROLES
-from privtab.sql_text import DENIAL, DIALECTS, NO_IDENTIFIER
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias, assert_never
 
-from privtab._nodes import dataclass as node
+from privtab.base.names import LEFT_OUT, small_letters
+from privtab.base.nodes import dataclass as node
+from privtab.base.paths import SEVERAL
+from privtab.base.sql_text import FilterKind, Word
 from privtab.ir import nodes as ir
 from privtab.ir.formula import anchor, several
 from privtab.ir.names import filter_lists
-from privtab.names import LEFT_OUT, small_letters
-from privtab.paths import SEVERAL
-from privtab.sql_text import FilterKind, Word
 
 
 @node(frozen=True, slots=True, kw_only=True)

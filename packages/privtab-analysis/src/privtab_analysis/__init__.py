@@ -1,6 +1,6 @@
 """Questions about a policy and a state beyond a single decision."""
 
-from privtab._lazy import renamed
+from privtab.base.lazy import renamed
 from privtab_analysis.changes import Change, apply, change_text
 from privtab_analysis.effects import Path, Step
 from privtab_analysis.explain import RequestExplanation, explain

@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
-from privtab.effects import PRINCIPAL_TABLES
+from privtab.base.effects import PRINCIPAL_TABLES
+from privtab.base.names import decode_name, encode_name, refers_to
+from privtab.base.request import Entity
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import RESOURCE, Rule
 from privtab.ir.semantics import OwnerKind
-from privtab.names import decode_name, encode_name, refers_to
-from privtab.request import Entity
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller
 from privtab_analysis.effects import GainedFact

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from privtab.attributes import NONE_GIVEN, GivenAttributes
-from privtab.errors import InvalidRequest
+from privtab.base.attributes import NONE_GIVEN, GivenAttributes
+from privtab.base.errors import InvalidRequest
+from privtab.base.names import LEFT_OUT, path_of
+from privtab.base.paths import at_level
+from privtab.base.request import Entity, roles_not_held
 from privtab.ir.canonical import Leaf, Listing, atom_of, canonical
 from privtab.ir.formula import RequestAlgebra, uses_below
 from privtab.ir.nodes import Atom, Formula, Rule
 from privtab.ir.some_minimal_sets import minimal_listing, weakest
-from privtab.names import LEFT_OUT, path_of
-from privtab.paths import at_level
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.request import Entity, roles_not_held
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.universe import Universe

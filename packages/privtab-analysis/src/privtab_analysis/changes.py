@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias, assert_never
 
+from privtab.base.names import PrincipalKind
+from privtab.base.request import Entity
 from privtab.ir.nodes import Has
-from privtab.names import PrincipalKind
 from privtab.reference.rights import GIVEN_BY, Right, key_of, row_giving
-from privtab.request import Entity
 from privtab.state.nodes import Assignment, Grant, State
 
 STEPS = 2_000_000

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
+from privtab.base.locations import GrowingLocations
+from privtab.base.names import encode_name, quoted
+from privtab.base.request import Entity
 from privtab.ir.formula import asked_forms
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
-from privtab.locations import GrowingLocations
-from privtab.names import encode_name, quoted
-from privtab.request import Entity
 from privtab_analysis.caller import Caller
 from privtab_analysis.entitlements.universe import Universe
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from privtab.base.request import NOT_SET, Decision, Entity, Request
 from privtab.ir.canonical import Leaf, Listing
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import ByType, Compare, Has, Owner, Rule, Self
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
-from privtab.request import NOT_SET, Decision, Entity, Request
 from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
 from privtab_analysis.caller import listing

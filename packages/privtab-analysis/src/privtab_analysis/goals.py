@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from privtab.errors import InvalidRequest
+from privtab.base.errors import InvalidRequest
+from privtab.base.locations import GrowingLocations
+from privtab.base.names import quoted
+from privtab.base.request import Entity, Request
 from privtab.ir.formula import asked_condition, item_condition, on_entity, targets_of
 from privtab.ir.nodes import RESOURCE, Atom, Formula, Rule
-from privtab.locations import GrowingLocations
-from privtab.names import quoted
 from privtab.reference.evaluate import Reference
 from privtab.reference.rights import GIVEN_BY, by_ownership
-from privtab.request import Entity, Request
 from privtab.state.names import StateNames
 from privtab_analysis.caller import Caller
 from privtab_analysis.effects import HELD, FactKind, GainedFact

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from privtab.base.locations import GrowingLocations
+from privtab.base.names import path_of
+from privtab.base.request import Entity
 from privtab.ir.formula import item_condition, leaves, recipients
 from privtab.ir.nodes import RESOURCE, Atom, Rule
 from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
-from privtab.locations import GrowingLocations
-from privtab.names import path_of
 from privtab.reference.evaluate import Explanation, Reference
-from privtab.request import Entity
 from privtab.state.nodes import State
 from privtab_analysis import effects
 from privtab_analysis.authorised import AuthorisedChanges, Authority

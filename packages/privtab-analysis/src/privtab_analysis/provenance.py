@@ -8,13 +8,13 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never, cast
 
-from privtab.attributes import Value
+from privtab.base.attributes import Value
+from privtab.base.moments import ALWAYS, Window, shown
+from privtab.base.names import ANY_PRIVILEGE
+from privtab.base.request import Entity
 from privtab.ir.names import term_text, value_text
 from privtab.ir.nodes import Atom, Compare, Has
-from privtab.moments import ALWAYS, Window, shown
-from privtab.names import ANY_PRIVILEGE
 from privtab.reference.evaluate import EvaluationContext, Source
-from privtab.request import Entity
 from privtab.state.attribute_rows import texts
 from privtab.state.chains import ROLE
 from privtab.state.findings import row_sentence

@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, combinations, islice
 from typing import NamedTuple
 
+from privtab.base.names import PrincipalKind, last_name, path_of
+from privtab.base.request import Entity, Request
 from privtab.ir.formula import RequestAlgebra, Truth, on_entity
 from privtab.ir.nodes import Atom, Can, Has, HasBelow, Holds, OwnsBelow, Program
 from privtab.ir.support import Tool, check_support
-from privtab.names import PrincipalKind, last_name, path_of
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.rights import GIVEN_BY, Right, Rights, about, key_of, with_key
-from privtab.request import Entity, Request
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller
 from privtab_analysis.changes import (

@@ -13,16 +13,16 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from privtab._once import once
-from privtab.errors import Undecided
+from privtab.base.errors import Undecided
+from privtab.base.names import LEFT_OUT, bare_name, check_principal
+from privtab.base.once import once
+from privtab.base.request import Entity
 from privtab.ir.canonical import Leaf, atom_of, canonical
 from privtab.ir.formula import asked_condition, asked_forms, compares
 from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, Program, Rule, ServiceAdmin
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
-from privtab.names import LEFT_OUT, bare_name, check_principal
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller, EquivalenceClasses
 from privtab_analysis.entitlements.universe import Universe, universe

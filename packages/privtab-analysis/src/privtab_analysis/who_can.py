@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from privtab.errors import Undecided, UsageError
+from privtab.base.errors import Undecided, UsageError
+from privtab.base.names import last_name, path_of
+from privtab.base.paths import base_type
+from privtab.base.request import Entity, Request, smallest
 from privtab.ir.canonical import Listing
 from privtab.ir.formula import leaves, located
 from privtab.ir.nodes import Atom, Compare, HasBelow, Member, OwnsBelow, Rule, ServiceAdmin
 from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
-from privtab.names import last_name, path_of
-from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
-from privtab.request import Entity, Request, smallest
 from privtab.state import attribute_rows
 from privtab.state.chains import ROLE
 from privtab.state.nodes import State

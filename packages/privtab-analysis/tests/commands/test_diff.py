@@ -111,7 +111,7 @@ def test_the_screen_is_as_wide_as_it_may_be(
     privtab: Run, files: Path, columns: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    monkeypatch.setattr("privtab.cli._output.PLAIN_WIDTH", int(columns))
+    monkeypatch.setattr("privtab.command._output.PLAIN_WIDTH", int(columns))
     ran = privtab("diff", "old.yaml", "new.yaml")
     assert max(map(len, ran.out.splitlines())) <= int(columns)
 

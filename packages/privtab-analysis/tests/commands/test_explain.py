@@ -61,7 +61,7 @@ def test_changes_that_would_turn_a_denial(privtab: Callable[..., Any], policy: P
 def test_narrow_screens_put_places_below(
     privtab: Callable[..., Any], policy: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privtab.cli._output.PLAIN_WIDTH", 60)
+    monkeypatch.setattr("privtab.command._output.PLAIN_WIDTH", 60)
     monkeypatch.setenv("COLUMNS", "60")
     ran = privtab("explain", "ben", "read", "item:s/a/y", "-p", policy, "-s", state)
     lines = ran.out.splitlines()

@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from privtab.cli._output import print_error
-from privtab.cli._stored import with_slashes
-from privtab.errors import StateInvalid, UsageError
-from privtab.printable import count
+from privtab.base.errors import StateInvalid, UsageError
+from privtab.base.printable import count
+from privtab.command._output import print_error
+from privtab.command._stored import with_slashes
 from privtab.state.findings import DENIES
 
 if TYPE_CHECKING:

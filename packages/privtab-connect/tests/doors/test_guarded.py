@@ -15,7 +15,7 @@ from failing_servers import wait_for
 from signed_door import DoorServer, door_server
 
 from privtab import Client
-from privtab._resources import opa as opa_folder
+from privtab.base.resources import opa as opa_folder
 
 STATE = ROOT / "policy_src" / "polaris" / "state.yaml"
 TOKEN = "ask-0123456789"  # noqa: S105  (of the test alone)

@@ -9,8 +9,8 @@ import bundle_service
 import pytest
 import requests
 
-from privtab.cli._app import run
-from privtab.opa.server import OpaServer
+from privtab.command._app import run
+from privtab.engines.opa.server import OpaServer
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from documentation_pages import read
 
-from privtab._resources import documents
-from privtab.errors import PolicyInvalid, UsageError
+from privtab.base.errors import PolicyInvalid, UsageError
+from privtab.base.resources import documents
 from privtab_connect.importing.document import load
 
 

@@ -11,8 +11,8 @@ import pytest
 from jmespath import Options, compile  # noqa: A004
 from ranger import LAKE
 
-from privtab._resources import documents
-from privtab.errors import FileError, UsageError
+from privtab.base.errors import FileError, UsageError
+from privtab.base.resources import documents
 from privtab.pipeline import load_program
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.document import ImportDocument, ImportStep, load

@@ -16,9 +16,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 from ranger import LAKE, ranger_policy
 
-from privtab.errors import FileError, UsageError
+from privtab.base.errors import FileError, UsageError
+from privtab.base.request import Entity
 from privtab.pipeline import load_program
-from privtab.request import Entity
 from privtab.state.load import to_tables
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.document import load

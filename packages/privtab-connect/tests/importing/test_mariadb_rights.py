@@ -10,9 +10,9 @@ import sqlalchemy
 from mariadb_server import mariadb
 from sqlalchemy.exc import DBAPIError
 
+from privtab.base.request import Entity, Request
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.document import load
 from privtab_connect.importing.run import ImportResult, run

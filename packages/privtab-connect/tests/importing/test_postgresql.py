@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from privtab.errors import FileError
+from privtab.base.errors import FileError
+from privtab.base.request import Entity, Request
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.document import load
 from privtab_connect.importing.run import run

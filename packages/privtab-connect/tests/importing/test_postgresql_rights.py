@@ -11,10 +11,10 @@ import sqlalchemy
 from checkout import ROOT
 from postgresql_server import postgresql
 
-from privtab.names import encode_name
+from privtab.base.names import encode_name
+from privtab.base.request import Entity, Request
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.document import load
 from privtab_connect.importing.run import ImportResult, run

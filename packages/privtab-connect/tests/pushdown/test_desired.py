@@ -9,10 +9,10 @@ import pytest
 from pushed_lake import GROUPS, ROLES, SCHEMAS, TABLES, USERS, entity, random_state
 from seeds import seeds
 
+from privtab.base.moments import Window, moment
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.moments import Window, moment
 from privtab.pipeline import load_program
-from privtab.request import Entity
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_connect.pushdown.desired import DesiredRights, desired_rights
 from privtab_connect.pushdown.document import MappingDocument, load

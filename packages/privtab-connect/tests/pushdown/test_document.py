@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from ranger import LAKE
 
-from privtab._resources import documents
-from privtab.errors import PolicyInvalid, UsageError
+from privtab.base.errors import PolicyInvalid, UsageError
+from privtab.base.resources import documents
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab_connect.pushdown.document import load

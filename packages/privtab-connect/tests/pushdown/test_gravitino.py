@@ -11,10 +11,10 @@ import pytest
 from authzen_server import Server
 from store_server import ask, serve_store, token, write_tokens
 
-from privtab.errors import PushError, UsageError
+from privtab.base.errors import PushError, UsageError
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.request import Entity
 from privtab.state.load import to_tables
 from privtab.state.nodes import Assignment, Effect, Grant, State
 from privtab_connect.importing import document as import_document

@@ -11,11 +11,11 @@ import sqlalchemy
 from mariadb_server import mariadb
 from pushed_lake import LAKE, MAPPING, SCHEMAS, TABLES, USERS, entity, random_state
 
-from privtab.errors import PushError
+from privtab.base.errors import PushError
+from privtab.base.request import Request
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
-from privtab.request import Request
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_connect.pushdown.document import MappingDocument, load
 from privtab_connect.pushdown.rights import Account, NativeGrant, Object

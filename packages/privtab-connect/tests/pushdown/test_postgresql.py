@@ -12,11 +12,11 @@ import sqlalchemy
 from postgresql_server import postgresql
 from pushed_lake import SCHEMAS, TABLES, USERS, entity, random_state
 
-from privtab.cli._app import run as command
-from privtab.errors import PushError
+from privtab.base.errors import PushError
+from privtab.base.request import Entity, Request
+from privtab.command._app import run as command
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import Account, NativeGrant, NativeOwnership, Object

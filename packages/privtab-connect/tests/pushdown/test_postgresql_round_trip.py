@@ -14,10 +14,10 @@ import sqlalchemy
 from postgresql_server import postgresql
 from seeds import seeds
 
-from privtab.errors import PushError
+from privtab.base.errors import PushError
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.request import Entity
 from privtab.state.nodes import ALL_TABLES, Assignment, Grant, State
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.document import load as import_document

@@ -12,10 +12,10 @@ import pytest
 from ranger import LAKE, ranger_policy
 from seeds import seeds
 
-from privtab.errors import PushError, UsageError
+from privtab.base.errors import PushError, UsageError
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.request import Entity
 from privtab.state.nodes import Effect, Grant, State
 from privtab_connect.importing import document as import_document
 from privtab_connect.importing.answers import opened

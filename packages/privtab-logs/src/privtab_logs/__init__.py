@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from privtab._lazy import lazily, listed
+from privtab.base.lazy import lazily, listed
 
 if TYPE_CHECKING:
     from privtab_logs.reading import read

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.arrow import Codes, Truth
+from privtab.base.arrow import Codes, Truth
+from privtab.base.errors import InvalidRequest
+from privtab.base.names import encode_name
+from privtab.base.request import ACTIVE_ROLES, NOT_SET, Decision, Request, flag_name
+from privtab.base.vocabulary import Vocabulary
 from privtab.engines.columns import distinct
 from privtab.engines.python import OpenEngine, Opener, WindowedIndex
-from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
-from privtab.names import encode_name
-from privtab.request import ACTIVE_ROLES, NOT_SET, Decision, Request, flag_name
-from privtab.vocabulary import Vocabulary
 
 _ENTITY = r"(?s)^(?P<type>[^:]*):(?P<path>.*)$"
 _MORE = ("groups", "active_roles", "with", "flags", "attributes")

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.errors import InvalidRequest
+from privtab.base.errors import InvalidRequest
+from privtab.base.moments import FIRST, LAST
+from privtab.base.request import Request
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.moments import FIRST, LAST
-from privtab.request import Request
 from privtab_logs.deciding import hidden_by_mask, request_of
 from privtab_logs.replaying import grouped, merged, more, request_row, usable, without
 from privtab_logs.schema import MASKED

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from privtab.base.names import encode_name
 from privtab.ir.nodes import Program
-from privtab.names import encode_name
 from privtab_connect.doors.document import Alternative, Answer, Conditions, Door, Kind, Place, Shape
 from privtab_connect.doors.emit import shape_of
 from privtab_logs import opa

@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from privtab.base.moments import ALWAYS, Window
+from privtab.base.names import path_of
+from privtab.base.request import Request
 from privtab.ir.canonical import Leaf
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import ByType, Program
-from privtab.moments import ALWAYS, Window
-from privtab.names import path_of
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.request import Request
 from privtab.state.chains import GROUP, ROLE
 from privtab.state.located import locations, lying_in
 from privtab.state.names import Places

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from privtab.diagnostics import Diagnostic, in_order
-from privtab.errors import UsageError
-from privtab.source import SourceFile
+from privtab.base.diagnostics import Diagnostic, in_order
+from privtab.base.errors import UsageError
+from privtab.base.source import SourceFile
+from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
+from privtab.language.syntax.yaml_tree import Node, compose
 from privtab.state.chains import GROUP, ROLE
 from privtab.state.names import Places
 from privtab.state.nodes import State
-from privtab.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.syntax.yaml_tree import Node, compose
 from privtab_analysis.state_diff.chosen import find_rows
 from privtab_logs.excerpts import OF_PRINCIPALS, principal_named
 

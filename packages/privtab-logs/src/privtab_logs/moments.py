@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab import moments
+from privtab.base import moments
+from privtab.base.errors import BrokenBundle, FileError, PolicyError, PrivtabError, UsageError
+from privtab.base.shard_names import combined
 from privtab.bundle.program import program_in
 from privtab.client._bundles import content, unpacked
 from privtab.engines.index import combined_document
-from privtab.errors import BrokenBundle, FileError, PolicyError, PrivtabError, UsageError
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.pipeline import optimised, policy_artifacts
-from privtab.shard_names import combined
 from privtab.state.findings import stops
 from privtab.state.index import index
 from privtab.state.load import as_raw, from_tables, validate

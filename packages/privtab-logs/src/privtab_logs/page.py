@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from privtab import moments
-from privtab.html import page as rendered
+from privtab.base import moments
+from privtab.base.html import page as rendered
+from privtab.base.printable import count
 from privtab.ir.nodes import Program
-from privtab.printable import count
+from privtab.language.report.html import HeatMap, shaded
 from privtab.reference.evaluate import Reference
-from privtab.report.html import HeatMap, shaded
 from privtab.state.chains import ROLE
 from privtab.state.nodes import Assignment, State
 from privtab_analysis.entitlements.universe import users

@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from privtab.base.request import Entity
 from privtab.ir.formula import item_condition, leaves, on_entity
 from privtab.ir.nodes import Has, Program
 from privtab.reference.rights import GIVEN_BY, by_ownership
-from privtab.request import Entity
 from privtab.state.chains import ROLE, ScopeOverlap
 from privtab.state.located import locations
 from privtab.state.names import StateNames, filters_need

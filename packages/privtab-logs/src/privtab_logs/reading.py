@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab import strict_json
-from privtab._collection import no_collection
-from privtab.errors import FileError, UsageError
+from privtab.base import strict_json
+from privtab.base.collection import no_collection
+from privtab.base.errors import FileError, UsageError
 from privtab_logs import opa
 from privtab_logs.schema import COLUMNS, MALFORMED, NO_ANSWER, SCHEMA, STORE, Reading, Row
 from privtab_logs.values import values

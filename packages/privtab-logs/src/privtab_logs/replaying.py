@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.arrow import Truth
+from privtab.base.arrow import Truth
 from privtab_logs.deciding import Decider
 from privtab_logs.moments import Moments, Unknown
 from privtab_logs.schema import MASKED, OTHER_SYSTEM, SCHEMA, Reading

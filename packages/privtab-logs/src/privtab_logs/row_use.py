@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from privtab import moments
-from privtab.errors import UsageError
+from privtab.base import moments
+from privtab.base.errors import UsageError
+from privtab.base.moments import ALWAYS, shown
 from privtab.ir.nodes import Program
-from privtab.moments import ALWAYS, shown
 from privtab.state.chains import ROLE
 from privtab.state.findings import row_sentence
 from privtab.state.load import cells_of

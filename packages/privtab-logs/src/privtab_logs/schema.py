@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from privtab.printable import count, printable
+from privtab.base.printable import count, printable
 
 Row: TypeAlias = tuple[Any, ...]
 """The cells of a row, in the order of the schema; the time as text."""

@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from privtab.base.moments import FIRST, LAST
+from privtab.base.request import Request
 from privtab.engines.python import Opener
 from privtab.ir.nodes import Program
-from privtab.moments import FIRST, LAST
 from privtab.pipeline import policy_artifacts
-from privtab.request import Request
 from privtab.state.chains import ROLE
 from privtab.state.index import index
 from privtab.state.nodes import State

@@ -11,8 +11,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from privtab import strict_json
-from privtab.names import is_unicode
+from privtab.base import strict_json
+from privtab.base.names import is_unicode
 from privtab_logs.schema import Reading
 
 PIECE = 1 << 18

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from privtab import strict_json
+from privtab.base import strict_json
 from privtab_logs.schema import Reading, Row
 
 Entries = Callable[[Any, str, Reading], Iterable[Row] | None]

@@ -16,8 +16,8 @@ import pytest
 from lake_policy import POLICY, asks, grant
 from pyarrow import parquet
 
+from privtab.base.request import Request
 from privtab.pipeline import load_program
-from privtab.request import Request
 from privtab.state.load import load, validate
 
 Command = Callable[..., Any]

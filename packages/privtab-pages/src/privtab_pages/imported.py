@@ -11,13 +11,13 @@ from typing import Any
 
 import yaml
 
-from privtab.diagnostics import Diagnostic, FindingKind, Severity
-from privtab.errors import UsageError
-from privtab.fmt import format_source
-from privtab.hints import did_you_mean, listed
-from privtab.names import small_letters
-from privtab.source import SourceFile
-from privtab.syntax.expression import (
+from privtab.base.diagnostics import Diagnostic, FindingKind, Severity
+from privtab.base.errors import UsageError
+from privtab.base.hints import did_you_mean, listed
+from privtab.base.names import small_letters
+from privtab.base.source import SourceFile
+from privtab.language.fmt import format_source
+from privtab.language.syntax.expression import (
     CellError,
     Effects,
     EffectTerm,

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from privtab._resources import environment
 from privtab.backends.describe import describe, forest, not_listed, set_texts
-from privtab.html import page
+from privtab.base.html import page
+from privtab.base.resources import environment
 from privtab.ir.formula import walk
 from privtab.ir.nodes import Can, Formula, Program, Rule
 from privtab_analysis.diff.markdown import as_code, as_text, markdown

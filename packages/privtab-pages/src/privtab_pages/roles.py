@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import count, product
 from typing import TypeAlias
 
+from privtab.base.request import Entity
 from privtab.ir.formula import atoms
 from privtab.ir.nodes import Member, Program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity
 from privtab.state.nodes import Assignment, Placement, State
 from privtab_analysis.entitlements.universe import names, universe
 from privtab_analysis.what_can import what_can

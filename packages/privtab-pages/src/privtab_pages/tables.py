@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
-from privtab import files
-from privtab._resources import how_to_install
-from privtab.diagnostics import Span
-from privtab.errors import FileError, UsageError
-from privtab.source import SourceFile, load
+from privtab.base import files
+from privtab.base.diagnostics import Span
+from privtab.base.errors import FileError, UsageError
+from privtab.base.resources import how_to_install
+from privtab.base.source import SourceFile, load
 
 _BAR = re.compile(r"(?<!\\)\|")
 _LINE = re.compile(r"[\s|:-]*")

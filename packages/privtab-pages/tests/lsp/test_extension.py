@@ -13,8 +13,8 @@ from checkout import ROOT
 from command_lines import problems
 
 from privtab import __version__
-from privtab.files import LARGEST
-from privtab.fmt import is_policy
+from privtab.base.files import LARGEST
+from privtab.language.fmt import is_policy
 
 FOLDER = ROOT / "editors" / "vscode"
 MANIFEST = json.loads((FOLDER / "package.json").read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 from lsp_client import LspClient, RefusedRequest, edited, lsp_client
 
-from privtab.cli._app import run
+from privtab.command._app import run
 from privtab.pipeline import check_policy
 
 POLICY = """\

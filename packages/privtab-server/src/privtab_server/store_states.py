@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privtab import moments
+from privtab.base import moments
+from privtab.base.errors import UsageError
+from privtab.base.moments import EXAMPLE
 from privtab.client.embedded import STORE
-from privtab.errors import UsageError
-from privtab.moments import EXAMPLE
 
 if TYPE_CHECKING:
     from privtab.client._bundles import BundleLocation
@@ -78,7 +78,7 @@ def _store_and_moment(location: str) -> tuple[str, str | None]:
         )
     if found["url"].startswith("sqlite:"):
         raise UsageError(f"`{location}`: write the path alone, as in store:grants.db or store:/srv/grants.db")
-    from privtab.cli._stored import with_slashes
+    from privtab.command._stored import with_slashes
 
     url = with_slashes(found["url"])
     if found["at"] is None:
@@ -124,7 +124,7 @@ def opened_store(url: str) -> Journal:
 
 def _check_store_extra() -> None:
     """Raise UsageError if what stores need is not installed."""
-    from privtab.cli._parameters import needing
+    from privtab.command._parameters import needing
 
     with needing("a store", "store"):
         import privtab_server.store  # noqa: F401

@@ -12,7 +12,7 @@ import pytest
 from authzen_server import Server
 
 import privtab_logs as logs
-from privtab.cli._app import run
+from privtab.command._app import run
 
 
 def body(user: str, action: str, resource: str, **more: Any) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from privtab.base.request import Entity, Request
 from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
 from privtab.pipeline import load_program, policy_bundle
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 from privtab_analysis.explain import explain
 from privtab_analysis.who_can import who_can

@@ -16,7 +16,7 @@ from authzen_server import Server, start
 from checkout import ROOT
 
 from privtab import pipeline
-from privtab.opa.server import OpaServer
+from privtab.engines.opa.server import OpaServer
 from privtab.state.index import index
 from privtab.state.load import load, validate
 

@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from privtab import Embedded
+from privtab.base.request import Entity
+from privtab.base.source import SourceFile
 from privtab.bundle.pack import state_bundle
 from privtab.engines.index import Index
 from privtab.pipeline import load_program, policy_artifacts, policy_bundle, program_of
-from privtab.request import Entity
-from privtab.source import SourceFile
 from privtab.state.index import index
 from privtab.state.nodes import AttributeRow, Grant, State
 from privtab_server.authzen.app import AppSettings, application

@@ -11,9 +11,9 @@ import pytest
 from required_flag_policy import POLICY
 
 from privtab import Embedded
+from privtab.base.request import Entity
 from privtab.bundle.pack import state_bundle
 from privtab.pipeline import load_program, policy_bundle
-from privtab.request import Entity
 from privtab.state.nodes import Grant, State
 from privtab_server.authzen.app import AppSettings, application
 from privtab_server.authzen.points import LocalDecisionPoint

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privtab import InvalidRequest
+from privtab.base.request import Entity, Request
 from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
 from privtab.ir.names import filter_of
 from privtab.pipeline import load_program, policy_bundle
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 from privtab_analysis.entitlements.universe import universe
 from privtab_analysis.who_can import who_can

@@ -20,8 +20,8 @@ from authzen_server import Server
 from failing_servers import Authority
 
 from privtab.bundle.pack import state_bundle
+from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import load, validate
 from privtab.state.nodes import State

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from example_bundles import ExampleBundles, bundles
 
-from privtab.cli._app import run
+from privtab.command._app import run
 from privtab_server.registry import Canary, Registry
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sidecar_fleet import POLICY, STATE, WIDER, SidecarFleet, outcome
 
-from privtab.cli._app import run
+from privtab.command._app import run
 from privtab_server.registry import Registry
 from privtab_server.registry.nodes import Canary, Channel
 
@@ -127,8 +127,8 @@ def test_every_sidecar_is_watched(privtab: Privtab, fleet: SidecarFleet, run_bef
 
 
 def test_a_rollback_is_signed_anew(privtab: Privtab, fleet: SidecarFleet) -> None:
+    from privtab.base.signatures import Trust
     from privtab.bundle.sign import verify
-    from privtab.signatures import Trust
 
     key = fleet.folder / "key.pem"
     assert privtab("bundle", "keys", "new", key).code == 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from privtab.errors import FileError
+from privtab.base.errors import FileError
 from privtab_server.serving.server import is_loopback, listen
 
 TOKENS = "gateway a-token-0123456789\n"
@@ -125,7 +125,7 @@ def test_addresses_of_this_machine_alone(host: str, loopback: bool) -> None:
 def test_without_the_extra_it_says_what_to_install(policy: Path, state: Path) -> None:
     program = (
         "import sys; sys.modules['starlette'] = None\n"
-        f"from privtab.cli._app import run; sys.exit(run(['serve', '-p', {str(policy)!r}, '-s', {str(state)!r}]))"
+        f"from privtab.command._app import run; sys.exit(run(['serve', '-p', {str(policy)!r}, '-s', {str(state)!r}]))"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 2
@@ -135,7 +135,7 @@ def test_without_the_extra_it_says_what_to_install(policy: Path, state: Path) ->
 def test_a_registry_server_without_its_extra_says_what_to_install(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['prometheus_client'] = None\n"
-        f"from privtab.cli._app import run; sys.exit(run(['serve', '--registry', {str(tmp_path)!r}]))"
+        f"from privtab.command._app import run; sys.exit(run(['serve', '--registry', {str(tmp_path)!r}]))"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 2
@@ -143,7 +143,7 @@ def test_a_registry_server_without_its_extra_says_what_to_install(tmp_path: Path
 
 
 def test_the_first_line_is_for_a_person_unless_said(policy: Path, state: Path, tokens: Path) -> None:
-    command = [sys.executable, "-c", "from privtab.cli import main; main()", "serve", "--port", "0", "-q"]
+    command = [sys.executable, "-c", "from privtab.command import main; main()", "serve", "--port", "0", "-q"]
     options = ["-p", str(policy), "-s", str(state), "--host", "0.0.0.0", "--token-file", str(tokens)]  # noqa: S104
     process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None

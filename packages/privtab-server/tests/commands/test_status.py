@@ -15,7 +15,7 @@ import pytest
 from failing_servers import free_port
 from sidecar_fleet import WIDER, SidecarFleet, outcome
 
-from privtab.cli._app import run
+from privtab.command._app import run
 from privtab_server.registry import Registry
 from privtab_server.registry.nodes import Canary
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from lake_policy import POLICY
 
-from privtab.cli._app import run
+from privtab.command._app import run
 
 GRANT = "{grantee: user:eve, effect: allow, privilege: SELECT, entity: lake:l}"
 OWNER = "owners:{entity: lake:l, owner: user:eve}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from example_bundles import STATES, ExampleBundles, bundles, program
 
-from privtab.cli._app import run
+from privtab.command._app import run
 from privtab.state.load import from_tables, load, to_tables, validate
 from privtab_server.registry import Registry
 from privtab_server.registry_states import ChannelReference, place_of

@@ -14,7 +14,7 @@ from checkout import ROOT
 from documentation_pages import read
 
 from privtab.bundle.pack import state_bundle
-from privtab.cli._app import run
+from privtab.command._app import run
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import load, validate
 from privtab_server.registry import Registry

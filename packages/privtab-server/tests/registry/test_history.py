@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from example_bundles import ExampleBundles
 
-from privtab.errors import RegistryConflict, RegistryError
+from privtab.base.errors import RegistryConflict, RegistryError
 from privtab_server.registry import Canary, Channel, Registry, names
 from privtab_server.registry.maintenance import check, sweep
 from privtab_server.registry.nodes import encoded
@@ -144,7 +144,7 @@ def test_a_canary_in_an_unreadable_release(registry: Registry, ran: list[Channel
 
 
 def test_commands_go_on_and_say_so(registry: Registry, ran: list[Channel], capsys: pytest.CaptureFixture[str]) -> None:
-    from privtab.cli._app import run
+    from privtab.command._app import run
 
     spoil(registry, 2, copy="older")
     message = "dev/shop: release 2 cannot be read"
@@ -177,7 +177,7 @@ def test_a_deployment_goes_on(
 ) -> None:
     import example_bundles
 
-    from privtab.cli._app import run
+    from privtab.command._app import run
 
     spoil(registry, 2, copy="older")
     path = tmp_path / "shop.yaml"

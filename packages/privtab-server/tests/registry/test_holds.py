@@ -18,8 +18,8 @@ import pytest
 from buckets import bucket
 from example_bundles import ExampleBundles
 
-from privtab.cli._app import run
-from privtab.errors import RegistryConflict, RegistryError
+from privtab.base.errors import RegistryConflict, RegistryError
+from privtab.command._app import run
 from privtab_server.registry import Registry, names, records
 from privtab_server.registry.maintenance import check, sweep
 from privtab_server.registry.nodes import encoded
@@ -204,7 +204,7 @@ SWITCHER = """\
 import json, sys
 from contextlib import ExitStack
 from pathlib import Path
-from privtab.errors import RegistryConflict, RegistryError
+from privtab.base.errors import RegistryConflict, RegistryError
 from privtab_server.registry import Registry, names, records
 
 url, options, channel, paths, rounds = json.loads(sys.argv[1])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from example_bundles import ExampleBundles
 
-from privtab.errors import RegistryConflict, RegistryError, UsageError
+from privtab.base.errors import RegistryConflict, RegistryError, UsageError
 from privtab_server.registry import Canary, Channel, Registry, names
 
 

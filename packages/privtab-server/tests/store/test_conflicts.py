@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lake_policy import asks, grant
 
-from privtab.errors import StoreConflict
+from privtab.base.errors import StoreConflict
 from privtab.pipeline import load_program
 from privtab_server.store.store import Store
 

@@ -18,13 +18,13 @@ from openapi_requests import HOSTILE, WRONG, Generated, Requests
 from store_server import ask, serve_store, token, write_tokens
 from tenants_policy import POLICY
 
-from privtab import moments
-from privtab.effects import Change
+from privtab.base import moments
+from privtab.base.effects import Change
+from privtab.base.names import last_name
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
-from privtab.names import last_name
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 from privtab_server.store.journal import Entry
 from privtab_server.store.store import Store

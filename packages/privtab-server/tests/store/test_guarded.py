@@ -9,10 +9,10 @@ import pytest
 from lake_policy import asks, grant
 from tenants_policy import POLICY
 
-from privtab.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
+from privtab.base.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.request import Entity
 from privtab_server.store.authority import Authority
 from privtab_server.store.guarded import DesiredChange, GuardedStore, WriteOptions
 from privtab_server.store.store import Outcome, Store

@@ -16,9 +16,9 @@ from lake_policy import POLICY, asks, grant
 from sidecars import until
 
 from privtab import Embedded, connect
+from privtab.base.errors import DecisionUnavailable, FileError, UsageError
 from privtab.bundle import state_bundle
-from privtab.cli._app import run
-from privtab.errors import DecisionUnavailable, FileError, UsageError
+from privtab.command._app import run
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import from_tables, validate

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from privtab.errors import PrivtabError
+from privtab.base.errors import PrivtabError
+from privtab.base.request import Entity, Request
+from privtab.base.source import decode
 from privtab.ir.nodes import RESOURCE, Program
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
-from privtab.source import decode
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller

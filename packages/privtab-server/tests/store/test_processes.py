@@ -16,7 +16,7 @@ from postgresql_server import limit_files, postgresql, stopped
 from sidecars import until
 from sqlalchemy import create_engine, make_url, text
 
-from privtab.errors import FileError, StoreConflict, StoreError
+from privtab.base.errors import FileError, StoreConflict, StoreError
 from privtab.ir.nodes import Program
 from privtab_server.store.store import Store
 
@@ -28,7 +28,7 @@ import os, sys
 sys.path[:0] = [{support!r}]
 from pathlib import Path
 from lake_policy import asks, grant
-from privtab.errors import StoreConflict
+from privtab.base.errors import StoreConflict
 from privtab.pipeline import load_program
 from privtab_server.store.store import Store
 url, policy, folder, together, *names = sys.argv[1:]

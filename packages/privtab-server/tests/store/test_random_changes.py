@@ -7,11 +7,11 @@ from random import Random
 import pytest
 from lake_policy import asks, grant
 
-from privtab import moments
-from privtab.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
+from privtab.base import moments
+from privtab.base.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
+from privtab.base.request import Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import evaluate
-from privtab.request import Request
 from privtab.state.load import from_tables, validate
 from privtab_server.store import Outcome, Store
 

@@ -16,13 +16,13 @@ from authzen_server import Server
 from seeds import seeds
 from store_server import ask, serve_store, write_tokens
 
-from privtab import moments
-from privtab.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
+from privtab.base import moments
+from privtab.base.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.request import Entity, Request
 from privtab.state.load import from_tables, to_tables, validate
 from privtab_server.store.authority import OPERATIONS, Authority
 from privtab_server.store.database import row_id

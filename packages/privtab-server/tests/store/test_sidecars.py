@@ -18,9 +18,9 @@ from signing_keys import claims, pair
 from store_server import ask, serve_store, write_tokens
 
 from privtab import Embedded
+from privtab.base.errors import DecisionUnavailable, SignatureRefused
 from privtab.bundle.sign import opa_configuration, public_keys
-from privtab.cli._app import run
-from privtab.errors import DecisionUnavailable, SignatureRefused
+from privtab.command._app import run
 from privtab.pipeline import load_program
 from privtab_server.store.store import Store
 

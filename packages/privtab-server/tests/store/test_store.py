@@ -12,11 +12,19 @@ import pytest
 from lake_policy import POLICY, asks, grant
 from sqlalchemy import create_engine, text
 
-from privtab import moments
-from privtab.errors import AccessDenied, FileError, InvalidRequest, StateInvalid, StoreConflict, StoreError, UsageError
+from privtab.base import moments
+from privtab.base.errors import (
+    AccessDenied,
+    FileError,
+    InvalidRequest,
+    StateInvalid,
+    StoreConflict,
+    StoreError,
+    UsageError,
+)
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.request import Entity
 from privtab.state.load import from_tables, load, validate
 from privtab_server.store.database import TABLES_VERSION
 from privtab_server.store.journal import Journal
@@ -406,7 +414,7 @@ def test_any_moment_and_any_change_of_the_journal_is_a_state(lake: Store, monkey
         lake.rows(number=9)
     # A clock that goes backwards gives no earlier entry.
     last = lake.log()[-1].at
-    monkeypatch.setattr("privtab.moments.now", lambda: 0)
+    monkeypatch.setattr("privtab.base.moments.now", lambda: 0)
     lake.perform(asks("root", "create", "schema:l/late"))
     assert lake.log()[-1].at == last
     same(lake)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from privtab.attributes import Attribute, AttributeKind, requested
-from privtab.errors import InvalidRequest, UsageError
-from privtab.vocabulary import Vocabulary
+from privtab.base.attributes import Attribute, AttributeKind, requested
+from privtab.base.errors import InvalidRequest, UsageError
+from privtab.base.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
+from privtab.base.moments import FIRST, text
 from privtab.ir.formula import uses_below
 from privtab.ir.support import Feature
-from privtab.moments import FIRST, text
 from privtab_spark.arguments import RequestArguments, RequestColumns, read_arguments
 from privtab_spark.following import BY_BATCH, REFRESH, check_refresh, followed
 from privtab_spark.frames import opened as opened_frame

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.names import ESCAPES, WILDCARD_ESCAPES
+from privtab.base.names import ESCAPES, WILDCARD_ESCAPES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

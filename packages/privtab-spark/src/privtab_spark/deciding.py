@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.effects import Effect
+from privtab.base.effects import Effect
+from privtab.base.errors import UsageError
 from privtab.engines.conditions import RESOURCE, ConditionReader
-from privtab.errors import UsageError
 from privtab_spark.arguments import (
     ColumnLike,
     FlagsLike,

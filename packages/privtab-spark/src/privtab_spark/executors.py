@@ -16,14 +16,14 @@ from typing import Any, Literal, TypeAlias, Unpack
 import numpy as np
 import pyarrow as pa
 
+from privtab.base.errors import DecisionError, InvalidRequest, UsageError
+from privtab.base.names import LEFT_OUT
+from privtab.base.request import NOT_SET, Entity, Request
+from privtab.base.vocabulary import Vocabulary
 from privtab.client import Asker, Embedded
 from privtab.client import connect as connect_to
 from privtab.engines import columns as why
 from privtab.engines.columns import GivenColumns, distinct
-from privtab.errors import DecisionError, InvalidRequest, UsageError
-from privtab.names import LEFT_OUT
-from privtab.request import NOT_SET, Entity, Request
-from privtab.vocabulary import Vocabulary
 from privtab_spark.arguments import RequestArguments, read_arguments
 from privtab_spark.attribute_columns import values
 from privtab_spark.deciding import AnswerNames

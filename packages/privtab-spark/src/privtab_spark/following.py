@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privtab.base.errors import DecisionUnavailable, FileError, PrivtabError, UsageError
 from privtab.client import _config
 from privtab.client._bundled import BundledEngine
 from privtab.client._bundles import BundleLocation, Content, Keep, ReadBundle
 from privtab.client.embedded import bundle_location
-from privtab.errors import DecisionUnavailable, FileError, PrivtabError, UsageError
 from privtab_spark.policies import OpenPolicy
 from privtab_spark.shipping import ShippedBytes, WorkerCache, loaded
 from privtab_spark.state.bundles import is_bundle, missing_shards_error

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from privtab.errors import HasWindows, UsageError
-from privtab.moments import FIRST, WrongTime, moment, now, text
+from privtab.base.errors import HasWindows, UsageError
+from privtab.base.moments import FIRST, WrongTime, moment, now, text
 from privtab_spark.frames import union
 from privtab_spark.states import memoised
 

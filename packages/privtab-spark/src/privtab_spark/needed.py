@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab import arrow
-from privtab.arrow import Truth
+from privtab.base import arrow
+from privtab.base.arrow import Truth
 from privtab.engines.lookups import TextDictionary
 from privtab.ir.nodes import Program
 from privtab.state.findings import stopping, stops

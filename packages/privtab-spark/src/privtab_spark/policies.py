@@ -10,12 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from privtab.base.errors import PolicyError, UsageError
+from privtab.base.vocabulary import Vocabulary
 from privtab.engines.plan import GrantSemantics
-from privtab.errors import PolicyError, UsageError
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.ir.support import Feature, uses
-from privtab.vocabulary import Vocabulary
 
 PolicyLike: TypeAlias = "str | os.PathLike[str] | Program | Mapping[str, Any] | OpenPolicy"
 """A policy by name (`cdap/final`) or path, a program, a policy bundle (`.tar.gz` or a folder), or a program's JSON."""

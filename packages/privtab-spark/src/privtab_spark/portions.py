@@ -18,15 +18,15 @@ import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
+from privtab.base.locations import Locations
+from privtab.base.request import Entity
+from privtab.base.vocabulary import Vocabulary
 from privtab.ir.formula import uses_below
 from privtab.ir.semantics import HierarchyKind
-from privtab.locations import Locations
-from privtab.request import Entity
 from privtab.state.located import containers
 from privtab.state.nodes import ENTITIES
 from privtab.state.written import as_written
-from privtab.vocabulary import Vocabulary
 from privtab_spark.arguments import RequestColumns
 from privtab_spark.frames import union
 from privtab_spark.kernel import CHANGED, CODE, CODES, Layout, codes, readable

@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from privtab.base.errors import DecisionUnavailable
 from privtab.engines.packed import digest, mapped, packed, unpacked
-from privtab.errors import DecisionUnavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from privtab.base.errors import HasWindows, UsageError
+from privtab.base.formats import accepting
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.errors import HasWindows, UsageError
-from privtab.formats import accepting
 from privtab.state.nodes import ALL_TABLES, State
 from privtab.state.written import as_written
 from privtab_spark.policies import OpenPolicy

@@ -44,7 +44,7 @@ def test_bad_usage_is_exit_code_2(privtab: Callable[..., Any], job: str) -> None
 
 def test_help_starts_no_spark(tmp_path: Path) -> None:
     source = (
-        "import sys\nfrom privtab.cli._app import run\ncode = run(['spark', 'decide', '--help'])\n"
+        "import sys\nfrom privtab.command._app import run\ncode = run(['spark', 'decide', '--help'])\n"
         "sys.stderr.write(repr([n for n in ('pyspark', 'numpy', 'pyarrow') if n in sys.modules]))\nsys.exit(code)"
     )
     ran = subprocess.run(

@@ -9,10 +9,10 @@ import pytest
 import signing_keys
 from pyspark.sql import SparkSession
 
+from privtab.base.signatures import Trust
 from privtab.bundle.inspect import inspect
 from privtab.bundle.sign import verify
-from privtab.cli._app import run
-from privtab.signatures import Trust
+from privtab.command._app import run
 
 POLICY = """\
 privtab: 1

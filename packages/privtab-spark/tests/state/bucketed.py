@@ -10,7 +10,7 @@ from typing import Any
 
 import spark_sessions
 
-from privtab.cli._app import run
+from privtab.command._app import run
 from privtab_spark.jobs._session import with_packages
 
 

@@ -20,17 +20,17 @@ from worlds import IN_SPARK, policy
 from worlds import state as random_state
 from worlds import timed as with_windows
 
+from privtab.base.errors import BrokenBundle, FileError, StateInvalid
+from privtab.base.moments import ALWAYS, Window, edge_texts
+from privtab.base.request import Entity
+from privtab.base.source import SourceFile
 from privtab.bundle.archive import contents, json_bytes
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import opa_configuration, public_keys
-from privtab.errors import BrokenBundle, FileError, StateInvalid
+from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.moments import ALWAYS, Window, edge_texts
-from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts, program_of
-from privtab.request import Entity
-from privtab.source import SourceFile
 from privtab.state.index import index_bytes
 from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, Grant, State

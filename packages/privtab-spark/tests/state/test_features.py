@@ -13,10 +13,10 @@ import pytest
 import worlds
 from pyspark.sql import DataFrame, SparkSession
 
-from privtab import strict_json
+from privtab.base import strict_json
+from privtab.base.errors import StateInvalid, UnsupportedError, UsageError
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.shards import LISTING, listing
-from privtab.errors import StateInvalid, UnsupportedError, UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.index import index_bytes

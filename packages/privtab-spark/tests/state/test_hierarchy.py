@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from seeds import seeds
 from worlds import EPOCH
 
+from privtab.base.errors import StateInvalid
+from privtab.base.moments import WINDOW, Window, edge_texts
+from privtab.base.request import Entity
 from privtab.bundle.pack import shard_bundles
-from privtab.errors import StateInvalid
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.moments import WINDOW, Window, edge_texts
-from privtab.request import Entity
 from privtab.state import links
 from privtab.state.links import closed
 from privtab.state.load import from_tables, to_tables, validate

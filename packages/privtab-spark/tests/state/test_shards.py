@@ -11,13 +11,13 @@ from seeds import seeds
 from worlds import IN_SPARK, policy, timed
 from worlds import state as random_state
 
+from privtab.base.moments import WINDOW, edge_texts
+from privtab.base.request import Entity
+from privtab.base.source import SourceFile
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.pack import shard_bundles, shard_files
 from privtab.ir.nodes import Program
-from privtab.moments import WINDOW, edge_texts
 from privtab.pipeline import program_of
-from privtab.request import Entity
-from privtab.source import SourceFile
 from privtab.state.coded import CodedColumn
 from privtab.state.links import closed
 from privtab.state.load import from_tables, to_tables, validate

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from privtab.base.errors import DecisionUnavailable, StateInvalid, UsageError
+from privtab.base.request import Entity
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.shards import shard_files
-from privtab.errors import DecisionUnavailable, StateInvalid, UsageError
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Privilege, Program
 from privtab.pipeline import policy_artifacts
-from privtab.request import Entity
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_spark.state import read_state, state_tables, tables
 from privtab_spark.state.schemas import TABLES

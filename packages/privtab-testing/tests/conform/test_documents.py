@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from privtab.cli._app import run
-from privtab.errors import PolicyInvalid
+from privtab.base.errors import PolicyInvalid
+from privtab.base.request import Entity
+from privtab.command._app import run
 from privtab.pipeline import load_program
-from privtab.request import Entity
 from privtab_testing.conform.document import load
 from privtab_testing.conform.documented import SystemNames
 

@@ -9,11 +9,11 @@ from datetime import date
 import pytest
 from conforming_server import served
 
+from privtab.base.request import Request
+from privtab.base.source import decode
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, program_of
 from privtab.reference.evaluate import Reference
-from privtab.request import Request
-from privtab.source import decode
 from privtab.state.load import from_tables, validate
 from privtab_testing.conform import QuestionPlan, SystemAnswer, World
 from privtab_testing.conform.driver import Driver, state_bytes

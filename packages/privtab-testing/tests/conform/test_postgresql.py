@@ -10,9 +10,9 @@ import pytest
 from checkout import ROOT
 from postgresql_server import postgresql
 
+from privtab.base.request import Entity, Request
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_testing.conform import SystemAnswer, Verdict, World
 from privtab_testing.conform.document import load

@@ -15,8 +15,8 @@ import pytest
 from failing_servers import reply
 from proxies import proxy
 
+from privtab.base.request import Entity, Request
 from privtab.pipeline import load_program
-from privtab.request import Entity, Request
 from privtab.state.nodes import State
 from privtab_testing.conform import QuestionPlan, SystemAnswer, Verdict, World
 from privtab_testing.conform.document import AnswerPatterns, load

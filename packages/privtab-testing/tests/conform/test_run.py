@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from conforming_server import served
 
-from privtab.diagnostics import Span
-from privtab.errors import UsageError
+from privtab.base.diagnostics import Span
+from privtab.base.errors import UsageError
+from privtab.base.request import Request
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
-from privtab.request import Request
 from privtab.state.nodes import State
 from privtab_analysis.diff.nodes import Verdict as Change
 from privtab_analysis.diff.nodes import Waiver

@@ -8,8 +8,8 @@ from textwrap import dedent
 import pytest
 from shop_policy import POLICY, Reads, Refuses
 
-from privtab.diagnostics import Diagnostic
-from privtab.errors import PolicyInvalid
+from privtab.base.diagnostics import Diagnostic
+from privtab.base.errors import PolicyInvalid
 from privtab_testing.scenarios import CasePlan
 from privtab_testing.scenarios.collect import plans
 

@@ -11,14 +11,14 @@ import worlds
 from seeds import seeds
 from shop_policy import Reads, Refuses, failed
 
-from privtab.errors import Undecided
+from privtab.base.errors import Undecided
+from privtab.base.request import NOT_SET, Entity, Request
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.formula import asked_condition, item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Target
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
 from privtab.reference.rights import Right, about
-from privtab.request import NOT_SET, Entity, Request
 from privtab.state.names import StateNames
 from privtab_testing.scenarios.callers import smallest
 from privtab_testing.scenarios.generated import Caller, CallerStates

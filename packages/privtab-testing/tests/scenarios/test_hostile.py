@@ -8,7 +8,7 @@ import generated_programs
 import hostile
 import pytest
 
-from privtab.cli._app import run
+from privtab.command._app import run
 from privtab_testing.scenarios.prove import Coverage, Scoring
 
 SCENARIOS = """\

@@ -7,13 +7,13 @@ import pytest
 from seeds import seeds
 from shop_policy import POLICY, Reads, Refuses, failed
 
+from privtab.base.request import NOT_SET, Entity, Request
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, Has, HasBelow, Member, Owner, OwnsBelow, Target, nested_on
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
 from privtab.reference.rights import Right, about
-from privtab.request import NOT_SET, Entity, Request
 from privtab.state.load import from_tables, to_tables, validate
 from privtab_testing.scenarios import CasePlan
 from privtab_testing.scenarios.callers import smallest

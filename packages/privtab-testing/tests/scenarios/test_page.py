@@ -7,9 +7,9 @@ import re
 import pytest
 from checkout import ROOT
 
-from privtab.diagnostics import Diagnostic
-from privtab.source import SourceFile
-from privtab.syntax.yaml_tree import compose
+from privtab.base.diagnostics import Diagnostic
+from privtab.base.source import SourceFile
+from privtab.language.syntax.yaml_tree import compose
 from privtab_testing.scenarios import CODES, cases, needs
 from privtab_testing.scenarios.collect import KEYS
 from privtab_testing.scenarios.mutants import CHANGES

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span, in_order
-from privtab.errors import InvalidRequest
-from privtab.hints import did_you_mean, listed
-from privtab.names import LEFT_OUT
-from privtab.vocabulary import Vocabulary
+from privtab.base.diagnostics import Diagnostic, FindingKind, Severity, Span, in_order
+from privtab.base.errors import InvalidRequest
+from privtab.base.hints import did_you_mean, listed
+from privtab.base.names import LEFT_OUT
+from privtab.base.vocabulary import Vocabulary
 from privtab_web._declared import Declared, Entry, gateway_cover
 from privtab_web._inspect import AppRoute, Cover
 from privtab_web._needs import RequestTemplate

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, TypeAlias, TypeVar, cast
 
+from privtab.base.errors import AccessDenied, DecisionUnavailable, InvalidRequest, Unauthenticated, UsageError
+from privtab.base.request import Decision, Entity, Request
 from privtab.client._arguments import entity
 from privtab.client._asking import Mode
 from privtab.client._base import Asker
-from privtab.errors import AccessDenied, DecisionUnavailable, InvalidRequest, Unauthenticated, UsageError
-from privtab.request import Decision, Entity, Request
 from privtab_web._answers import DECISION, LOG, Caller, CallerLike, as_caller, caller, decided
 from privtab_web._needs import EntityTemplate, FilledRequest, RequestTemplate, request_template
 

@@ -8,10 +8,10 @@ from string import Formatter
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from privtab.base.errors import InvalidRequest, UsageError
+from privtab.base.names import encode_name
+from privtab.base.request import NOT_SET, Entity
 from privtab.client._arguments import EntityLike, entity, named
-from privtab.errors import InvalidRequest, UsageError
-from privtab.names import encode_name
-from privtab.request import NOT_SET, Entity
 
 EntityTemplate: TypeAlias = str | tuple[str, str] | Callable[..., EntityLike]
 """An entity: `"table:{catalog}/{schema}/{table}"`, where each argument is one name of the path; `("table", "table_id")`, where

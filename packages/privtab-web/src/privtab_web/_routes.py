@@ -18,9 +18,9 @@ from types import CodeType
 from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
-from privtab.diagnostics import Span
-from privtab.errors import InvalidRequest, UsageError
-from privtab.names import unusable
+from privtab.base.diagnostics import Span
+from privtab.base.errors import InvalidRequest, UsageError
+from privtab.base.names import unusable
 from privtab_web._answers import LOG, HttpResponse, Tell, answer, unmapped
 from privtab_web._guard import GUARD, NEEDS, AnyAsker, Guard
 from privtab_web._needs import EntityTemplate, RequestTemplate, request_template

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from privtab._resources import how_to_install
+from privtab.base.errors import UsageError
+from privtab.base.resources import how_to_install
 from privtab.client._observe import Hook, Outcome, Question, fields, outcome_word
-from privtab.errors import UsageError
 from privtab_web.trace import followed
 
 try:
@@ -45,7 +45,9 @@ class Telemetry(Hook):
         self._tracer = trace.get_tracer(NAME, tracer_provider=tracer_provider)
         meter = metrics.get_meter(NAME, meter_provider=meter_provider)
         self._decisions = meter.create_counter("privtab.decisions", "{decision}", "decisions by their outcome")
-        self._errors = meter.create_counter("privtab.errors", "{call}", "calls that ended without a decision, by error")
+        self._errors = meter.create_counter(
+            "privtab.base.errors", "{call}", "calls that ended without a decision, by error"
+        )
         self._hits = meter.create_counter("privtab.cache.hits", "{decision}", "decisions that a kept answer gave")
         self._duration = meter.create_histogram(
             "privtab.duration", "s", "how long calls took", explicit_bucket_boundaries_advisory=BOUNDARIES

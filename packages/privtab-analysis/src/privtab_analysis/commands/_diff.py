@@ -13,17 +13,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from privtab import source
-from privtab._staged import SUFFIXES, has_mark
-from privtab._worker import Worker, spare_processes
-from privtab.cli._output import table
-from privtab.cli._stored import is_stored, load_policy
-from privtab.errors import FileError, UsageError
+from privtab.base import source
+from privtab.base.errors import FileError, UsageError
+from privtab.base.source import SourceFile
+from privtab.base.staged import SUFFIXES, has_mark
+from privtab.base.worker import Worker, spare_processes
+from privtab.checks.lint.config import OWN_FILE, SHARED_FILE, settings_in
+from privtab.checks.lint.settings import Settings
+from privtab.command._output import table
+from privtab.command._stored import is_stored, load_policy
 from privtab.ir.nodes import Program
-from privtab.lint.config import OWN_FILE, SHARED_FILE, settings_in
-from privtab.lint.settings import Settings
 from privtab.pipeline import MARK, find_policies, find_policy, policy_paths, program_of
-from privtab.source import SourceFile
 from privtab_analysis.diff.nodes import DeclarationChange, Diff, Verdict, Witness
 from privtab_analysis.diff.summary import (
     Group,

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from privtab import files
-from privtab.cli._output import styled
-from privtab.errors import FileError
-from privtab.moments import WINDOW, edge_texts
+from privtab.base import files
+from privtab.base.errors import FileError
+from privtab.base.moments import WINDOW, edge_texts
+from privtab.command._output import styled
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from privtab.diagnostics import Span
+    from privtab.base.diagnostics import Span
     from privtab.ir.nodes import Program, Rule
     from privtab_analysis.provenance import Chain, ProvenanceStep
 

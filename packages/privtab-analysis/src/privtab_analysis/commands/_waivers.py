@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from privtab import source
-from privtab.cli._parameters import option
+from privtab.base import source
+from privtab.command._parameters import option
 
 if TYPE_CHECKING:
-    from privtab.diagnostics import Diagnostic
+    from privtab.base.diagnostics import Diagnostic
     from privtab_analysis.diff.nodes import Waiver
 
 WAIVERS = Path("privtab-waivers.yaml")

@@ -5,18 +5,26 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab._collection import no_collection
-from privtab.cli._options import readings
-from privtab.cli._output import delayed_spinner, diagnostic_json, fail_if, out, print_json, print_text, show_diagnostics
-from privtab.cli._parameters import argument, failing_words, option, policies
-from privtab.diagnostics import Severity
-from privtab.key_values import key_values
+from privtab.base.collection import no_collection
+from privtab.base.diagnostics import Severity
+from privtab.base.key_values import key_values
+from privtab.command._options import readings
+from privtab.command._output import (
+    delayed_spinner,
+    diagnostic_json,
+    fail_if,
+    out,
+    print_json,
+    print_text,
+    show_diagnostics,
+)
+from privtab.command._parameters import argument, failing_words, option, policies
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from privtab.diagnostics import Diagnostic
+    from privtab.base.diagnostics import Diagnostic
     from privtab_analysis.diff.nodes import Diff, Verdict
 
 PANEL = "Start here"
@@ -138,8 +146,8 @@ def _print(
 
 
 def _sarif(diffs: Sequence[Diff], verdicts: frozenset[Verdict], found: Sequence[Diagnostic]) -> str:
-    from privtab.report import Rule, Suppressed
-    from privtab.report.sarif import sarif
+    from privtab.language.report import Rule, Suppressed
+    from privtab.language.report.sarif import sarif
     from privtab_analysis.diff.summary import CODES, findings
 
     rules = [

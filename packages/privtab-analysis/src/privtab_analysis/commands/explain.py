@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.cli import _ask as ask
-from privtab.cli._engines import opened
-from privtab.cli._options import Question, moment_of
-from privtab.cli._output import FormatOption, Terminal, delayed_spinner, fail_if, out, print_if_data, styled
-from privtab.cli._parameters import argument, option
-from privtab.printable import count
-from privtab.sql_text import FILTER_KINDS, AppliedFilter
+from privtab.base.printable import count
+from privtab.base.sql_text import FILTER_KINDS, AppliedFilter
+from privtab.command import _ask as ask
+from privtab.command._engines import opened
+from privtab.command._options import Question, moment_of
+from privtab.command._output import FormatOption, Terminal, delayed_spinner, fail_if, out, print_if_data, styled
+from privtab.command._parameters import argument, option
 from privtab_analysis.commands._shown import (
     chain_rows,
     rule_json,
@@ -24,8 +24,8 @@ from privtab_analysis.commands._shown import (
 )
 
 if TYPE_CHECKING:
+    from privtab.base.request import Request
     from privtab.ir.nodes import Program
-    from privtab.request import Request
     from privtab.state.nodes import State
     from privtab_analysis.changes import Change
     from privtab_analysis.explain import Part, Proposal, RequestExplanation

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from privtab import _plugins
-from privtab._staged import write
-from privtab.cli._ask import RequestOptions, show_notes
-from privtab.cli._engines import opened
-from privtab.cli._options import Question, load_for_queries, moment_of
-from privtab.cli._output import FormatOption, Terminal, as_json, csv_text, fail_if, out, print_json, spinner, styled
-from privtab.cli._parameters import argument, needing, option
-from privtab.errors import UsageError
-from privtab.key_values import key_values
-from privtab.moments import LAST, text
+from privtab.base import plugins
+from privtab.base.errors import UsageError
+from privtab.base.key_values import key_values
+from privtab.base.moments import LAST, text
+from privtab.base.staged import write
+from privtab.command._ask import RequestOptions, show_notes
+from privtab.command._engines import opened
+from privtab.command._options import Question, load_for_queries, moment_of
+from privtab.command._output import FormatOption, Terminal, as_json, csv_text, fail_if, out, print_json, spinner, styled
+from privtab.command._parameters import argument, needing, option
 
 if TYPE_CHECKING:
     from privtab.filters.filter import Filter
@@ -96,7 +96,7 @@ def _keep(rows: str, table: str | None, found: Filter) -> None:
     if table is None:
         raise UsageError("`--rows store:…` needs `--table`")
     with needing("`--rows store:…`", "store"):
-        keep_rows = _plugins.module(_plugins.STATES, "store").keep_rows
+        keep_rows = plugins.module(plugins.STATES, "store").keep_rows
     keep_rows(rows, table, found.columns_of_rows, found.rows(), found.key, found.revision)
 
 

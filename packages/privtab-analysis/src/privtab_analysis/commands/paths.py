@@ -6,10 +6,12 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab import _plugins
-from privtab.cli import _ask as ask
-from privtab.cli._options import AuthoriseOption, Question
-from privtab.cli._output import (
+from privtab.base import plugins
+from privtab.base.errors import UsageError
+from privtab.base.printable import count
+from privtab.command import _ask as ask
+from privtab.command._options import AuthoriseOption, Question
+from privtab.command._output import (
     Format,
     FormatOption,
     Terminal,
@@ -21,9 +23,7 @@ from privtab.cli._output import (
     progress,
     styled,
 )
-from privtab.cli._parameters import argument, needing, option
-from privtab.errors import UsageError
-from privtab.printable import count
+from privtab.command._parameters import argument, needing, option
 from privtab_analysis.commands._shown import rule_json, show_place
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def run(
 
     _check(user, target, resource, operation, all_users=all_users)
     with needing("a path through a store", "store"):
-        of_store = _plugins.module(_plugins.STATES, "store").authority
+        of_store = plugins.module(plugins.STATES, "store").authority
     program = asked.program()
     flags = caller.flags(program)
     loaded, _, partial = asked.rows(program)
@@ -306,7 +306,7 @@ class _PathsQuery:
 
 def _administrators(program: Program) -> tuple[str, ...]:
     """The service administrators that the settings name."""
-    from privtab.lint.config import settings_for
+    from privtab.checks.lint.config import settings_for
     from privtab.state.names import uses
 
     if not uses(program).service_admins:

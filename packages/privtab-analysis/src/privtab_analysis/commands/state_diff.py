@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.cli._ask import show_notes
-from privtab.cli._options import (
+from privtab.base.errors import UsageError
+from privtab.command._ask import show_notes
+from privtab.command._options import (
     AtOption,
     PartialOption,
     VariantOption,
@@ -16,7 +17,7 @@ from privtab.cli._options import (
     moment_of,
     stop_for_wrong_rows,
 )
-from privtab.cli._output import (
+from privtab.command._output import (
     Terminal,
     fail_if,
     out,
@@ -28,9 +29,8 @@ from privtab.cli._output import (
     spinner,
     styled,
 )
-from privtab.cli._parameters import argument, failing_words, location, option, policies
-from privtab.cli._stored import as_stored, is_stored, load_policy, load_rows
-from privtab.errors import UsageError
+from privtab.command._parameters import argument, failing_words, location, option, policies
+from privtab.command._stored import as_stored, is_stored, load_policy, load_rows
 from privtab.state.names import NOWHERE, place_text
 from privtab_analysis.commands._shown import show_rows
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-from privtab.cli._ask import CallerOptions, entity, limit_option, principal_name, show_notes
-from privtab.cli._options import Question
-from privtab.cli._output import TableFormatOption, Terminal, delayed_spinner, fail_if, out, print_error, print_if_data
-from privtab.cli._parameters import argument
-from privtab.errors import UsageError
-from privtab.printable import count
+from privtab.base.errors import UsageError
+from privtab.base.printable import count
+from privtab.command._ask import CallerOptions, entity, limit_option, principal_name, show_notes
+from privtab.command._options import Question
+from privtab.command._output import (
+    TableFormatOption,
+    Terminal,
+    delayed_spinner,
+    fail_if,
+    out,
+    print_error,
+    print_if_data,
+)
+from privtab.command._parameters import argument
 from privtab_analysis.commands._shown import show_words
 
 if TYPE_CHECKING:

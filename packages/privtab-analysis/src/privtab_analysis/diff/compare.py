@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import product
 from typing import Literal, NamedTuple, assert_never
 
-from privtab.errors import Undecided
+from privtab.base.errors import Undecided
+from privtab.base.paths import at_level
 from privtab.ir import names
 from privtab.ir import nodes as ir
 from privtab.ir.exact import ImplicationChecker
@@ -17,7 +18,6 @@ from privtab.ir.formula import slots as slots_of
 from privtab.ir.names import earlier, effect_texts, filter_of
 from privtab.ir.serialise import source_text
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
-from privtab.paths import at_level
 from privtab_analysis.diff.declared import combine_verdicts, compare_effects, verdict
 from privtab_analysis.diff.nodes import Cell, DeclarationChange, Pair, PathForm, RowChange, Shape, Verdict, Witness
 from privtab_analysis.diff.renames import Renaming

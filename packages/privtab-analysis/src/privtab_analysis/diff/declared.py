@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias, TypeVar
 
-from privtab.attributes import KINDS, Attribute, Attributes
+from privtab.base.attributes import KINDS, Attribute, Attributes
+from privtab.base.names import ANY_PRIVILEGE
 from privtab.ir.names import filter_lists
 from privtab.ir.nodes import Alias, Effect, EntityType, Privilege, Program, Role, Rule, Target
 from privtab.ir.semantics import OwnerSemantics, Semantics
-from privtab.names import ANY_PRIVILEGE
 from privtab.state.names import StateNames
 from privtab_analysis.diff.nodes import DeclarationChange, DeclarationKind, Detail, Verdict
 

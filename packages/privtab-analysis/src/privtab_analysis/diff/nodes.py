@@ -8,11 +8,11 @@ from datetime import date
 from enum import StrEnum
 from typing import Literal, NamedTuple, TypeAlias
 
-from privtab.diagnostics import Span
+from privtab.base.diagnostics import Span
+from privtab.base.request import Request
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import Formula, Or, Program, Rule
 from privtab.ir.shapes import rule_flags
-from privtab.request import Request
 
 Pair: TypeAlias = tuple[str, str]
 """(entity type, operation)"""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from privtab.errors import UsageError
-from privtab.hints import hint
+from privtab.base.errors import UsageError
+from privtab.base.hints import hint
+from privtab.base.sql_text import Word
 from privtab.ir import nodes as ir
 from privtab.ir.formula import mapped, with_targets
-from privtab.sql_text import Word
 from privtab_analysis.diff.nodes import Pair
 
 

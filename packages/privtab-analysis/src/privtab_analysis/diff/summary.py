@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
-from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
+from privtab.base.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
+from privtab.base.request import Request
 from privtab.ir.names import value_text
-from privtab.request import Request
 from privtab_analysis.diff import nodes
 
 MAX_NAMED = 12

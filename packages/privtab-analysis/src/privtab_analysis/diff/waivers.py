@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import ClassVar
 
-from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span, in_order
-from privtab.source import SourceFile
-from privtab.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.syntax.yaml_tree import Node, compose
+from privtab.base.diagnostics import Diagnostic, FindingKind, Severity, Span, in_order
+from privtab.base.source import SourceFile
+from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
+from privtab.language.syntax.yaml_tree import Node, compose
 from privtab_analysis.diff.nodes import OPERATION_VERDICTS, Diff, Verdict, Waiver
 
 _HEAD_HINT = "a file of waivers begins with `waivers:`, and a list below"

@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from privtab.errors import InvalidRequest
+from privtab.base.errors import InvalidRequest
+from privtab.base.paths import base_type
+from privtab.base.request import NOT_SET, Entity, Request
 from privtab.ir.canonical import Listing
 from privtab.ir.comparisons import Comparisons, Values
 from privtab.ir.exact import ImplicationChecker
@@ -14,10 +16,8 @@ from privtab.ir.facts import Assigned, Fact, Facts, Granted, Holding, Owned
 from privtab.ir.formula import leaves, mapped, resolve
 from privtab.ir.names import earlier, filter_of, sql
 from privtab.ir.nodes import NEVER, Atom, Can, Compare, Formula, Or, Program, Rule, Target, Term
-from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.reference.witness import WitnessBuilder
-from privtab.request import NOT_SET, Entity, Request
 from privtab.state.load import from_tables, validate
 from privtab_analysis.diff.nodes import Decided, PathForm, Shape, Shows, Tables, Types, Witness
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeAlias
 
+from privtab.base.names import last_name, path_of
+from privtab.base.request import Entity
 from privtab.engines.plan import beginnings
-from privtab.names import last_name, path_of
-from privtab.request import Entity
 from privtab_analysis.entitlements.evaluator import Evaluator
 
 OfEntity: TypeAlias = tuple[str | int, ...]

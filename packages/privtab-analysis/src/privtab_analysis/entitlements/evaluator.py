@@ -13,11 +13,11 @@ from dataclasses import replace
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
+from privtab.base.names import last_name
+from privtab.base.paths import base_type
+from privtab.base.request import Request
 from privtab.engines.conditions import RESOURCE, Comparison, RequestValues
 from privtab.engines.index import OWNER, Index
-from privtab.names import last_name
-from privtab.paths import base_type
-from privtab.request import Request
 from privtab_analysis.entitlements.forms import (
     ADMIN,
     ATTRIBUTE,

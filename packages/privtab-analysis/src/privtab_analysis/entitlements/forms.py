@@ -8,12 +8,12 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import Any, NamedTuple
 
+from privtab.base.paths import Link, base_type
+from privtab.base.request import Request
 from privtab.engines import conditions
 from privtab.engines.index import OWNER, Index
 from privtab.engines.plan import FormPlan, named
 from privtab.engines.rows import MinimalSets, RowEngine
-from privtab.paths import Link, base_type
-from privtab.request import Request
 
 KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed", "attribute")
 """The source of an atom: a row of grants, a default grant of a declared role, and so on. `needed`: a membership that a group or role

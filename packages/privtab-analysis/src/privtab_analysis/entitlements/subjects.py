@@ -9,14 +9,14 @@ from functools import reduce
 from operator import or_
 from typing import Any, TypeAlias
 
-from privtab._once import once
+from privtab.base.locations import Locations
+from privtab.base.names import last_name, path_of
+from privtab.base.once import once
+from privtab.base.request import Entity
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import conditions_json
-from privtab.locations import Locations
-from privtab.names import last_name, path_of
-from privtab.request import Entity
 from privtab.state import row_index
 from privtab.state.located import lying_in
 from privtab.state.nodes import Assignment, State

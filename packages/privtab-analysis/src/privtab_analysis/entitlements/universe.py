@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 
-from privtab.hints import nearest
+from privtab.base.hints import nearest
+from privtab.base.locations import Locations
+from privtab.base.names import decode_name, refers_to
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.locations import Locations
-from privtab.names import decode_name, refers_to
-from privtab.request import Entity, Request
 from privtab.state.chains import GROUP
 from privtab.state.located import locations
 from privtab.state.nodes import State

@@ -13,18 +13,18 @@ from itertools import chain, combinations, product
 from math import prod
 from typing import TypeAlias
 
-from privtab.attributes import NONE_GIVEN, GivenAttributes
+from privtab.base.attributes import NONE_GIVEN, GivenAttributes
+from privtab.base.moments import now
+from privtab.base.names import LEFT_OUT
+from privtab.base.paths import count_names
+from privtab.base.printable import count
+from privtab.base.request import Entity
+from privtab.base.sql_text import Word
 from privtab.ir.formula import atoms, item_condition
 from privtab.ir.names import earlier
 from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule, Term
 from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool, check_support
-from privtab.moments import now
-from privtab.names import LEFT_OUT
-from privtab.paths import count_names
-from privtab.printable import count
-from privtab.request import Entity
-from privtab.sql_text import Word
 from privtab.state.located import placed
 from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State

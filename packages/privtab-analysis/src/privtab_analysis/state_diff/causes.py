@@ -8,11 +8,11 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, TypeAlias
 
-from privtab.attributes import GivenAttributes
+from privtab.base.attributes import GivenAttributes
+from privtab.base.names import last_name, path_of
+from privtab.base.request import Entity
 from privtab.ir.formula import compared_terms, uses_below
 from privtab.ir.nodes import Program
-from privtab.names import last_name, path_of
-from privtab.request import Entity
 from privtab.state.chains import GROUP
 from privtab.state.located import placed
 from privtab.state.nodes import TABLES, State

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from itertools import islice, product
 from math import prod
 
-from privtab.attributes import GivenAttributes
+from privtab.base.attributes import GivenAttributes
+from privtab.base.paths import PathShape
+from privtab.base.request import Entity
 from privtab.ir.nodes import RESOURCE, Rule
-from privtab.paths import PathShape
-from privtab.request import Entity
 from privtab.state.findings import row_sentence
 from privtab.state.nodes import RowLocation
 from privtab_analysis.state_diff.entities import EntityClass

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from privtab.moments import FIRST, LAST, WINDOW, Window
-from privtab.moments import moment as at
+from privtab.base.moments import FIRST, LAST, WINDOW, Window
+from privtab.base.moments import moment as at
 from privtab.state.names import NOWHERE, Places, place_text
 from privtab.state.nodes import ALL_TABLES, State
 from privtab.state.raw import COLUMNS, LARGE, RawState

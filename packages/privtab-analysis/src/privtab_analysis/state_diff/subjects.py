@@ -8,15 +8,15 @@ from functools import cached_property
 from itertools import combinations, islice, product
 from typing import Any, TypeAlias
 
-from privtab.attributes import NONE_GIVEN, Attribute, AttributeKind, GivenAttributes, Value
+from privtab.base.attributes import NONE_GIVEN, Attribute, AttributeKind, GivenAttributes, Value
+from privtab.base.paths import PathShape
+from privtab.base.request import Entity, Request
 from privtab.ir.comparisons import representatives
 from privtab.ir.formula import asked_condition, compared_terms, leaves
 from privtab.ir.names import earlier
 from privtab.ir.nodes import RESOURCE, Compare, Formula, Or, Program, Rule, Term
 from privtab.ir.serialise import vocabulary
-from privtab.paths import PathShape
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.request import Entity, Request
 from privtab.state import attribute_rows
 from privtab.state.attribute_rows import value_of
 from privtab.state.chains import GROUP

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
+from privtab.base.printable import count
 from privtab.ir.names import value_text
 from privtab.ir.nodes import RESOURCE
-from privtab.printable import count
 from privtab_analysis.state_diff.entities import EntityClass
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.subjects import ANY_OTHER

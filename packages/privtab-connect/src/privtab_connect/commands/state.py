@@ -8,17 +8,33 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab import files
-from privtab._resources import documents
-from privtab.cli._files import row_counts, write_tables
-from privtab.cli._options import AtOption, PartialOption, PolicyChoice, StateOption, load_state_and_places, moment_of
-from privtab.cli._output import FormatOption, err, fail_if, out, print_error, print_if_data, show_state_findings, stop
-from privtab.cli._parameters import argument, needing, option
-from privtab.cli._tokens import token_in
-from privtab.errors import UsageError
-from privtab.key_values import key_values
-from privtab.printable import count
-from privtab.request import Entity
+from privtab.base import files
+from privtab.base.errors import UsageError
+from privtab.base.key_values import key_values
+from privtab.base.printable import count
+from privtab.base.request import Entity
+from privtab.base.resources import documents
+from privtab.command._files import row_counts, write_tables
+from privtab.command._options import (
+    AtOption,
+    PartialOption,
+    PolicyChoice,
+    StateOption,
+    load_state_and_places,
+    moment_of,
+)
+from privtab.command._output import (
+    FormatOption,
+    err,
+    fail_if,
+    out,
+    print_error,
+    print_if_data,
+    show_state_findings,
+    stop,
+)
+from privtab.command._parameters import argument, needing, option
+from privtab.command._tokens import token_in
 from privtab.state.findings import to_json
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from privtab import _resources, source
-from privtab.diagnostics import Diagnostic, FindingKind, Severity
+from privtab.base import resources, source
+from privtab.base.diagnostics import Diagnostic, FindingKind, Severity
+from privtab.base.names import LEFT_OUT
+from privtab.base.sql_text import FILTER_KINDS
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
-from privtab.names import LEFT_OUT
-from privtab.sql_text import FILTER_KINDS
-from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
-from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
+from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 MARK = "door"
 KEYS = ("title", "caller", "operation", "rows", "answers", "derived", "kinds", "operations")
@@ -167,7 +167,7 @@ class Door:
 
 def load(document: str, program: Program) -> Door:
     """Read a door document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
-    path = _resources.document(document, "door")
+    path = resources.document(document, "door")
     file = source.load(path)
     begins = f"a door document begins with `{MARK}: 1`"
     return whole(file, begins, lambda found, root: _Reader(file, found, program, path.stem).document(root))

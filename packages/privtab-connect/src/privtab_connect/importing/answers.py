@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from privtab import files, strict_json
-from privtab._resources import how_to_install
+from privtab.base import files, strict_json
+from privtab.base.errors import FileError, UsageError
+from privtab.base.resources import how_to_install
 from privtab.client._address import shown
 from privtab.client._sender import Sender, SendError
-from privtab.errors import FileError, UsageError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, MappingResult

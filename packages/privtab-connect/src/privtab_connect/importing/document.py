@@ -9,12 +9,12 @@ from typing import ClassVar, Literal, TypeAlias
 
 from jmespath.exceptions import JMESPathError
 
-from privtab import _resources, source
-from privtab.diagnostics import Located
-from privtab.names import WILDCARDS
+from privtab.base import resources, source
+from privtab.base.diagnostics import Located
+from privtab.base.names import WILDCARDS
+from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, whole
+from privtab.language.syntax.yaml_tree import Mapping, Node, Sequence
 from privtab.state.raw import COLUMNS
-from privtab.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, whole
-from privtab.syntax.yaml_tree import Mapping, Node, Sequence
 from privtab_connect.importing.expression import Expression
 from privtab_connect.importing.fields import ONE_OF, TYPES, Field, Fields, Loss, Many, Type, Word
 from privtab_connect.importing.template import Template
@@ -113,7 +113,7 @@ class ImportDocument:
 
 def load(document: str) -> ImportDocument:
     """Read an import document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
-    file = source.load(_resources.document(document, "import"))
+    file = source.load(resources.document(document, "import"))
     begins = "an import document begins with `import: 1`"
     return whole(file, begins, lambda found, root: _MappingReader(file, found).document(root))
 

@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 from jmespath.exceptions import JMESPathError
 
-from privtab._collection import no_collection
-from privtab.errors import FileError, FormatError, UsageError
+from privtab.base.collection import no_collection
+from privtab.base.errors import FileError, FormatError, UsageError
+from privtab.base.request import Entity
 from privtab.ir.names import inheriting
 from privtab.ir.nodes import Program
-from privtab.request import Entity
 from privtab.state.findings import CODES, errors, stops
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State, StateFinding

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from privtab.diagnostics import Span
-from privtab.errors import UsageError
+from privtab.base.diagnostics import Span
+from privtab.base.errors import UsageError
+from privtab.base.moments import ALWAYS
+from privtab.base.request import Entity, Request
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import ALWAYS as NO_GATE
 from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
-from privtab.moments import ALWAYS
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.request import Entity, Request
 from privtab.state.findings import in_order
 from privtab.state.load import cells_of
 from privtab.state.names import NOWHERE, Places

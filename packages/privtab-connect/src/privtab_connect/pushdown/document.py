@@ -7,16 +7,16 @@ from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
-from privtab import _plugins, _resources, source
-from privtab.diagnostics import Diagnostic, Located
-from privtab.errors import FormatError
+from privtab.base import plugins, resources, source
+from privtab.base.diagnostics import Diagnostic, Located
+from privtab.base.errors import FormatError
+from privtab.base.names import KINDS, encode_name, last_name, unencoded
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.names import KINDS, encode_name, last_name, unencoded
-from privtab.request import Entity
+from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
+from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.principal_rows import entity_named
-from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
-from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 from privtab_connect.importing.template import Template
 from privtab_connect.pushdown.rights import EVERYONE, OWNER, Account, AccountKind, Object, Traits
 
@@ -74,7 +74,7 @@ def load(document: str, program: Program, values: MappingOf[str, str]) -> Mappin
 
     `values`: what placeholders under `within` stand for.
     """
-    file = source.load(_resources.document(document, "mapping"))
+    file = source.load(resources.document(document, "mapping"))
     begins = f"a mapping document begins with `{MARK}: 1`"
     return whole(file, begins, lambda found, root: _Reader(file, found, program, values).document(root))
 
@@ -99,10 +99,10 @@ class _Reader(DocumentReader):
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
         self.text(fields["title"], "`title`")
-        target = self.word(fields["target"], "`target`", _plugins.names(_plugins.PUSH_TARGETS))
+        target = self.word(fields["target"], "`target`", plugins.names(plugins.PUSH_TARGETS))
         if target is None:
             return None
-        traits: Traits = _plugins.module(_plugins.PUSH_TARGETS, target).TRAITS
+        traits: Traits = plugins.module(plugins.PUSH_TARGETS, target).TRAITS
         within = {type_: self._value(text) for type_, text in self._typed_texts(fields.get("within"), "`within`")}
         objects = self._objects(fields["objects"], traits, within)
         privileges = self._privileges(fields.get("privileges"), objects, traits)

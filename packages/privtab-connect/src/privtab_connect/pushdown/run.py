@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from privtab.base.request import Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
-from privtab.request import Request
 from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
 from privtab_connect.pushdown import Options, target_module

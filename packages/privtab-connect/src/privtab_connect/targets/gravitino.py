@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from privtab import files, strict_json
-from privtab._staged import write
+from privtab.base import files, strict_json
+from privtab.base.errors import PushError, UsageError
+from privtab.base.staged import write
 from privtab.client._sender import Sender, SendError, expected
-from privtab.errors import PushError, UsageError
 from privtab.state.nodes import Effect
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import MappingDocument

@@ -10,9 +10,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from privtab import files, strict_json
-from privtab._staged import write
-from privtab.errors import PushError, UsageError
+from privtab.base import files, strict_json
+from privtab.base.errors import PushError, UsageError
+from privtab.base.staged import write
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import (

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
-from privtab import files
-from privtab.cli._options import LogOptions, PolicyOption
-from privtab.cli._output import print_error
-from privtab.cli._parameters import needing, option, policies
-from privtab.cli._stored import load_policy, load_rows
-from privtab.errors import UsageError
-from privtab.formats import STATE_HELP
+from privtab.base import files
+from privtab.base.errors import UsageError
+from privtab.base.formats import STATE_HELP
+from privtab.command._options import LogOptions, PolicyOption
+from privtab.command._output import print_error
+from privtab.command._parameters import needing, option, policies
+from privtab.command._stored import load_policy, load_rows
 from privtab_server.commands._registry_options import open_registry
 from privtab_server.store_states import opened_store, running_store
 

@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab import files, moments, source
-from privtab._staged import write_all
-from privtab.cli._options import LogOptions, Question, load_for_queries, moment_of
-from privtab.cli._output import print_error, progress, show_diagnostics, stop
-from privtab.cli._parameters import needing, option
-from privtab.cli._stored import is_stored, load_rows
-from privtab.errors import ExitCode
-from privtab.printable import count
+from privtab.base import files, moments, source
+from privtab.base.errors import ExitCode
+from privtab.base.printable import count
+from privtab.base.staged import write_all
+from privtab.command._options import LogOptions, Question, load_for_queries, moment_of
+from privtab.command._output import print_error, progress, show_diagnostics, stop
+from privtab.command._parameters import needing, option
+from privtab.command._stored import is_stored, load_rows
 from privtab_logs.commands._replay import entries_of
 from privtab_server.store_states import running_store
 
 if TYPE_CHECKING:
-    from privtab.diagnostics import Diagnostic
+    from privtab.base.diagnostics import Diagnostic
     from privtab.ir.nodes import Program
     from privtab.state.names import Places
     from privtab.state.nodes import State
@@ -213,7 +213,7 @@ def _write(
     from privtab.state.trimmed import is_edited
 
     if is_stored(state) or not state.exists() or not is_edited(state):
-        from privtab.cli._files import write_tables
+        from privtab.command._files import write_tables
         from privtab.state.load import to_tables
         from privtab_analysis.state_diff.chosen import without_rows
 

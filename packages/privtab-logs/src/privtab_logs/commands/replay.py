@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.cli._options import EmptyLogsOption, IncompleteLogsOption, LogOptions, OutputOption
-from privtab.cli._output import delayed_spinner, deliver, fail_if, print_error, styled, table
-from privtab.cli._parameters import failing_words, option
+from privtab.command._options import EmptyLogsOption, IncompleteLogsOption, LogOptions, OutputOption
+from privtab.command._output import delayed_spinner, deliver, fail_if, print_error, styled, table
+from privtab.command._parameters import failing_words, option
 from privtab_logs.commands._replay import Asked, replayed
 
 if TYPE_CHECKING:
-    from privtab.cli._output import Report as Shown
-    from privtab.cli._output import Terminal
+    from privtab.command._output import Report as Shown
+    from privtab.command._output import Terminal
     from privtab_logs.report import Report
 
 PANEL = "Check"
@@ -60,7 +60,7 @@ def run(
 def _shown(found: Report, format_: ReplayFormat, failing: list[str], policy: str) -> Shown:
     match format_:
         case "json":
-            from privtab.cli._output import as_json
+            from privtab.command._output import as_json
 
             return as_json(found.to_json())
         case "markdown":
@@ -72,9 +72,9 @@ def _shown(found: Report, format_: ReplayFormat, failing: list[str], policy: str
 
             return prometheus(found)
         case "sarif":
-            from privtab.diagnostics import Severity
-            from privtab.report import Rule
-            from privtab.report.sarif import sarif
+            from privtab.base.diagnostics import Severity
+            from privtab.language.report import Rule
+            from privtab.language.report.sarif import sarif
             from privtab_logs.report import CODES, findings
 
             rules = [

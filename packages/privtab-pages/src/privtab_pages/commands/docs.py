@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab._collection import no_collection
-from privtab.cli._options import OutputOption, PolicyArguments, load_state
-from privtab.cli._output import delayed_spinner, deliver, out, stop
-from privtab.cli._parameters import option
-from privtab.cli._stored import is_stored
-from privtab.errors import UsageError
-from privtab.formats import STATE_HELP
+from privtab.base.collection import no_collection
+from privtab.base.errors import UsageError
+from privtab.base.formats import STATE_HELP
+from privtab.command._options import OutputOption, PolicyArguments, load_state
+from privtab.command._output import delayed_spinner, deliver, out, stop
+from privtab.command._parameters import option
+from privtab.command._stored import is_stored
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -80,9 +80,9 @@ def run(
 
 def _source(policy: PolicyArguments) -> str:
     """The policy as `privtab fmt` writes it; empty for a bundle."""
-    from privtab.fmt import format_source
+    from privtab.base.source import load
+    from privtab.language.fmt import format_source
     from privtab.pipeline import find_policy
-    from privtab.source import load
 
     return "" if is_stored(policy.policy) else format_source(load(find_policy(policy.policy)))[0] or ""
 

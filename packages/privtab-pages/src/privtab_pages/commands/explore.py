@@ -11,21 +11,21 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab._collection import no_collection
-from privtab._staged import write
-from privtab.cli._ask import CallerOptions, RequestOptions, principal_name
-from privtab.cli._options import AtOption, PartialOption, PolicyArguments, load_for_queries, moment_of
-from privtab.cli._output import out, spinner
-from privtab.cli._parameters import needing, option
-from privtab.cli._stored import is_stored, load_policy
-from privtab.errors import UsageError
-from privtab.formats import STATE_HELP
-from privtab.moments import text as moment_text
+from privtab.base.collection import no_collection
+from privtab.base.errors import UsageError
+from privtab.base.formats import STATE_HELP
+from privtab.base.moments import text as moment_text
+from privtab.base.staged import write
+from privtab.command._ask import CallerOptions, RequestOptions, principal_name
+from privtab.command._options import AtOption, PartialOption, PolicyArguments, load_for_queries, moment_of
+from privtab.command._output import out, spinner
+from privtab.command._parameters import needing, option
+from privtab.command._stored import is_stored, load_policy
 from privtab_server.commands._serving import ServerSettings
 
 if TYPE_CHECKING:
+    from privtab.base.request import Request
     from privtab.ir.nodes import Program
-    from privtab.request import Request
     from privtab.state.names import Places
     from privtab.state.nodes import State
     from privtab_pages.explore.world import World
@@ -81,7 +81,7 @@ def run(
 
 
 def _world(policy: PolicyArguments, looked: Looked) -> World:
-    from privtab.cli._engines import opened
+    from privtab.command._engines import opened
     from privtab.pipeline import policy_revision
     from privtab.state.names import NOWHERE
     from privtab_pages.explore.world import World

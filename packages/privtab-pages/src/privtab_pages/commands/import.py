@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from privtab.cli._app import Commands
-from privtab.cli._options import OutputOption
-from privtab.cli._output import deliver, err, fail_if, show_diagnostics
-from privtab.cli._parameters import argument, option
-from privtab.errors import UsageError
-from privtab.key_values import key_values
-from privtab.printable import count
+from privtab.base.errors import UsageError
+from privtab.base.key_values import key_values
+from privtab.base.printable import count
+from privtab.command._app import Commands
+from privtab.command._options import OutputOption
+from privtab.command._output import deliver, err, fail_if, show_diagnostics
+from privtab.command._parameters import argument, option
 
 PANEL = "Write"
 
@@ -59,9 +59,9 @@ def table(
       privtab import table wiki.html --system lake --inside schema=catalog --inside table=schema -o lake.yaml
       privtab import table matrix.csv --column requires=Needed --name Programs=program --set ALL=READ,WRITE
     """
+    from privtab.base.source import SourceFile
     from privtab.ir.nodes import Program
     from privtab.pipeline import program_of
-    from privtab.source import SourceFile
     from privtab_pages.imported import HEADINGS, TableReader, edited, no_table, own_policy
     from privtab_pages.policy import PolicyPage
     from privtab_pages.tables import page_source, tables

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privtab.cli._parameters import needing
+from privtab.command._parameters import needing
 
 PANEL = "Write"
 

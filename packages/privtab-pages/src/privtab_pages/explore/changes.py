@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from urllib.parse import parse_qsl
 
-from privtab.attributes import NO_ATTRIBUTES
-from privtab.errors import UsageError
+from privtab.base.attributes import NO_ATTRIBUTES
+from privtab.base.errors import UsageError
+from privtab.base.key_values import key_values
+from privtab.base.printable import count
 from privtab.ir.nodes import Program
 from privtab.ir.support import Tool, check_support
-from privtab.key_values import key_values
-from privtab.printable import count
 from privtab.state.findings import row_sentence
 from privtab.state.load import as_raw, from_tables, to_tables, validate
 from privtab.state.nodes import ALL_TABLES, ENTITIES, State

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from privtab._resources import templates
-from privtab.errors import PrivtabError, UsageError
-from privtab.html import page
-from privtab.printable import count
+from privtab.base.errors import PrivtabError, UsageError
+from privtab.base.html import page
+from privtab.base.printable import count
+from privtab.base.resources import templates
 from privtab_analysis.what_can import questions
 from privtab_pages.explore import changes, views
 from privtab_pages.explore.views import View

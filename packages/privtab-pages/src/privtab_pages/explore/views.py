@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
+from privtab.base.printable import count
+from privtab.base.request import Entity
 from privtab.filters.filter import filter_of
 from privtab.ir.nodes import Program
-from privtab.printable import count
-from privtab.request import Entity
 from privtab.state.load import cells_of
 from privtab.state.names import place_text
 from privtab.state.nodes import ALL_TABLES, State

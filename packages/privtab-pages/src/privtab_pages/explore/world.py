@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from privtab.errors import UsageError
-from privtab.hints import hint
+from privtab.base.errors import UsageError
+from privtab.base.hints import hint
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.universe import Universe, named, universe, users

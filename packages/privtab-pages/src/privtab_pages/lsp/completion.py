@@ -9,15 +9,15 @@ from typing import Any, Literal, TypeAlias
 
 import yaml
 
-from privtab import syntax
-from privtab._nodes import dataclass
-from privtab.hints import listed
+from privtab.base.hints import listed
+from privtab.base.names import quoted
+from privtab.base.nodes import dataclass
+from privtab.base.source import SourceFile
+from privtab.language import syntax
+from privtab.language.syntax.expression import RESERVED, CellError, parse_condition
+from privtab.language.syntax.keys import policy_schema
+from privtab.language.syntax.yaml_tree import events_so_far
 from privtab.model.names import DeclaredNames
-from privtab.names import quoted
-from privtab.source import SourceFile
-from privtab.syntax.expression import RESERVED, CellError, parse_condition
-from privtab.syntax.keys import policy_schema
-from privtab.syntax.yaml_tree import events_so_far
 from privtab_pages.lsp.occurrences import Kind, in_policy
 
 ItemKind: TypeAlias = Kind | Literal["key", "word", "keyword", "entity", "user", "group", "role", "principal"]

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from privtab import pipeline, source, syntax
-from privtab._staged import has_mark
-from privtab.diagnostics import Diagnostic, FindingKind, Severity
-from privtab.errors import FileError, PolicyInvalid, PrivtabError, SettingsInvalid
+from privtab import pipeline
+from privtab.base import source
+from privtab.base.diagnostics import Diagnostic, FindingKind, Severity
+from privtab.base.errors import FileError, PolicyInvalid, PrivtabError, SettingsInvalid
+from privtab.base.source import SourceFile
+from privtab.base.staged import has_mark
 from privtab.ir.nodes import Program
+from privtab.language import syntax
+from privtab.language.syntax import Tables
+from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 from privtab.model.names import DeclaredNames, resolve_names
-from privtab.source import SourceFile
-from privtab.syntax import Tables
-from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 from privtab_pages.lsp.occurrences import Occurrence, in_policy, in_scenarios
 from privtab_testing.scenarios.collect import MARK, check_script, default_policy, is_scenarios, read_script
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from privtab.backends.describe import describe_rule, not_listed, set_texts
-from privtab.hints import listed
+from privtab.base.hints import listed
 from privtab.ir.nodes import Program, Rule
 from privtab.model.names import DeclaredNames
 from privtab_pages.lsp.occurrences import Occurrence, meet

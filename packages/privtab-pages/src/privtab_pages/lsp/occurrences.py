@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, TypeAlias, assert_never
 
-from privtab._nodes import dataclass
-from privtab.diagnostics import Located, Span
+from privtab.base.diagnostics import Located, Span
+from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, NO_OBJECT
+from privtab.base.nodes import dataclass
+from privtab.base.source import SourceFile
+from privtab.language.syntax import expression as x
+from privtab.language.syntax import yaml_tree
+from privtab.language.syntax.nodes import Cell, RowDecl, Tables, VariantDecl, Word
 from privtab.model.rows import part_of
-from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, NO_OBJECT
-from privtab.source import SourceFile
-from privtab.syntax import expression as x
-from privtab.syntax import yaml_tree
-from privtab.syntax.nodes import Cell, RowDecl, Tables, VariantDecl, Word
 
 Kind: TypeAlias = Literal["type", "privilege", "set", "operation"]
 Types: TypeAlias = frozenset[str] | None

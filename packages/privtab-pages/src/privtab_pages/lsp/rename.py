@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 from privtab import pipeline
-from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.errors import PolicyInvalid, UsageError
-from privtab.names import quoted
-from privtab.source import SourceFile
+from privtab.base.diagnostics import Diagnostic, Severity, Span
+from privtab.base.errors import PolicyInvalid, UsageError
+from privtab.base.names import quoted
+from privtab.base.source import SourceFile
 from privtab_pages.lsp.documents import Document, Documents, PolicyDocument
 from privtab_pages.lsp.occurrences import Occurrence, joined, meet, same
 from privtab_testing.scenarios import Case

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from privtab import strict_json
-from privtab.request import Request
-from privtab.vocabulary import Vocabulary
+from privtab.base import strict_json
+from privtab.base.request import Request
+from privtab.base.vocabulary import Vocabulary
 
 Body: TypeAlias = Mapping[str, Any]
 

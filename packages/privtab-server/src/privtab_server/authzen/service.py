@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from privtab import moments, strict_json
+from privtab.base import moments, strict_json
+from privtab.base.errors import DecisionUnavailable, FileError, InvalidRequest, PrivtabError
+from privtab.base.names import last_name
+from privtab.base.request import Decision, Entity, Request
+from privtab.base.sql_text import FILTER_KINDS, operation_of
+from privtab.base.vocabulary import Vocabulary
 from privtab.client import Revision
-from privtab.errors import DecisionUnavailable, FileError, InvalidRequest, PrivtabError
-from privtab.names import last_name
-from privtab.request import Decision, Entity, Request
-from privtab.sql_text import FILTER_KINDS, operation_of
-from privtab.vocabulary import Vocabulary
 from privtab_server.authzen import messages
 from privtab_server.authzen.messages import Body, Evaluations, Malformed, Search, SearchKind, Semantic, request
 from privtab_server.authzen.points import DecisionPoint, Directory

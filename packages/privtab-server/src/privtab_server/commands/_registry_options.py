@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab.cli._app import PolicyCommand
-from privtab.cli._output import out, print_error, table
-from privtab.cli._parameters import argument, needing, option
-from privtab.cli._tokens import is_http, token_in
-from privtab.errors import FileError, UsageError
-from privtab.key_values import key_values
-from privtab.printable import count
+from privtab.base.errors import FileError, UsageError
+from privtab.base.key_values import key_values
+from privtab.base.printable import count
+from privtab.command._app import PolicyCommand
+from privtab.command._output import out, print_error, table
+from privtab.command._parameters import argument, needing, option
+from privtab.command._tokens import is_http, token_in
 
 if TYPE_CHECKING:
     from rich.table import Table

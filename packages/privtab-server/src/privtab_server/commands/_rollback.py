@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privtab.cli._output import out, print_error, print_json
-from privtab.cli._parameters import argument, option
-from privtab.errors import ExitCode, UsageError
+from privtab.base.errors import ExitCode, UsageError
+from privtab.command._output import out, print_error, print_json
+from privtab.command._parameters import argument, option
 from privtab_server.commands._registry_options import no_channel, open_registry, stored_revision
 from privtab_server.commands._rollout import ReleaseOptions, channel_json, print_late, signing_key, snapshot_json
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Group
 from rich.text import Text
 
-from privtab.cli._output import FormatOption, err, out, print_error, show_diagnostics, styled, table
-from privtab.cli._parameters import option
-from privtab.cli._tokens import TOKEN_VARIABLE, token_of
-from privtab.errors import FileError
+from privtab.base.errors import FileError
+from privtab.command._output import FormatOption, err, out, print_error, show_diagnostics, styled, table
+from privtab.command._parameters import option
+from privtab.command._tokens import TOKEN_VARIABLE, token_of
 from privtab_server.commands._registry_options import channels
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from privtab.cli._options import AuthoriseOption, PolicyChoice, SigningOptions
-from privtab.cli._output import Format, flush, out, print_error, print_line
-from privtab.cli._parameters import needing, option
-from privtab.errors import UsageError
-from privtab.printable import printable
+from privtab.base.errors import UsageError
+from privtab.base.printable import printable
+from privtab.command._options import AuthoriseOption, PolicyChoice, SigningOptions
+from privtab.command._output import Format, flush, out, print_error, print_line
+from privtab.command._parameters import needing, option
 from privtab_server.commands._registry_options import RegistryArgument, StorageOption, open_registry
 from privtab_server.commands._store_session import UrlArgument
 

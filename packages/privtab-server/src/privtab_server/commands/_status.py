@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Group
 from rich.text import Text
 
-from privtab.cli._output import Format, FormatOption, fail_if, out, print_if_data, styled, table
-from privtab.cli._parameters import argument, option
-from privtab.errors import FleetError, RegistryError, UsageError
+from privtab.base.errors import FleetError, RegistryError, UsageError
+from privtab.command._output import Format, FormatOption, fail_if, out, print_if_data, styled, table
+from privtab.command._parameters import argument, option
 from privtab_server.commands._registry_options import no_channel, open_registry, running_channels
 from privtab_server.commands._rollout import ChannelOption, FleetOptions, RegistryOption, ago, channel_json, sidecars
 

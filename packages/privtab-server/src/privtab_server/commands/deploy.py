@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from privtab import _plugins
-from privtab.cli._options import (
+from privtab.base import plugins
+from privtab.base.errors import ExitCode, UsageError
+from privtab.command._options import (
     DoorOption,
     EmptyLogsOption,
     IncompleteLogsOption,
@@ -24,11 +25,10 @@ from privtab.cli._options import (
     doors,
     load_state,
 )
-from privtab.cli._output import err, print_error, print_json, progress, show_diagnostics
-from privtab.cli._parameters import option
-from privtab.cli._stored import as_stored, rows_of_bundles
-from privtab.cli._tokens import token_of
-from privtab.errors import ExitCode, UsageError
+from privtab.command._output import err, print_error, print_json, progress, show_diagnostics
+from privtab.command._parameters import option
+from privtab.command._stored import as_stored, rows_of_bundles
+from privtab.command._tokens import token_of
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 from privtab_server.commands._registry_options import open_registry
 from privtab_server.commands._rollout import (
@@ -322,7 +322,7 @@ class _Deployment:
     def _replay(self, logs: list[Path], program: Program) -> None:
         """Run the gate that decides logged requests again."""
         allowed = {"incomplete": self.options.allow_incomplete_logs, "empty": self.options.allow_empty}
-        gate = _plugins.module(_plugins.GATES, "replay").replay_gate
+        gate = plugins.module(plugins.GATES, "replay").replay_gate
         with self.report.step("replay"):
             ran = gate(logs, program, self.options.state, self.registry, self.options.accept_replay, **allowed)
         self.report.ended(ran)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from privtab import files
-from privtab._staged import write
-from privtab.cli._app import Commands
-from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data
-from privtab.cli._parameters import argument, option
-from privtab.cli._tokens import read_file
-from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
-from privtab.printable import count
+from privtab.base import files
+from privtab.base.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
+from privtab.base.printable import count
+from privtab.base.staged import write
+from privtab.command._app import Commands
+from privtab.command._output import FormatOption, fail_if, out, print_error, print_if_data
+from privtab.command._parameters import argument, option
+from privtab.command._tokens import read_file
 from privtab_server.commands import _registry_options as registry_options
 from privtab_server.commands import _rollback, _status, deploy
 from privtab_server.commands._registry_options import channels

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab.cli._app import Commands
-from privtab.cli._options import PartialOption, load_state
-from privtab.cli._parameters import needing, option, policies
-from privtab.errors import UsageError
+from privtab.base.errors import UsageError
+from privtab.command._app import Commands
+from privtab.command._options import PartialOption, load_state
+from privtab.command._parameters import needing, option, policies
 from privtab_server.commands._registry_options import RegistryCommand
 from privtab_server.commands._serving import ConnectionsOption, ServerSettings, serve_registry, serve_store
 from privtab_server.store_states import running_store

@@ -7,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab._staged import write
-from privtab.cli._app import Commands
-from privtab.cli._ask import RequestOptions, entity
-from privtab.cli._options import PolicyChoice
-from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, print_text
-from privtab.cli._parameters import argument, option
-from privtab.cli._stored import load_rows
-from privtab.cli._tokens import is_http
-from privtab.errors import PrivtabError, StateInvalid, UsageError
-from privtab.printable import count
+from privtab.base.errors import PrivtabError, StateInvalid, UsageError
+from privtab.base.printable import count
+from privtab.base.staged import write
+from privtab.command._app import Commands
+from privtab.command._ask import RequestOptions, entity
+from privtab.command._options import PolicyChoice
+from privtab.command._output import FormatOption, fail_if, out, print_error, print_if_data, print_text
+from privtab.command._parameters import argument, option
+from privtab.command._stored import load_rows
+from privtab.command._tokens import is_http
 from privtab.state.findings import row_text
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import RawReader
@@ -48,7 +48,7 @@ from privtab_server.commands._store_session import (
 from privtab_server.store_states import opened_store
 
 if TYPE_CHECKING:
-    from privtab.request import Request
+    from privtab.base.request import Request
     from privtab.state.raw import RawState
     from privtab_server.store.planning import Plan
     from privtab_server.store.store import Outcome, Store
@@ -76,7 +76,7 @@ def create(
       privtab store create grants.db --policy gravitino/1.1.0 --admin root
       privtab store create postgresql+psycopg://privtab@db/grants -p lake.yaml
     """
-    from privtab.lint.config import settings_for
+    from privtab.checks.lint.config import settings_for
 
     settings = settings_for(Path("privtab.toml"))
     administrators = [*(admin or []), *settings.administrators]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from privtab import strict_json
-from privtab.errors import RegistryError
+from privtab.base import strict_json
+from privtab.base.errors import RegistryError
 from privtab_server.registry import names
 
 VERSION = 1

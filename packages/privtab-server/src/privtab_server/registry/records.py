@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from privtab.base.errors import BrokenBundle, BundleRefused, RegistryConflict, RegistryError, UsageError
+from privtab.base.moments import WINDOWED
+from privtab.base.signatures import PATCH, SIGNATURES
 from privtab.bundle.archive import MANIFEST, digest, entries, json_bytes, read_object
-from privtab.errors import BrokenBundle, BundleRefused, RegistryConflict, RegistryError, UsageError
-from privtab.moments import WINDOWED
-from privtab.signatures import PATCH, SIGNATURES
 from privtab_server.registry import names, nodes
 from privtab_server.registry.stores import Missing, Store
 

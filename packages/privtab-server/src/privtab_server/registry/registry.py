@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from privtab.errors import BundleRefused, RegistryConflict, RegistryError, SignatureRefused, UsageError
+from privtab.base.errors import BundleRefused, RegistryConflict, RegistryError, SignatureRefused, UsageError
 from privtab_server.registry import names, records
 from privtab_server.registry.nodes import (
     VERSION,
@@ -30,7 +30,7 @@ from privtab_server.registry.records import History, Holds, UnreadableRelease
 from privtab_server.registry.stores import Exists, Missing, Store, check_empty, check_exclusive_create, opened
 
 if TYPE_CHECKING:
-    from privtab.signatures import Trust
+    from privtab.base.signatures import Trust
 
 
 def next_release(
@@ -138,7 +138,7 @@ class Registry:
         """
         keys = list(verification_keys)
         if keys:
-            from privtab.signatures import Trust
+            from privtab.base.signatures import Trust
 
             Trust.of(keys, scope)
         settings = {"privtab_registry": VERSION, "verification_keys": keys, "scope": scope}
@@ -402,7 +402,7 @@ class Registry:
         settings = self.settings()
         if not settings.get("verification_keys"):
             return None
-        from privtab.signatures import Trust
+        from privtab.base.signatures import Trust
 
         return Trust.of(settings["verification_keys"], settings.get("scope", ""))
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from privtab._resources import how_to_install
-from privtab._staged import staged, sync_folder
-from privtab.errors import RegistryError, UsageError
+from privtab.base.errors import RegistryError, UsageError
+from privtab.base.resources import how_to_install
+from privtab.base.staged import staged, sync_folder
 from privtab_server.registry import names
 
 

@@ -20,8 +20,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from privtab import files
-from privtab.errors import FileError, UsageError
+from privtab.base import files
+from privtab.base.errors import FileError, UsageError
 
 HEAD_SECONDS = 10.0
 """Seconds from the first byte of a request, or from the start of a connection, to the end of the request's head."""

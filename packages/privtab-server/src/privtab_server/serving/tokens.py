@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from privtab import files
-from privtab.errors import FileError, UsageError
+from privtab.base import files
+from privtab.base.errors import FileError, UsageError
 
 LOG = logging.getLogger("privtab.serve")
 

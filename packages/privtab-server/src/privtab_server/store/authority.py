@@ -14,20 +14,20 @@ from dataclasses import replace
 from itertools import product
 from typing import Literal, TypeAlias
 
-from privtab import moments
-from privtab._once import once
-from privtab.effects import TABLE_OF_TYPE, Change, EffectKind
-from privtab.errors import AccessDenied, UsageError
-from privtab.hints import hint, listed
+from privtab.base import moments
+from privtab.base.effects import TABLE_OF_TYPE, Change, EffectKind
+from privtab.base.errors import AccessDenied, UsageError
+from privtab.base.hints import hint, listed
+from privtab.base.locations import Locations
+from privtab.base.names import PRIVILEGE_ATTRIBUTE, encode_name, last_name
+from privtab.base.once import once
+from privtab.base.request import Decision, Entity, Request
 from privtab.ir.formula import followed, item_condition, recipients
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Compare, Program
 from privtab.ir.semantics import OwnerKind
 from privtab.ir.serialise import vocabulary
-from privtab.locations import Locations
-from privtab.names import PRIVILEGE_ATTRIBUTE, encode_name, last_name
 from privtab.reference.evaluate import Reference
-from privtab.request import Decision, Entity, Request
 from privtab.state.findings import row_text
 from privtab.state.located import locations
 from privtab.state.names import uses

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from privtab import moments
-from privtab.effects import Change
-from privtab.errors import StoreConflict
-from privtab.hints import listed
+from privtab.base import moments
+from privtab.base.effects import Change
+from privtab.base.errors import StoreConflict
+from privtab.base.hints import listed
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Conflict, Program
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.located import locations
 from privtab_server.store.authority import holder_of
 from privtab_server.store.excerpt import Excerpt

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from privtab.errors import FileError, StoreError, UsageError
+from privtab.base.errors import FileError, StoreError, UsageError
 from privtab.state.raw import COLUMNS
 
 METADATA = sa.MetaData()

@@ -12,13 +12,13 @@ from functools import partial
 from itertools import product
 from typing import Any, TypeAlias
 
-from privtab.effects import Change
+from privtab.base.effects import Change
+from privtab.base.locations import anchor
+from privtab.base.names import decode_name
+from privtab.base.request import Entity, Request
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
 from privtab.ir.serialise import vocabulary
-from privtab.locations import anchor
-from privtab.names import decode_name
-from privtab.request import Entity, Request
 from privtab.state.chains import GROUP, ROLE
 from privtab.state.links import COLUMNS as LINKS
 from privtab.state.names import uses

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
 from typing import Any, Literal, TypeAlias, assert_never
 
-from privtab.errors import InvalidRequest, PrivtabError, StateInvalid, UnsupportedError, UsageError
+from privtab.base.errors import InvalidRequest, PrivtabError, StateInvalid, UnsupportedError, UsageError
+from privtab.base.request import Entity, Request
 from privtab.ir.serialise import vocabulary
-from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import StateFinding
 from privtab.state.principal_rows import may_be

@@ -10,10 +10,10 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
-from privtab import moments
-from privtab.effects import Change
-from privtab.errors import StoreError, UsageError
-from privtab.html import page
+from privtab.base import moments
+from privtab.base.effects import Change
+from privtab.base.errors import StoreError, UsageError
+from privtab.base.html import page
 from privtab.state.findings import row_text
 from privtab.state.raw import COLUMNS
 from privtab_server.store.database import (

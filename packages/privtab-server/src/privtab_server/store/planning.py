@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from privtab import moments
-from privtab.effects import PRINCIPAL_TABLES, Change, Effect
-from privtab.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
+from privtab.base import moments
+from privtab.base.effects import PRINCIPAL_TABLES, Change, Effect
+from privtab.base.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
+from privtab.base.locations import Locations
+from privtab.base.names import KINDS
+from privtab.base.request import Decision, Entity, Request
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.locations import Locations
-from privtab.names import KINDS
 from privtab.reference.evaluate import Reference
-from privtab.request import Decision, Entity, Request
 from privtab.state.findings import row_text
 from privtab.state.load import cells_of, from_tables
 from privtab.state.located import locations

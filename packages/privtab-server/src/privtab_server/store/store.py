@@ -13,14 +13,14 @@ from typing import Any
 from sqlalchemy import Connection
 
 from privtab import __version__
-from privtab._collection import no_collection
-from privtab._once import once
-from privtab.effects import Change
-from privtab.errors import InvalidRequest, PrivtabError, StoreConflict, StoreError, UsageError
+from privtab.base.collection import no_collection
+from privtab.base.effects import Change
+from privtab.base.errors import InvalidRequest, PrivtabError, StoreConflict, StoreError, UsageError
+from privtab.base.names import unusable
+from privtab.base.once import once
+from privtab.base.request import Decision, Entity, Request
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json, vocabulary
-from privtab.names import unusable
-from privtab.request import Decision, Entity, Request
 from privtab.state.load import from_tables
 from privtab.state.names import uses
 from privtab.state.raw import RawState

@@ -9,19 +9,19 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-from privtab import moments
+from privtab.base import moments
+from privtab.base.errors import InvalidRequest, StateInvalid, StoreError
+from privtab.base.locations import Locations
+from privtab.base.request import Entity, Request
+from privtab.base.vocabulary import Vocabulary
 from privtab.engines.python import OpenEngine, Opener
-from privtab.errors import InvalidRequest, StateInvalid, StoreError
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.locations import Locations
-from privtab.request import Entity, Request
 from privtab.state.index import index_bytes
 from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab.state.principal_rows import entity_named
 from privtab.state.raw import ENTITIES
-from privtab.vocabulary import Vocabulary
 from privtab_server.store.journal import Head, Journal
 from privtab_server.store.lookups import Rows, checked
 

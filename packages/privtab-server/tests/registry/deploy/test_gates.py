@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab import source
+from privtab.base import source
 from privtab.bundle.program import program_in
 from privtab.ir.nodes import Program
 from privtab.pipeline import comparable, load_program, policy_bundle

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from checkout import ROOT
 
+from privtab.base.errors import FileError
 from privtab.bundle.archive import archive
 from privtab.bundle.program import program_in
-from privtab.errors import FileError
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.serialise import program_json
 from privtab.pipeline import comparable, find_policies, load_program, optimised, policy_bundle

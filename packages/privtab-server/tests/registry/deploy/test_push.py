@@ -10,11 +10,11 @@ import pytest
 from failing_servers import POLICY, ROWS, free_port
 
 from privtab import Client
+from privtab.base.errors import FleetError, UsageError
 from privtab.bundle import state_bundle
 from privtab.bundle.pack import PolicyArtifacts
-from privtab.errors import FleetError, UsageError
+from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_artifacts, policy_bundle
 from privtab.state.index import index
 from privtab.state.load import from_tables, validate

@@ -21,8 +21,8 @@ from example_bundles import ExampleBundles
 from sidecars import Opa, configuration, until
 
 from privtab import Embedded
+from privtab.base.errors import DecisionUnavailable
 from privtab.bundle.archive import contents
-from privtab.errors import DecisionUnavailable
 from privtab_server.registry import Canary, Registry
 
 pytestmark = pytest.mark.slow

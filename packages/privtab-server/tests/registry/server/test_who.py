@@ -14,8 +14,8 @@ import signing_keys
 from example_bundles import ExampleBundles
 from in_process_registry import POLICY, STATE, until, waiting, within
 
+from privtab.base.errors import UsageError
 from privtab.bundle.sign import signed
-from privtab.errors import UsageError
 from privtab_server.registry import Canary, Registry, names
 from privtab_server.registry.deploy import DesiredRevisions, Fleet, Sidecar
 from privtab_server.registry.deploy.fleet import fleet_of

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from privtab import __version__
-from privtab._lazy import renamed_keyword
-from privtab._staged import atomic_folder
-from privtab.errors import UsageError
-from privtab.html import page, visible
-from privtab.printable import no_formula
-from privtab.report.html import HeatMap, shaded
-from privtab.request import Entity
+from privtab.base.errors import UsageError
+from privtab.base.html import page, visible
+from privtab.base.lazy import renamed_keyword
+from privtab.base.printable import no_formula
+from privtab.base.request import Entity
+from privtab.base.staged import atomic_folder
+from privtab.language.report.html import HeatMap, shaded
 from privtab.state.nodes import State
 from privtab_spark.certification import findings as found
 from privtab_spark.certification.figures import TooLargeError, Totals, WrittenRows, write_matrix

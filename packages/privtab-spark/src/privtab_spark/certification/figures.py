@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from privtab.errors import PrivtabError
-from privtab.printable import no_formula
-from privtab.report.html import HeatMap
+from privtab.base.errors import PrivtabError
+from privtab.base.printable import no_formula
+from privtab.language.report.html import HeatMap
 from privtab_spark.matrix import ANYONE, SCHEMA, Matrix
 
 CHUNK = 1 << 20

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from privtab.moments import now
-from privtab.names import quoted
+from privtab.base.moments import now
+from privtab.base.names import quoted
 from privtab.state.findings import row_sentence
 from privtab.state.load import cells_of
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import typer
 
-from privtab._resources import how_to_install
-from privtab.cli._app import Commands
-from privtab.cli._output import print_error
-from privtab.errors import ExitCode
+from privtab.base.errors import ExitCode
+from privtab.base.resources import how_to_install
+from privtab.command._app import Commands
+from privtab.command._output import print_error
 from privtab_spark.jobs import JOBS
 
 PANEL = "Serve"

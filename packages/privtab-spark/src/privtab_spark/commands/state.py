@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.cli._files import row_counts
-from privtab.cli._options import PartialOption, PolicyChoice, SigningOptions
-from privtab.cli._output import (
+from privtab.base.errors import ExitCode
+from privtab.base.printable import count
+from privtab.command._files import row_counts
+from privtab.command._options import PartialOption, PolicyChoice, SigningOptions
+from privtab.command._output import (
     FormatOption,
     err,
     fail_if,
@@ -22,9 +24,7 @@ from privtab.cli._output import (
     stop,
     table,
 )
-from privtab.cli._parameters import argument, needing, option
-from privtab.errors import ExitCode
-from privtab.printable import count
+from privtab.command._parameters import argument, needing, option
 from privtab.state.findings import CODES
 
 if TYPE_CHECKING:

@@ -14,11 +14,19 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from privtab.errors import ExitCode, FileError, InvalidRequest, PolicyInvalid, PrivtabError, StateInvalid, UsageError
-from privtab.formats import SPARK
-from privtab.hints import nearest
-from privtab.key_values import key_values
-from privtab.printable import printable_json, printable_output
+from privtab.base.errors import (
+    ExitCode,
+    FileError,
+    InvalidRequest,
+    PolicyInvalid,
+    PrivtabError,
+    StateInvalid,
+    UsageError,
+)
+from privtab.base.formats import SPARK
+from privtab.base.hints import nearest
+from privtab.base.key_values import key_values
+from privtab.base.printable import printable_json, printable_output
 from privtab_spark.failures import first_lines, spark_errors
 from privtab_spark.jobs import JOBS
 from privtab_spark.jobs._session import ProgressReporter, session
@@ -368,7 +376,7 @@ def atomic_output(output: str, *, overwrite: bool) -> Iterator[str]:
     target = Path(output.removeprefix("file://"))
     if target.exists() and not overwrite:
         raise UsageError(f"{target} exists: name another folder, or add `--overwrite`")
-    from privtab._staged import atomic_folder
+    from privtab.base.staged import atomic_folder
 
     with atomic_folder(target) as place:
         part = place / "part"

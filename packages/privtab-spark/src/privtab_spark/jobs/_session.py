@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privtab.errors import UsageError
-from privtab.key_values import key_values
+from privtab.base.errors import UsageError
+from privtab.base.key_values import key_values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privtab.attributes import Attributes, GivenAttributes
-from privtab.errors import UsageError
-from privtab.key_values import attribute_values, key_values
+from privtab.base.attributes import Attributes, GivenAttributes
+from privtab.base.errors import UsageError
+from privtab.base.key_values import attribute_values, key_values
 from privtab_spark.jobs import _job as job
 from privtab_spark.jobs._job import check_input
 from privtab_spark.policies import open_policy

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from privtab.errors import ExitCode, FileError
-from privtab.formats import accepting
+from privtab.base.errors import ExitCode, FileError
+from privtab.base.formats import accepting
 from privtab_spark.jobs import _job as job
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from privtab.arrow import Codes
+from privtab.base.arrow import Codes
+from privtab.base.errors import InvalidRequest
+from privtab.base.names import LEFT_OUT
+from privtab.base.paths import base_type
+from privtab.base.request import Entity, Request
+from privtab.base.vocabulary import Vocabulary
 from privtab.engines.conditions import RESOURCE, Condition
 from privtab.engines.index import Index
 from privtab.engines.rows import Place, RowEngine
-from privtab.errors import InvalidRequest
-from privtab.names import LEFT_OUT
-from privtab.paths import base_type
-from privtab.request import Entity, Request
-from privtab.vocabulary import Vocabulary
 from privtab_analysis.entitlements.evaluator import Evaluator
 from privtab_analysis.entitlements.forms import KINDS, Asked, Forms, Source
 from privtab_analysis.entitlements.rows import NOT_ON_ENTITIES, Way, ways

@@ -10,15 +10,15 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from privtab import strict_json
+from privtab.base import strict_json
+from privtab.base.errors import FileError, HasWindows, UsageError
+from privtab.base.hints import hint
+from privtab.base.locations import Locations
+from privtab.base.names import KINDS, bare_name, is_wildcard
+from privtab.base.request import Entity
 from privtab.engines.index import Index
-from privtab.errors import FileError, HasWindows, UsageError
-from privtab.hints import hint
 from privtab.ir.nodes import Program
 from privtab.ir.support import Feature
-from privtab.locations import Locations
-from privtab.names import KINDS, bare_name, is_wildcard
-from privtab.request import Entity
 from privtab.state.holdings import Holdings
 from privtab.state.index import index
 from privtab.state.links import closed

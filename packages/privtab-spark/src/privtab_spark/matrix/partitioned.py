@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
+from privtab.base.request import Entity
 from privtab.engines.conditions import ALWAYS, atoms_of
 from privtab.ir.nodes import Program
-from privtab.request import Entity
 from privtab.state.names import uses
 from privtab.state.written import as_written
 from privtab_analysis.entitlements.universe import PRINCIPALS, Universe

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from privtab.attributes import NONE_GIVEN, GivenAttributes, check_given, given_attributes
-from privtab.errors import InvalidRequest, UsageError
-from privtab.hints import hint
-from privtab.request import NOT_SET, Entity, flag_name
-from privtab.vocabulary import Vocabulary
+from privtab.base.attributes import NONE_GIVEN, GivenAttributes, check_given, given_attributes
+from privtab.base.errors import InvalidRequest, UsageError
+from privtab.base.hints import hint
+from privtab.base.request import NOT_SET, Entity, flag_name
+from privtab.base.vocabulary import Vocabulary
 
 Ways: TypeAlias = Literal["first", "all"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from privtab._lazy import lazily
+from privtab.base.lazy import lazily
 
 if TYPE_CHECKING:
     from privtab_spark.state.builder import build

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
 
+from privtab.base.errors import StateInvalid
+from privtab.base.shard_names import combined
 from privtab.bundle.archive import json_bytes
 from privtab.bundle.shards import LISTING, listing_of
-from privtab.errors import StateInvalid
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
-from privtab.shard_names import combined
 from privtab.state.shards import PEOPLE, refuse_windows, roots
 from privtab_spark.frames import union
 from privtab_spark.state import shards

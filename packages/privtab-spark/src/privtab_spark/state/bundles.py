@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from privtab.base.errors import DecisionUnavailable, HasWindows, UsageError
 from privtab.bundle.state_rows import from_index
 from privtab.engines.index import Index, PrivilegeNumbers, StatePart, combined_document, in_parts
 from privtab.engines.python import is_windowed
-from privtab.errors import DecisionUnavailable, HasWindows, UsageError
 from privtab.state.nodes import State
 from privtab.state.written import as_written
 from privtab_spark.state.schemas import program_of

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
-from privtab import source, strict_json
-from privtab.diagnostics import Diagnostic
-from privtab.errors import StateInvalid, UsageError
-from privtab.formats import SPARK
-from privtab.source import SourceFile
+from privtab.base import source, strict_json
+from privtab.base.diagnostics import Diagnostic
+from privtab.base.errors import StateInvalid, UsageError
+from privtab.base.formats import SPARK
+from privtab.base.source import SourceFile
 from privtab.state.findings import errors
 from privtab.state.folders import table_files
 from privtab.state.nodes import RowLocation
@@ -48,8 +48,8 @@ def _yaml_value(file: SourceFile) -> object:
 
     The lines themselves are not shown, since they may contain passwords.
     """
-    from privtab.diagnostics import render
-    from privtab.syntax.yaml_tree import compose, plain_tree
+    from privtab.base.diagnostics import render
+    from privtab.language.syntax.yaml_tree import compose, plain_tree
 
     found: list[Diagnostic] = []
     tree = compose(file, found, "a configuration begins with `tables:`")

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from privtab import files, strict_json
-from privtab._resources import how_to_install
-from privtab._staged import write_pieces
-from privtab.errors import BundleWriteError, FileError, PrivtabError, UsageError
+from privtab.base import files, strict_json
+from privtab.base.errors import BundleWriteError, FileError, PrivtabError, UsageError
+from privtab.base.resources import how_to_install
+from privtab.base.staged import write_pieces
 
 
 def at_once(jobs: Sequence[Callable[[], Any]]) -> list[Any]:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
 
-from privtab.errors import FileError, StateInvalid, UsageError
-from privtab.formats import accepting
+from privtab.base.errors import FileError, StateInvalid, UsageError
+from privtab.base.formats import accepting
+from privtab.base.moments import WINDOW
 from privtab.ir.nodes import Program
-from privtab.moments import WINDOW
 from privtab.state.checker import Checker
 from privtab.state.findings import CODES, DENIES, stopping
 from privtab.state.load import no_table, validate

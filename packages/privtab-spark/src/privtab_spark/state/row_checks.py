@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 from pyspark.sql import functions as fn
 
+from privtab.base.moments import FIRST, LAST, WINDOW, Window, edge_texts, moment
+from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind
-from privtab.moments import FIRST, LAST, WINDOW, Window, edge_texts, moment
-from privtab.request import Entity
 from privtab.state.coded import CodedColumn, RawTable, take
 from privtab.state.large import CheckedTable, ColumnChecker
 from privtab.state.links import COLUMNS as LINK_COLUMNS

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from privtab.base.moments import WINDOW
 from privtab.ir.nodes import Program
-from privtab.moments import WINDOW
 from privtab.state.findings import DENIES
 from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, ENTITIES
@@ -96,7 +96,7 @@ def program_of(policy: object) -> Program:
 
 def checked_rows(program: Program, path: Path) -> State:
     """The valid rows of files; raises StateInvalid if an invalid row may affect a denial, or if a file could not be read whole."""
-    from privtab.errors import StateInvalid
+    from privtab.base.errors import StateInvalid
     from privtab.state.findings import stopping
     from privtab.state.load import load, validate
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from privtab.base.errors import BrokenBundle
 from privtab.bundle.archive import json_bytes
-from privtab.errors import BrokenBundle
 from privtab.state.shards import PEOPLE
 from privtab_spark.state.files import Root
 
@@ -39,7 +39,7 @@ def signature_of(signing: SigningKey | None) -> dict[str, Any] | None:
     """How a part should be signed, as recorded in a manifest, without the sequence."""
     if signing is None:
         return None
-    from privtab.signatures import key_id
+    from privtab.base.signatures import key_id
 
     # Different keys may have the same id.
     fingerprint = key_id(signing.key.public_key())
@@ -161,9 +161,9 @@ def _pack(root: Root, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _packed(bundle: Any, text: str | None) -> Iterator[bytes]:
+    from privtab.base.signatures import is_signature
     from privtab.bundle.archive import entries
     from privtab.bundle.sign import with_signatures
-    from privtab.signatures import is_signature
 
     names = [name for name, _, _ in entries(bundle) if not is_signature(name)]
     bundle.seek(0)

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
-from privtab import arrow
-from privtab.arrow import Codes
+from privtab.base import arrow
+from privtab.base.arrow import Codes
+from privtab.base.moments import ALWAYS, WINDOW
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.moments import ALWAYS, WINDOW
 from privtab.state.coded import CodedColumn, appended, groups, once
 from privtab.state.large import windows_of
 from privtab.state.large_index import given_privileges

@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as fn
 
-from privtab.errors import UsageError
-from privtab.formats import SPARK, accepting
-from privtab.hints import did_you_mean
-from privtab.moments import WINDOW
+from privtab.base.errors import UsageError
+from privtab.base.formats import SPARK, accepting
+from privtab.base.hints import did_you_mean
+from privtab.base.moments import WINDOW
 from privtab.state.raw import COLUMNS
 from privtab.state.read_parquet import table_format
 from privtab_spark import columns

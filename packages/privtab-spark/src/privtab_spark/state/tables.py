@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
-from privtab import moments
+from privtab.base import moments
+from privtab.base.errors import HasWindows, UsageError
+from privtab.base.moments import ALWAYS, WINDOW, Window
+from privtab.base.names import KINDS
 from privtab.bundle.archive import json_bytes
-from privtab.errors import HasWindows, UsageError
 from privtab.ir.nodes import EntityType, Program
 from privtab.ir.serialise import program_json
-from privtab.moments import ALWAYS, WINDOW, Window
-from privtab.names import KINDS
 from privtab.state.coded import CodedColumn, groups
 from privtab.state.large_index import coded_column, given_privileges
 from privtab.state.names import uses

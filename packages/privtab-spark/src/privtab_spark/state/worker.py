@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
-from privtab import arrow
+from privtab.base import arrow
+from privtab.base.errors import FileError
+from privtab.base.moments import ALWAYS, WINDOW
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.pack import shard_files
-from privtab.errors import FileError
 from privtab.ir.nodes import Program
-from privtab.moments import ALWAYS, WINDOW
 from privtab.state.coded import CodedColumn
 from privtab.state.findings import CODES
 from privtab.state.nodes import ColumnRows, State

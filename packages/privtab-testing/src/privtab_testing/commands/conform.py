@@ -8,10 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab._staged import write
-from privtab.cli._options import OutputOption, PolicyArguments
-from privtab.cli._output import Report as Output
-from privtab.cli._output import (
+from privtab.base.errors import ExitCode, SettingsInvalid, UsageError
+from privtab.base.key_values import key_values
+from privtab.base.printable import count
+from privtab.base.staged import write
+from privtab.command._options import OutputOption, PolicyArguments
+from privtab.command._output import Report as Output
+from privtab.command._output import (
     Terminal,
     as_json,
     delayed_spinner,
@@ -23,11 +26,8 @@ from privtab.cli._output import (
     progress,
     stop,
 )
-from privtab.cli._parameters import option
-from privtab.cli._tokens import token_in
-from privtab.errors import ExitCode, SettingsInvalid, UsageError
-from privtab.key_values import key_values
-from privtab.printable import count
+from privtab.command._parameters import option
+from privtab.command._tokens import token_in
 from privtab_analysis.commands._waivers import waivers_of
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.cli._options import OutputOption, ReadingOption, readings
-from privtab.cli._output import Report, as_json, deliver, err, fail_if, print_error, progress
-from privtab.cli._parameters import option, paths_argument
-from privtab.errors import UsageError
-from privtab.printable import count
+from privtab.base.errors import UsageError
+from privtab.base.printable import count
+from privtab.command._options import OutputOption, ReadingOption, readings
+from privtab.command._output import Report, as_json, deliver, err, fail_if, print_error, progress
+from privtab.command._parameters import option, paths_argument
 
 if TYPE_CHECKING:
     from privtab_testing.scenarios import CasePlan, Subject
@@ -202,8 +202,8 @@ def _suggested_file(subject: Subject, text: str, output: Path | None) -> str:
     ]
     if subject.readings:
         header += ["readings:", *(f"  {row}: {name}" for row, name in subject.readings)]
-    from privtab.fmt import format_source
-    from privtab.source import SourceFile
+    from privtab.base.source import SourceFile
+    from privtab.language.fmt import format_source
 
     whole = "\n".join(header) + "\n\n" + text
     return format_source(SourceFile.of("suggested.yaml", whole))[0] or whole
@@ -217,7 +217,7 @@ def _report(results: Sequence[Result], format_: Format, *, verbose: bool) -> Rep
             ok = not any(result.failures for result in results)
             return as_json({"ok": ok, "policies": [result_json(result) for result in results]})
         case "junit":
-            from privtab.report import junit
+            from privtab.language.report import junit
             from privtab_testing.scenarios.results import junit_suites
 
             return junit(junit_suites(results))

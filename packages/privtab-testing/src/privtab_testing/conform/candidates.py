@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice, product
 from math import prod
 
-from privtab.errors import Undecided
+from privtab.base.errors import Undecided
+from privtab.base.request import NOT_SET, Entity, Request
 from privtab.ir.canonical import Leaf, MinimalSets, canonical
 from privtab.ir.exact import settings
 from privtab.ir.formula import asked_condition, targets_of
@@ -17,7 +18,6 @@ from privtab.ir.shapes import present
 from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
 from privtab.reference.rights import Right, key_of, right_text, with_key
-from privtab.request import NOT_SET, Entity, Request
 from privtab_testing.scenarios import Form
 from privtab_testing.scenarios.callers import (
     CallerSemantics,

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
-from privtab import source
-from privtab.diagnostics import Diagnostic, in_order
-from privtab.errors import PolicyInvalid
+from privtab.base import source
+from privtab.base.diagnostics import Diagnostic, in_order
+from privtab.base.errors import PolicyInvalid
 from privtab.ir.nodes import Program
+from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near
+from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose, plain_tree
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import ALL_TABLES, State
-from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near
-from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose, plain_tree
 from privtab_connect.importing.template import Template
 
 MARK = "conform"

@@ -6,12 +6,12 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from privtab.errors import DriverError
+from privtab.base.errors import DriverError
+from privtab.base.names import decode_name
+from privtab.base.paths import base_type
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
-from privtab.names import decode_name
-from privtab.paths import base_type
-from privtab.request import Entity, Request
 from privtab.state.nodes import State, merged
 from privtab_testing.conform import SystemAnswer, World
 from privtab_testing.conform.document import Call, Calls, DriverDocument, Operation

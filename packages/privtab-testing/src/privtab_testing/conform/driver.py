@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from privtab._staged import write
+from privtab.base.errors import DriverError, UsageError
+from privtab.base.request import Request
+from privtab.base.staged import write
 from privtab.bundle.pack import state_bundle
-from privtab.errors import DriverError, UsageError
 from privtab.ir.nodes import Program, Rule
-from privtab.request import Request
 from privtab.state.load import to_tables
 from privtab.state.nodes import State
 from privtab_testing.conform import SystemAnswer, World

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import jmespath
 
-from privtab import strict_json
-from privtab._resources import how_to_install
+from privtab.base import strict_json
+from privtab.base.errors import DecisionError, DriverError, FormatError, UsageError
+from privtab.base.names import decode_name
+from privtab.base.request import Entity, Request
+from privtab.base.resources import how_to_install
 from privtab.client._http import HttpTransport
 from privtab.client._sender import Sender, SendError
 from privtab.client._transport import Timeout, Transport
-from privtab.errors import DecisionError, DriverError, FormatError, UsageError
 from privtab.ir.nodes import Program
-from privtab.names import decode_name
-from privtab.request import Entity, Request
 from privtab_connect.importing.template import Template
 from privtab_testing.conform import SystemAnswer, World
 from privtab_testing.conform.document import AnswerPatterns, Call, Calls, DriverDocument, load

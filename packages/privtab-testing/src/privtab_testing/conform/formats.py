@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from privtab.html import page
+from privtab.base.html import page
+from privtab.base.printable import count
 from privtab.ir.names import atom_text
-from privtab.printable import count
-from privtab.report import Case, Failure, Suite, junit
+from privtab.language.report import Case, Failure, Suite, junit
 from privtab.state.load import to_tables
 from privtab.state.nodes import State
 from privtab_analysis.diff.markdown import as_text

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from privtab.errors import InvalidRequest
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request
 from privtab.ir import nodes as ir
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.formula import mapped, resolve
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 
 CONTINUED = "_more"

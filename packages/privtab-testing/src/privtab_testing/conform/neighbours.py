@@ -12,12 +12,12 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 
+from privtab.base.names import KINDS
+from privtab.base.request import Entity, Request
 from privtab.ir import nodes as ir
 from privtab.ir.formula import on_entity, uses_below
 from privtab.ir.serialise import vocabulary
-from privtab.names import KINDS
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.nodes import ALL_TABLES, State
 from privtab_testing.conform import Question, QuestionPlan
 from privtab_testing.conform import misreadings as wrong

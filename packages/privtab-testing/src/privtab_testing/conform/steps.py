@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_testing.conform import Question, World
 from privtab_testing.conform.misreadings import CONTINUED, Renaming, above

@@ -11,16 +11,16 @@ from typing import Any
 
 import yaml
 
-from privtab.diagnostics import Diagnostic
-from privtab.errors import FileError, PolicyInvalid, UsageError
+from privtab.base.diagnostics import Diagnostic
+from privtab.base.errors import FileError, PolicyInvalid, UsageError
+from privtab.base.source import SourceFile, load
 from privtab.ir.names import condition_text
 from privtab.ir.nodes import ALWAYS, Program, Rule
+from privtab.language.syntax.keys import OPEN
+from privtab.language.syntax.yaml_tree import Mapping as MappingNode
+from privtab.language.syntax.yaml_tree import Node, Scalar, Sequence, compose, plain_tree
 from privtab.pipeline import find_policy, program_of
 from privtab.reference.evaluate import Reference
-from privtab.source import SourceFile, load
-from privtab.syntax.keys import OPEN
-from privtab.syntax.yaml_tree import Mapping as MappingNode
-from privtab.syntax.yaml_tree import Node, Scalar, Sequence, compose, plain_tree
 from privtab_testing.conform import Question, QuestionPlan, SystemAnswer
 from privtab_testing.scenarios.masks import Key, Mask, Observed, dependencies, dependents
 from privtab_testing.scenarios.mutants import Mutants

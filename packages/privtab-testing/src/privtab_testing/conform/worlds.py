@@ -7,12 +7,12 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
+from privtab.base.paths import base_type, level_of
+from privtab.base.request import Entity, Request
 from privtab.ir.formula import item_condition, leaves, with_targets
 from privtab.ir.nodes import Owner, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
-from privtab.paths import base_type, level_of
 from privtab.reference.rights import Right, key_of, target_of
-from privtab.request import Entity, Request
 from privtab.state.nodes import State, merged
 from privtab_testing.conform import Question, QuestionPlan, World
 from privtab_testing.scenarios.callers import CallerSemantics

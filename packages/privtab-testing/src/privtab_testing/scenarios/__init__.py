@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from privtab.diagnostics import Diagnostic, Located, Severity, Span
+from privtab.base.diagnostics import Diagnostic, Located, Severity, Span
+from privtab.base.request import Request
 from privtab.ir.nodes import Program, Rule
-from privtab.request import Request
 from privtab.state.nodes import ALL_TABLES, State
 
 CaseKind: TypeAlias = Literal["case", "item", "need", "cell", "step"]

@@ -8,18 +8,18 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from privtab.attributes import Attribute, Attributes, GivenAttributes, Value, given_attributes
-from privtab.diagnostics import Span
-from privtab.errors import FileError, InvalidRequest, UsageError
+from privtab.base.attributes import Attribute, Attributes, GivenAttributes, Value, given_attributes
+from privtab.base.diagnostics import Span
+from privtab.base.errors import FileError, InvalidRequest, UsageError
+from privtab.base.locations import Locations
+from privtab.base.request import Entity, Request, flag_name
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.locations import Locations
-from privtab.request import Entity, Request, flag_name
+from privtab.language.syntax import yaml_tree
+from privtab.language.syntax.yaml_tree import Node
 from privtab.state.load import load, validate
 from privtab.state.nodes import ALL_TABLES, Placement, RowLocation, State, StateFinding
 from privtab.state.raw import RawReader, RawState
-from privtab.syntax import yaml_tree
-from privtab.syntax.yaml_tree import Node
 from privtab_testing.scenarios import Because, Case, Expected
 from privtab_testing.scenarios.tree import Combinations, Fields, Params, ScenarioReader, Values
 from privtab_testing.scenarios.ways import WaysReader

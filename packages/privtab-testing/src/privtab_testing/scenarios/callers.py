@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from privtab.attributes import Value
+from privtab.base.attributes import Value
+from privtab.base.names import encode_name, path_of
+from privtab.base.request import Entity
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf
 from privtab.ir.formula import on_entity
 from privtab.ir.serialise import vocabulary
-from privtab.names import encode_name, path_of
 from privtab.reference.rights import (
     ONESELF,
     Giving,
@@ -24,7 +25,6 @@ from privtab.reference.rights import (
     target_of,
     with_key,
 )
-from privtab.request import Entity
 
 HeldSet: TypeAlias = frozenset[Right]
 Ways: TypeAlias = tuple[HeldSet, ...]

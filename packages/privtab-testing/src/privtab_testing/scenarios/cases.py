@@ -12,18 +12,18 @@ from fnmatch import fnmatchcase
 from itertools import product, starmap
 from typing import TypeAlias
 
-from privtab.diagnostics import Located, Span
-from privtab.effects import Effect
-from privtab.errors import InvalidRequest
+from privtab.base.diagnostics import Located, Span
+from privtab.base.effects import Effect
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import Entity, Request, flag_name
 from privtab.ir.names import filter_lists
 from privtab.ir.nodes import SqlFilter
-from privtab.request import Entity, Request, flag_name
+from privtab.language.syntax.node_reader import near
+from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 from privtab.state.located import locations
 from privtab.state.names import Problem
 from privtab.state.nodes import Grant, State, merged
 from privtab.state.principal_rows import about_principal
-from privtab.syntax.node_reader import near
-from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 from privtab_testing.scenarios import Case, Expected, Text, size
 from privtab_testing.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author, without
 from privtab_testing.scenarios.tree import Fields

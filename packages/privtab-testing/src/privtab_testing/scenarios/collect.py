@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from privtab import source
-from privtab._staged import SUFFIXES, is_marked
-from privtab.diagnostics import Diagnostic, Severity, in_order
-from privtab.errors import PolicyInvalid, UsageError
+from privtab.base import source
+from privtab.base.diagnostics import Diagnostic, Severity, in_order
+from privtab.base.errors import PolicyInvalid, UsageError
+from privtab.base.source import SourceFile
+from privtab.base.staged import SUFFIXES, is_marked
 from privtab.ir.formula import followed, item_condition
 from privtab.ir.nodes import Can, Program, Rule
+from privtab.language.syntax.yaml_tree import Node, compose
 from privtab.pipeline import check_policy, find_policies, system_folder
-from privtab.source import SourceFile
 from privtab.state.nodes import State
-from privtab.syntax.yaml_tree import Node, compose
 from privtab_testing.scenarios import Case, CasePlan, Subject, finding
 from privtab_testing.scenarios.author import Author
 from privtab_testing.scenarios.cases import read_cases, read_suites, read_walkthroughs

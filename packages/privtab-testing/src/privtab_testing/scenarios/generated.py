@@ -6,10 +6,10 @@ from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from privtab.attributes import GivenAttributes, Value
+from privtab.base.attributes import GivenAttributes, Value
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Has, Holds, Owner, Program, Term
 from privtab.reference.rights import ONESELF, key_of, row_giving
-from privtab.request import Entity, Request
 from privtab.state import attribute_rows
 from privtab.state.located import locations
 from privtab.state.nodes import Assignment, AttributeRow, Effect, Placement, State

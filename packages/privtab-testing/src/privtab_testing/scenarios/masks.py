@@ -7,15 +7,15 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import TypeAlias, TypeVar
 
-from privtab._once import once, once_within
-from privtab.errors import Undecided
+from privtab.base.errors import Undecided
+from privtab.base.names import LEFT_OUT
+from privtab.base.once import once, once_within
+from privtab.base.request import Request
 from privtab.ir.algebra import Algebra
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import item_condition, move, references
 from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Can, Formula, Program, Rule, When
-from privtab.names import LEFT_OUT
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.request import Request
 from privtab_testing.scenarios import Case
 
 Key: TypeAlias = tuple[str, str]

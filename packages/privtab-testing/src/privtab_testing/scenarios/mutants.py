@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, assert_never
 
-from privtab.attributes import Attribute, Operator, Scalar
-from privtab.effects import PRINCIPAL_TABLES, EffectKind
+from privtab.base.attributes import Attribute, Operator, Scalar
+from privtab.base.effects import PRINCIPAL_TABLES, EffectKind
+from privtab.base.paths import Level
 from privtab.ir import nodes as ir
 from privtab.ir.formula import conjunction, disjunction, item_condition, leaves, on_entity
 from privtab.ir.names import condition_text
-from privtab.paths import Level
 from privtab.state.names import StateNames
 from privtab_testing.scenarios.masks import dependencies
 

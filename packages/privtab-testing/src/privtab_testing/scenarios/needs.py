@@ -7,19 +7,19 @@ from dataclasses import replace
 from itertools import chain, islice, product
 from math import prod
 
-from privtab.attributes import Scalar
-from privtab.diagnostics import Span
-from privtab.errors import Undecided, UsageError
+from privtab.base.attributes import Scalar
+from privtab.base.diagnostics import Span
+from privtab.base.errors import Undecided, UsageError
+from privtab.base.locations import GrowingLocations, Locations
+from privtab.base.request import Entity, Request
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.formula import asked_condition, leaves, several, types_of
 from privtab.ir.nodes import RESOURCE, Atom, Compare, Has, HasBelow, OwnsBelow, Program, Target, Term
 from privtab.ir.serialise import vocabulary
-from privtab.locations import GrowingLocations, Locations
+from privtab.language.syntax.yaml_tree import Node
 from privtab.reference.rights import Right, about, right_text, target_of
-from privtab.request import Entity, Request
 from privtab.state.located import locations
 from privtab.state.nodes import Placement, State
-from privtab.syntax.yaml_tree import Node
 from privtab_testing.scenarios import Case
 from privtab_testing.scenarios.author import NEEDS_CONTEXT_KEYS, Author
 from privtab_testing.scenarios.callers import (

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from privtab.base.printable import count
 from privtab.ir.nodes import Rule
 from privtab.ir.serialise import source_text
-from privtab.printable import count
 from privtab_testing.scenarios.prove import Cell
 from privtab_testing.scenarios.results import Result, because
 from privtab_testing.scenarios.run import Failure

@@ -9,16 +9,17 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from privtab import files, source, syntax
-from privtab.diagnostics import Span
-from privtab.errors import FileError
+from privtab.base import files, source
+from privtab.base.diagnostics import Span
+from privtab.base.errors import FileError
+from privtab.base.request import why_denied
 from privtab.ir.names import atom_text
 from privtab.ir.nodes import Rule
 from privtab.ir.serialise import source_text
-from privtab.report import Case as JUnitCase
-from privtab.report import Failure as JUnitFailure
-from privtab.report import Suite
-from privtab.request import why_denied
+from privtab.language import syntax
+from privtab.language.report import Case as JUnitCase
+from privtab.language.report import Failure as JUnitFailure
+from privtab.language.report import Suite
 from privtab_testing.scenarios import Case, CasePlan, Subject
 from privtab_testing.scenarios.mutants import CHANGES, Mutant
 from privtab_testing.scenarios.prove import Cell, Coverage, Score

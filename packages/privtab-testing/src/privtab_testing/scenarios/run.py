@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from privtab.errors import OpaError
+from privtab.base.errors import OpaError
+from privtab.base.request import Decision, Request
 from privtab.ir.nodes import Effect, Program
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.request import Decision, Request
 from privtab.state.nodes import State
 from privtab_testing.scenarios import Because, Case, CasePlan
 
@@ -119,7 +119,7 @@ def opa(program: Program) -> Iterator[OpaEngine]:
     """Start an OPA for the duration of the block."""
     from privtab.client._sender import Sender
     from privtab.client.sync import Client
-    from privtab.opa.server import OpaServer
+    from privtab.engines.opa.server import OpaServer
     from privtab.pipeline import policy_bundle
 
     with ExitStack() as stack:

@@ -12,13 +12,13 @@ from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
+from privtab.base.paths import base_type, level_of
+from privtab.base.request import NOT_SET
 from privtab.ir import nodes as ir
 from privtab.ir.formula import RequestAlgebra, anchor, asked_condition, followed, item_condition, leaves, move
 from privtab.ir.names import atom_words
 from privtab.ir.serialise import vocabulary
 from privtab.ir.shapes import present
-from privtab.paths import base_type, level_of
-from privtab.request import NOT_SET
 from privtab_testing.scenarios import Form
 
 Tree: TypeAlias = "str | list[list[str]] | dict[str, list[Tree]]"

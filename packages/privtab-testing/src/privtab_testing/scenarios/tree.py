@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import product
 from typing import ClassVar, TypeAlias
 
-from privtab.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, near
-from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, plain_value
+from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, near
+from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, plain_value
 from privtab_testing.scenarios import CODES
 
 PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)?)\}")

@@ -8,18 +8,18 @@ from itertools import product
 from math import prod
 from typing import TypeVar, cast
 
-from privtab.attributes import Attribute, AttributeKind, Operator
-from privtab.attributes import Scalar as Constant
-from privtab.hints import did_you_mean
+from privtab.base.attributes import Attribute, AttributeKind, Operator
+from privtab.base.attributes import Scalar as Constant
+from privtab.base.hints import did_you_mean
+from privtab.base.names import ANY_PRIVILEGE, unquoted
+from privtab.base.request import Entity
 from privtab.ir import nodes as ir
-from privtab.names import ANY_PRIVILEGE, unquoted
+from privtab.language.syntax import yaml_tree
+from privtab.language.syntax.expression import Comparison, parse_condition
+from privtab.language.syntax.node_reader import near
+from privtab.language.syntax.yaml_tree import Node, Scalar
 from privtab.reference.rights import ONESELF, target_of
-from privtab.request import Entity
 from privtab.state.names import Problem, StateNames
-from privtab.syntax import yaml_tree
-from privtab.syntax.expression import Comparison, parse_condition
-from privtab.syntax.node_reader import near
-from privtab.syntax.yaml_tree import Node, Scalar
 from privtab_testing.scenarios.callers import ANYONE, HeldSet, Ways, set_text, smallest
 from privtab_testing.scenarios.tree import ScenarioReader, Values, fill
 

@@ -7,10 +7,13 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from privtab import source
-from privtab.cli._app import PolicyCommand
-from privtab.cli._options import OutputOption, ReadingOption, VariantOption, readings
-from privtab.cli._output import (
+from privtab.base import source
+from privtab.base.errors import UsageError
+from privtab.base.key_values import key_values
+from privtab.base.printable import count, no_formula
+from privtab.command._app import PolicyCommand
+from privtab.command._options import OutputOption, ReadingOption, VariantOption, readings
+from privtab.command._output import (
     Terminal,
     as_json,
     csv_text,
@@ -22,14 +25,11 @@ from privtab.cli._output import (
     show_diagnostics,
     table,
 )
-from privtab.cli._parameters import argument, option, policies
-from privtab.cli._stored import load_policy
-from privtab.errors import UsageError
-from privtab.key_values import key_values
-from privtab.printable import count, no_formula
+from privtab.command._parameters import argument, option, policies
+from privtab.command._stored import load_policy
 
 if TYPE_CHECKING:
-    from privtab.diagnostics import Diagnostic
+    from privtab.base.diagnostics import Diagnostic
     from privtab_web._coverage import Coverage, Judged
 
 PANEL = "Check"
@@ -174,7 +174,7 @@ def _report(result: Coverage, format_: RoutesFormat) -> Any:
             lines += ["", f"No route uses {', '.join(map(as_code, result.unused))}."] if result.unused else []
             return "\n".join(lines) + "\n"
         case "sarif":
-            from privtab.report.sarif import sarif
+            from privtab.language.report.sarif import sarif
 
             return sarif(result.findings)
         case "text":

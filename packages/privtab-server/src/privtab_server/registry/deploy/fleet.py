@@ -9,9 +9,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from privtab import strict_json
+from privtab.base import strict_json
+from privtab.base.errors import UsageError
 from privtab.client._sender import HttpReply, Sender, SendError
-from privtab.errors import UsageError
 from privtab_server.registry import deploy
 from privtab_server.registry.deploy import mapping
 from privtab_server.registry.server.fleet import STATUS

@@ -10,12 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from privtab import _plugins
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.base import plugins
+from privtab.base.diagnostics import Diagnostic, Severity
+from privtab.base.printable import count
+from privtab.checks.lint.settings import FailOn
 from privtab.ir.nodes import Program
-from privtab.lint.settings import FailOn
 from privtab.pipeline import PolicyCheck, comparable, lint_policy
-from privtab.printable import count
 from privtab.state.nodes import State
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.nodes import OPERATION_VERDICTS, DeclarationChange, Diff, RowChange, Verdict, Waiver
@@ -125,7 +125,7 @@ def test_gate(
 ) -> Gate:
     """The scenarios beside the policy, as in `privtab test`; fails if there are none."""
     started = time.perf_counter()
-    case_count, failed = _plugins.module(_plugins.GATES, "test").failed_cases(policy, variant, readings, engine)
+    case_count, failed = plugins.module(plugins.GATES, "test").failed_cases(policy, variant, readings, engine)
     says = count(case_count, "case") + (" answered as expected" if not failed else f", {len(failed):,} failed")
     none = "there are no scenarios for this policy: write some, or deploy with `--skip-tests WHY`"
     return Gate(

@@ -15,11 +15,11 @@ import requests
 from opa_client import errors
 from opa_client.opa import OpaClient
 
+from privtab.base.errors import FleetError, UsageError
+from privtab.base.moments import WINDOWED
 from privtab.bundle.pack import PolicyArtifacts
 from privtab.client._sender import expected
 from privtab.client._transport import restricted
-from privtab.errors import FleetError, UsageError
-from privtab.moments import WINDOWED
 
 TIMEOUT = 30.0
 """Seconds for one call: OPA recompiles all rules with each module."""

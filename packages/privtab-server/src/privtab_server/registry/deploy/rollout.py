@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from privtab.base.errors import UsageError
 from privtab.bundle.pack import BundledDoor, shard_bundles, state_bundle
 from privtab.bundle.provenance import provenance
 from privtab.bundle.sign import SigningKey
-from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.state.nodes import State

@@ -21,10 +21,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from privtab import strict_json
-from privtab.errors import PrivtabError, RegistryError, UsageError
-from privtab.html import PAGE_HEADERS
-from privtab.printable import printable_json
+from privtab.base import strict_json
+from privtab.base.errors import PrivtabError, RegistryError, UsageError
+from privtab.base.html import PAGE_HEADERS
+from privtab.base.printable import printable_json
 from privtab_server.registry import names
 from privtab_server.registry.nodes import timestamp
 from privtab_server.registry.registry import Registry

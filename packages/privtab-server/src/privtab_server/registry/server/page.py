@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+from privtab.base.errors import PrivtabError, UsageError
+from privtab.base.html import page as html
 from privtab.bundle.program import program_in
-from privtab.errors import PrivtabError, UsageError
-from privtab.html import page as html
 from privtab.ir.nodes import Program
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.summary import page_values

@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from privtab import moments, strict_json
-from privtab.errors import StoreError, UsageError
-from privtab.request import Entity
+from privtab.base import moments, strict_json
+from privtab.base.errors import StoreError, UsageError
+from privtab.base.request import Entity
 from privtab_server.store.guarded import DesiredChange, WriteOptions
 from privtab_server.store.server.openapi import TABLES
 from privtab_server.store.store import Outcome

@@ -12,14 +12,14 @@ from threading import Lock
 
 from starlette.requests import Request as HttpRequest
 
-from privtab import moments
+from privtab.base import moments
+from privtab.base.errors import DecisionUnavailable, RegistryError, StoreError
+from privtab.base.request import Decision, Request
+from privtab.base.vocabulary import Vocabulary
 from privtab.bundle.pack import PolicyArtifacts, packed_state
 from privtab.bundle.sign import SigningKey
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.errors import DecisionUnavailable, RegistryError, StoreError
-from privtab.request import Decision, Request
-from privtab.vocabulary import Vocabulary
 from privtab_server.authzen.points import DecisionPoint, Directory
 from privtab_server.registry import names
 from privtab_server.registry.nodes import Channel, pin

@@ -1,0 +1,185 @@
+"""Findings as values (where something is wrong in a file, what it is, and what to do about it) and as text, with carets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Generic, TypeVar
+from unicodedata import combining, east_asian_width
+
+from privtab.base.nodes import dataclass
+from privtab.base.printable import printable
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Span:
+    """A place in a file: 1-based lines and columns, the end exclusive."""
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Located(Generic[T_co]):
+    """A value and the position it was read from."""
+
+    value: T_co
+    span: Span
+
+
+class Severity(StrEnum):
+    """The severity of a finding; only errors stop a compilation."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Related:
+    """A second position that belongs to a finding."""
+
+    message: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One finding: a code and a name, a message, a position, and a computed hint.
+
+    `fix` is the text that corrects the file if it replaces the span.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    span: Span
+    help: str | None = None
+    related: tuple[Related, ...] = ()
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindingKind:
+    """What all findings of one code share."""
+
+    code: str
+    name: str
+    severity: Severity
+
+    def at(
+        self,
+        span: Span,
+        message: str,
+        advice: str | None = None,
+        *,
+        related: tuple[Related, ...] = (),
+        fix: str | None = None,
+    ) -> Diagnostic:
+        """A finding of this kind; `advice` is its hint."""
+        return Diagnostic(
+            code=self.code,
+            name=self.name,
+            severity=self.severity,
+            message=message,
+            span=span,
+            help=advice,
+            related=related,
+            fix=fix,
+        )
+
+
+def in_order(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Findings sorted by position, then code, without duplicates."""
+    return tuple(sorted(set(found), key=lambda d: (d.span, d.code, d.message)))
+
+
+_COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.NOTE: "\x1b[1;36m"}
+_BOLD, _BLUE, _OFF = "\x1b[1m", "\x1b[1;34m", "\x1b[0m"
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_WIDTH = 160
+"""Longer lines are cut around the span."""
+
+
+def render(diagnostics: Iterable[Diagnostic], sources: Mapping[str, str], *, color: bool = False) -> str:
+    """Render every finding, with blank lines between them; `sources` holds the texts of files by the paths in spans.
+
+    A finding in a file without text is shown without its line.
+    """
+    lines = {path: _LINE_END.split(text) for path, text in sources.items()}
+    return "\n\n".join(_rendered(d, lines, color=color) for d in diagnostics)
+
+
+def shown_columns(line: str, start: int, end: int) -> tuple[str, int, int]:
+    r"""A line of a file as it is printed, and the positions of the characters from `start` to `end` in it.
+
+    >>> shown_columns("\x1b[2Jgone", 4, 8)
+    ('\\x1b[2Jgone', 7, 11)
+    """
+    shown = printable(line, one_line=True)
+    beyond_end = max(0, end - len(line))
+    return shown, _shown_offset(line, start), _shown_offset(line, min(end, len(line))) + beyond_end
+
+
+def _shown_offset(line: str, offset: int) -> int:
+    return len(printable(line[:offset], one_line=True)) + max(0, offset - len(line))
+
+
+def _rendered(diagnostic: Diagnostic, lines: Mapping[str, list[str]], *, color: bool) -> str:
+    span = diagnostic.span
+    place = _place(span)
+    kind = f"{diagnostic.severity}[{diagnostic.code} {diagnostic.name}]:"
+    if color:
+        place = f"{_BOLD}{place}{_OFF}"
+        kind = f"{_COLORS[diagnostic.severity]}{kind}{_OFF}"
+    parts = [f"{place} {kind} {printable(diagnostic.message)}", *_excerpt(span, lines, color=color)]
+    for related in diagnostic.related:
+        parts.append(f"  {_place(related.span)} {printable(related.message)}")
+        parts.extend(_excerpt(related.span, lines, color=color))
+    if diagnostic.help:
+        word = f"{_BOLD}help:{_OFF}" if color else "help:"
+        parts.append(f"  {word} {printable(diagnostic.help)}")
+    return "\n".join(parts)
+
+
+def _place(span: Span) -> str:
+    return printable(f"{span.path}:{span.line}:{span.column}:", one_line=True)
+
+
+def _excerpt(span: Span, lines: Mapping[str, list[str]], *, color: bool) -> list[str]:
+    """The first line of the span with carets below; tabs are kept so that the carets line up."""
+    file_lines = lines.get(span.path)
+    if file_lines is None or not 1 <= span.line <= len(file_lines):
+        return []
+    line = file_lines[span.line - 1]
+    if not line.strip() and span.column > len(line) + 1:
+        return []
+    end = span.end_column - 1 if span.end_line == span.line else len(line)
+    line, start, end = shown_columns(line, span.column - 1, max(end, span.column))
+    if len(line) > _WIDTH:
+        cut = max(0, min(start - _WIDTH // 3, len(line) - _WIDTH))
+        prefix = "…" if cut else ""
+        suffix = "…" if cut + _WIDTH < len(line) else ""
+        line = prefix + line[cut : cut + _WIDTH] + suffix
+        start, end = start - cut + len(prefix), min(end - cut + len(prefix), len(line))
+    gutter = f"{span.line:>4} | "
+    blank = " " * (len(gutter) - 2) + "| "
+    indent = "".join("\t" if c == "\t" else " " * _cells(c) for c in line[:start]) + " " * max(0, start - len(line))
+    carets = "^" * max(1, sum(_cells(c) for c in line[start:end]))
+    if color:
+        return [f"{_BLUE}{gutter}{_OFF}{line}", f"{_BLUE}{blank}{_OFF}{indent}{_BLUE}{carets}{_OFF}"]
+    return [f"{gutter}{line}".rstrip(), f"{blank}{indent}{carets}"]
+
+
+def _cells(character: str) -> int:
+    """How many columns a character takes on a terminal."""
+    if combining(character):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1

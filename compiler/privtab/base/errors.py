@@ -1,0 +1,246 @@
+"""The exceptions of privtab, one tree; and the exit codes of commands and jobs.
+
+PrivtabError
+├── UsageError                the caller asked for something that does not exist (exit code 2)
+│   ├── SettingsInvalid       a settings file is wrong; carries the findings
+│   └── HasWindows            rows of a state hold for a time, and the reader needs one moment; carries the state
+├── FileError                 a file that was named cannot be read (exit code 3)
+├── PolicyInvalid             a policy has findings that stop it; carries them (exit code 1)
+├── StateInvalid              state rows are wrong; carries the findings (exit code 1)
+├── UnsupportedError          a back end cannot express what the policy says; carries the place (exit code 1)
+│   └── Undecided             a question about conditions costs more than its budget (exit code 1)
+├── FormatError               a file cannot be reformatted; a defect of privtab (exit code 3)
+├── BundleWriteError          a bundle could not be written (exit code 3)
+├── BrokenBundle              a bundle is incomplete, or not a bundle (exit code 3)
+├── OpaError                  OPA could not be found, built or started (exit code 3)
+├── DriverError               a system that is asked for conformance, or its driver, failed (exit code 3)
+├── FleetError                sidecars, or the server that they report to, could not be reached (exit code 3)
+├── RegistryError             a registry of bundles could not be read or written (exit code 3)
+│   ├── RegistryConflict      another change came first (exit code 1)
+│   └── BundleRefused         a bundle that must not be stored: broken, of no known kind, not signed (exit code 1)
+├── PushError                 a system that rights are pushed to could not be read or changed (exit code 3)
+├── StoreError                a store of grants could not be read or written (exit code 3)
+│   └── StoreConflict         another change came first, or the store does not hold a row to remove (exit code 1)
+└── DecisionError             no answer that may be treated as an allow
+    ├── AccessDenied          the request is denied; says what is missing
+    ├── InvalidRequest        the request uses names that the policy does not know; nothing was sent
+    │   └── Unauthenticated   the service knows no user for the request
+    ├── PolicyError           the decision point gave an invalid answer: undefined, wrong shape, 4xx
+    │   └── SignatureRefused  a bundle is not signed as required
+    └── DecisionUnavailable   no answer in time: refused, timed out, 5xx, no bundle active
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from privtab.base.diagnostics import Diagnostic, Span
+    from privtab.base.request import Decision, Request
+
+
+class PrivtabError(Exception):
+    """The root of every exception that privtab raises on purpose."""
+
+
+class UsageError(PrivtabError):
+    """The caller asked for something that does not exist or cannot be."""
+
+
+class SettingsInvalid(UsageError):
+    """A settings file is wrong; `diagnostics` holds every finding, sorted by place."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        super().__init__("\n".join(_first(diagnostics)))
+        self.diagnostics = diagnostics
+
+
+class FileError(PrivtabError):
+    """A file that was named is not there or cannot be read."""
+
+
+class PolicyInvalid(PrivtabError):
+    """A policy has findings that stop it.
+
+    `diagnostics` holds every finding, sorted by place; the message shows the first of them.
+    """
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        super().__init__("\n".join([f"{_findings(diagnostics)} in the policy", *_first(diagnostics)]))
+        self.diagnostics = diagnostics
+
+
+class StateInvalid(PrivtabError):
+    """Rows of a state are wrong; `findings` holds one value for each of them, and the message shows the first of them.
+
+    `why`: the consequence, if it is not obvious.
+    """
+
+    def __init__(self, findings: tuple[object, ...], why: str = "") -> None:
+        lines = [f"{_findings(findings)} in the state" + (f": {why}" if why else "")]
+        lines += [_short(line) for finding in findings[:_ROWS] for line in str(finding).splitlines()]
+        if len(findings) > _ROWS:
+            lines.append(f"and {len(findings) - _ROWS:,} more, all in `findings`")
+        super().__init__("\n".join(lines))
+        self.findings = findings
+
+
+class HasWindows(UsageError):
+    """Rows of a state hold for a time, and the reader needs the state of one moment; `state` is the whole state."""
+
+    def __init__(self, message: str, state: object) -> None:
+        super().__init__(message)
+        self.state = state
+
+
+class UnsupportedError(UsageError):
+    """A tool does not support a feature of the policy, or a back end cannot express what it says at `span`."""
+
+    def __init__(self, message: str, span: Span | None = None) -> None:
+        place = f"{span.path}:{span.line}:{span.column}: " if span else ""
+        super().__init__(place + message)
+        self.span = span
+
+
+class Undecided(UnsupportedError):
+    """A question about conditions costs more than its budget: the answer may be yes or no."""
+
+
+class FormatError(PrivtabError):
+    """A file cannot be reformatted without changing its meaning, which is a defect of privtab; the file is unchanged."""
+
+
+class BundleWriteError(PrivtabError):
+    """A bundle could not be written."""
+
+
+class BrokenBundle(PrivtabError):
+    """A bundle is incomplete, contains a file twice, or is not a bundle."""
+
+
+class OpaError(PrivtabError):
+    """OPA could not be found, built, started or stopped."""
+
+
+class DriverError(PrivtabError):
+    """A system that is asked whether it obeys its table, or its driver, failed: no further questions can be asked."""
+
+
+class FleetError(PrivtabError):
+    """Sidecars, or the server that they report to, could not be reached or rejected a message."""
+
+
+class RegistryError(PrivtabError):
+    """A registry of bundles could not be read or written."""
+
+
+class RegistryConflict(RegistryError):
+    """Another change came first: another release of the channel, or other bytes with the same revision."""
+
+
+class BundleRefused(RegistryError):
+    """A bundle must not be stored: it cannot be read, is of no known kind, does not match its revision, or is not signed."""
+
+
+class PushError(PrivtabError):
+    """A system that rights are pushed to could not be read or changed."""
+
+
+class StoreError(PrivtabError):
+    """A store of grants could not be read or written."""
+
+
+class StoreConflict(StoreError):
+    """Another change came first, or the store does not hold a row to remove: nothing was written."""
+
+
+class DecisionError(PrivtabError):
+    """No answer that may be treated as an allow."""
+
+
+class AccessDenied(DecisionError):
+    """The request is denied. `decision` says by which rule and what is missing."""
+
+    def __init__(self, request: Request, decision: Decision) -> None:
+        super().__init__(decision.describe(request))
+        self.request = request
+        self.decision = decision
+
+
+class InvalidRequest(DecisionError):
+    """The request names an operation, type, path or object that the policy does not know."""
+
+    def written(self, object_: str) -> str:
+        r"""The message for callers who do not write JSON: with `object_` for `context.with.NAME`, where `\1` stands for the name.
+
+        >>> InvalidRequest("`run` needs context.with.template: …").written(r"`--with \1=…`")
+        '`run` needs `--with template=…`: …'
+        """
+        return re.sub(r"context\.with\.(\w+)", object_, str(self))
+
+
+class Unauthenticated(InvalidRequest):
+    """A request to a service has no user that the service knows; nothing was sent."""
+
+
+class PolicyError(DecisionError):
+    """The decision point answered, but not with a decision: undefined, a wrong shape, a 4xx."""
+
+
+class SignatureRefused(PolicyError):
+    """A bundle is not signed as required: not at all, by another key, for another scope, changed, or older than an earlier one."""
+
+
+class DecisionUnavailable(DecisionError):
+    """No answer in time: refused, timed out, 5xx, or no bundle is active.
+
+    `retry`: a retry may help. `retry_after`: the seconds that the decision point asks to wait.
+    """
+
+    def __init__(self, message: str = "", *, retry: bool = True, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry = retry
+        self.retry_after = retry_after
+
+
+_MOST = 20
+"""How many findings of a policy or of settings a message shows."""
+_ROWS = 5
+"""How many wrong rows a message shows."""
+_WIDEST = 240
+
+
+def _findings(found: Sequence[object]) -> str:
+    return "1 finding" if len(found) == 1 else f"{len(found):,} findings"
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
+
+
+def _first(diagnostics: Sequence[Diagnostic]) -> list[str]:
+    """The first findings with position, code and advice, and the number of the others."""
+    lines = []
+    for d in diagnostics[:_MOST]:
+        code = f"{d.code} " if d.code else ""
+        lines.append(f"{d.span.path}:{d.span.line}:{d.span.column}: {code}{d.message}")
+        if d.help is not None:
+            lines.append(f"  help: {d.help}")
+    if len(diagnostics) > _MOST:
+        lines.append(f"and {len(diagnostics) - _MOST:,} more, all in `diagnostics`")
+    return lines
+
+
+class ExitCode(IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    FINDINGS = 1
+    """Findings, or a failed check."""
+    USAGE = 2
+    """The command line or a settings file is wrong."""
+    EXTERNAL = 3
+    """No OPA, no network, or a file that cannot be read or written."""

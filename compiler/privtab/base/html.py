@@ -1,0 +1,60 @@
+"""HTML pages from `templates/`, which load nothing, and names in them that show what they hide."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from privtab.base.names import code_point
+from privtab.base.resources import templates
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+"""What a server sends with a page: it loads nothing, and nothing embeds it."""
+
+
+def page(name: str, /, **values: object) -> str:
+    """The HTML of one page; values are escaped. Filters: `seen` for names of others, `coded` for sentences with code in backticks, `number`."""
+    return _html().get_template(f"{name}.html.j2").render(**values)
+
+
+@cache
+def _html() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(templates())
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters |= {"seen": visible, "coded": _coded, "number": lambda value: f"{value:,}"}
+    return made
+
+
+_SPACES = re.compile("^ | $|(?<= ) ")
+
+
+def visible(text: str) -> str:
+    r"""A name with outer and repeated spaces made visible, and invisible or direction-changing characters shown by code point.
+
+    >>> visible("ann\u200b"), visible("bob ")
+    ('ann⟨U+200B⟩', 'bob␣')
+    """
+    shown = _SPACES.sub("␣", text)
+    return shown if shown.isprintable() else "".join(c if c.isprintable() else f"⟨{code_point(c)}⟩" for c in shown)
+
+
+def _coded(text: str) -> Any:
+    """A sentence with what stands in backticks as code."""
+    from markupsafe import Markup
+
+    parts = visible(text).split("`")
+    if not len(parts) % 2:  # a name has a backtick
+        return visible(text)
+    return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))

@@ -1,0 +1,47 @@
+"""Plug-ins: modules that installed packages name by entry points, privtab's own package of systems among them."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from privtab.base.errors import UsageError
+
+COMMANDS = "privtab.commands"
+GATES = "privtab.gates"
+SCHEMAS = "privtab.schemas"
+DOORS = "privtab.doors"
+PUSH_TARGETS = "privtab.push_targets"
+STATES = "privtab.states"
+STORE_APIS = "privtab.store_apis"
+
+
+def names(group: str) -> tuple[str, ...]:
+    """The names of all plug-ins of a kind."""
+    return tuple(sorted(_found(group)))
+
+
+def module(group: str, name: str) -> Any:
+    """The module of a plug-in, loaded. Raises UsageError if no installed package has it, or its package cannot be imported."""
+    found = _found(group).get(name)
+    if found is None:
+        raise UsageError(f"no installed package has `{name}` among its entry points `{group}`")
+    try:
+        return found.load()
+    except ImportError as error:
+        package = found.value.partition(".")[0]
+        if (error.name or "").partition(".")[0] != package:
+            raise  # a library that an extra installs, which the caller names
+        raise UsageError(f"`{name}` is in the package `{package}`, which cannot be imported: {error}") from error
+
+
+@cache
+def _found(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group by name. Raises UsageError where two packages give one name."""
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=group):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            raise UsageError(f"two entry points `{group}` are `{point.name}`: {other.value} and {point.value}")
+    return found

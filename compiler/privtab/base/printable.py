@@ -1,0 +1,111 @@
+r"""Make text from outside safe to print: the one filter for all terminal output.
+
+Names, notes and paths come from policies, states, requests and callers. A terminal would interpret some of their characters
+(ESC, BEL, the C1 controls), and show others in another order (bidirectional controls) or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
+
+from privtab.base import indented_json
+
+# Unicode's control, format, line separator and surrogate characters, except tabs, line feeds and the format characters
+# that are visible (the signs of Arabic and other numbers).
+_HIDDEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f"
+)
+FORMULA = r"^(?:[\t\r]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])"
+"""The start of a cell that a spreadsheet may evaluate as a formula, as a regular expression for Python and for Java."""
+_CHARACTER = re.compile(f"[{_HIDDEN}]")
+_CHARACTER_OR_LINE_END = re.compile(f"[\n{_HIDDEN}]")
+
+
+def printable(text: str, *, one_line: bool = False) -> str:
+    r"""Replace each character that a terminal would interpret or hide by its escape; with `one_line`, line ends too.
+
+    Each character is replaced independently, so a text may be cut before or after.
+
+    >>> print(printable("a\x1b[31mb\u202e"), printable("two\nlines", one_line=True))
+    a\x1b[31mb\u202e two\nlines
+    """
+    if text.isprintable():  # none of those characters is; long lines are looked at often
+        return text
+    return (_CHARACTER_OR_LINE_END if one_line else _CHARACTER).sub(_escape, text)
+
+
+def printable_json(value: object, *, indent: bool = False, **style: Any) -> str:
+    r"""A value as JSON with all such characters escaped. `style`: arguments of `json.dumps`.
+
+    >>> print(printable_json("a\x7f\U000e0041"))
+    "a\u007f\udb40\udc41"
+    """
+    text = indented_json.dumps(value, **style) if indent else json.dumps(value, ensure_ascii=False, **style)
+    return text if text.isascii() and "\x7f" not in text else _CHARACTER.sub(_json_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
+
+
+def no_formula(cell: str) -> str:
+    """Keep spreadsheets from evaluating a cell: put an apostrophe before it if it may begin a formula.
+
+    >>> no_formula("=HYPERLINK(1)"), no_formula("ann"), no_formula(" +1")
+    ("'=HYPERLINK(1)", 'ann', "' +1")
+    """
+    return f"'{cell}" if re.match(FORMULA, cell) else cell
+
+
+class PrintableStream:
+    """A text stream that writes only printable text; everything else is passed to the underlying stream.
+
+    Rich's consoles write to the underlying stream, because their colours are escapes.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream
+        """The underlying stream, under the name that Rich looks for."""
+
+    def write(self, text: str) -> int:
+        """Write the printable form of a text."""
+        self.rich_proxied_file.write(printable(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write each of the texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+@contextmanager
+def printable_output() -> Iterator[None]:
+    """Let this process write only printable text to standard output and standard error during the block."""
+    originals = sys.stdout, sys.stderr
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, PrintableStream):
+            setattr(sys, name, cast(TextIO, PrintableStream(stream)))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = originals
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun: `1 policy`, `2 policies`, `1,000 grants`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -1,0 +1,93 @@
+"""Locate templates, shipped policies and OPA's own files, in the installed package or else in the checkout; and load templates.
+
+How to install extras: privtab is on no package index yet, so from a checkout or a wheel. A release changes `SOURCE`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privtab.base.errors import UsageError
+from privtab.base.hints import did_you_mean
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def _folder(name: str) -> Path:
+    """The folder `name` of the wheel's data or of the checkout. Raises FileNotFoundError if neither has it."""
+    for root in (_PACKAGE / "_data", _PACKAGE.parent.parent):
+        if (root / name).is_dir():
+            return root / name
+    raise FileNotFoundError(f"the folder `{name}` is missing from this installation of privtab")
+
+
+def templates() -> Path:
+    """The Jinja2 templates, one folder for each back end."""
+    return _folder("templates")
+
+
+def policies() -> Path:
+    """The shipped policies: `<system>/<version>.yaml`, with scenarios and sample states beside them."""
+    return _folder("policy_src")
+
+
+def documents(kind: str) -> dict[str, Path]:
+    """The shipped `import` documents, `mapping` documents of pushes, `door` documents, or `log` documents of other logs, by name."""
+    folders = {"import": "import_src", "mapping": "push_src", "door": "door_src", "log": "log_src"}
+    folder = _folder(folders[kind])
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def document(name: str, kind: str) -> Path:
+    """The file of a document: a path, else the name of a shipped one. Raises UsageError."""
+    path, shipped = Path(name), documents(kind)
+    if path.is_file():
+        return path
+    if name in shipped:
+        return shipped[name]
+    advice = did_you_mean(name, shipped) or f"there are {', '.join(shipped)}"
+    raise UsageError(f"no {kind} document `{name}`: {advice}")
+
+
+def rules() -> Path:
+    """The pages of findings: `P101-unknown-privilege.md`."""
+    return _folder("docs/rules")
+
+
+def opa() -> Path:
+    """What OPA itself reads: configuration, capabilities, the Rego that guards the sidecar."""
+    return _folder("opa")
+
+
+@lru_cache(maxsize=4)
+def environment(folder: str) -> Environment:
+    """The templates of one folder. The output is not HTML, so nothing is escaped: quote values with a filter."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(templates() / folder),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - see the docstring
+    )
+
+
+SOURCE = "."
+"""What pip installs, relative to a checkout."""
+
+
+def how_to_install(*extras: str) -> str:
+    """The command that installs extras, for messages.
+
+    >>> how_to_install("compiler", "serve")
+    "pip install '.[compiler,serve]' in a checkout of privtab, or with the path of its wheel for the dot"
+    """
+    return f"pip install '{SOURCE}[{','.join(extras)}]' in a checkout of privtab, or with the path of its wheel for the dot"

@@ -1,0 +1,74 @@
+"""Policy files as text with an index of lines, so that every offset has a position."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from privtab.base.diagnostics import Span
+from privtab.base.errors import FileError
+from privtab.base.files import content
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFile:
+    """One file: the path to show, its text, and the offsets of its lines."""
+
+    path: str
+    text: str = field(repr=False)
+    undecodable: int | None = None
+    """Offset in `text` of the first byte that is not UTF-8; the text has U+FFFD there."""
+    starts: tuple[int, ...] = field(default=(0,), repr=False)
+
+    @classmethod
+    def of(cls, path: str, text: str, *, undecodable: int | None = None) -> SourceFile:
+        """Make a file from its text; lines end in LF, CR LF or CR, as in YAML."""
+        starts = (0, *(end.end() for end in _LINE_END.finditer(text)))
+        return cls(path=path, text=text, undecodable=undecodable, starts=starts)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """1-based line and column of an offset."""
+        line = bisect_right(self.starts, offset)
+        return line, offset - self.starts[line - 1] + 1
+
+    def span(self, start: int, end: int) -> Span:
+        """The span of `text[start:end]`."""
+        line, column = self.position(start)
+        end_line, end_column = self.position(max(start, end))
+        return Span(path=self.path, line=line, column=column, end_line=end_line, end_column=end_column)
+
+
+def load(path: str | Path, *, display: str | None = None) -> SourceFile:
+    """Read a policy file. Raises FileError if it cannot be read; bytes that are not UTF-8 become a finding later.
+
+    The path to show is `display`, or relative to the working directory if the file is below it, or as given.
+    """
+    file = Path(path)
+    try:
+        return decode(content(file), display or _shown(file))
+    except OSError as error:
+        raise FileError(f"cannot read `{path}`: {error.strerror}") from error
+
+
+def decode(raw: bytes, path: str) -> SourceFile:
+    """Make a file from its bytes, shown as `path`."""
+    try:
+        text = raw.decode("utf-8")
+        undecodable = None
+    except UnicodeDecodeError as error:
+        text = raw.decode("utf-8", errors="replace")
+        undecodable = len(raw[: error.start].decode("utf-8"))
+    if text.startswith("\ufeff"):
+        text = text[1:]
+        undecodable = None if undecodable is None else undecodable - 1
+    return SourceFile.of(path, text, undecodable=undecodable)
+
+
+def _shown(file: Path) -> str:
+    if file.is_absolute() and file.is_relative_to(Path.cwd()):
+        file = file.relative_to(Path.cwd())
+    return file.as_posix()

@@ -1,0 +1,32 @@
+"""What every YAML reader here refuses before it parses a text."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+from privtab.base.names import code_point
+
+DEEPEST = 100
+"""Limit on the levels of nested values: readers are recursive, and libyaml's time grows with the square of the depth."""
+_BREAKS = re.compile("[\x85\u2028\u2029]")
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+def check_line_breaks(text: str) -> None:
+    """Raise yaml.MarkedYAMLError for a raw U+0085, U+2028 or U+2029.
+
+    They end a line in YAML 1.1, which the parsers follow, and are plain characters in YAML 1.2 and to other tools: a name with
+    one would be folded into another name, and text after one in a comment would be read as content.
+    """
+    found = _BREAKS.search(text)
+    if found is None:
+        return
+    offset = found.start()
+    ends = list(_LINE_END.finditer(text, 0, offset))
+    column = offset - (ends[-1].end() if ends else 0)
+    raise yaml.MarkedYAMLError(
+        problem=f"the raw character {code_point(found[0])} ends a line for some readers of YAML and not for others",
+        problem_mark=yaml.Mark("", offset, len(ends), column, None, 0),
+    )

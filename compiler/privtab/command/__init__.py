@@ -1,0 +1,39 @@
+"""The command line, `privtab`: one file for each command."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from importlib.util import find_spec
+from io import TextIOWrapper
+
+from privtab import __version__
+from privtab.base.errors import ExitCode
+from privtab.base.resources import how_to_install
+
+NEEDED = ("typer", "rich", "yaml", "lark", "jinja2")
+_ALLOCATIONS = 200_000
+"""Allocations between garbage collections: trees of large policies have no cycles, and collecting would take a third of
+the time."""
+
+
+def main() -> None:
+    """Run the command line. Without the `compiler` extra, only `--version` works; the rest prints how to install it."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        version = sys.argv[1:] == ["--version"]
+        if version:
+            sys.stdout.write(f"privtab {__version__}\n")
+        sys.stderr.write(
+            f"privtab: the command line needs the extra `compiler` (missing: {', '.join(missing)}): "
+            f"{how_to_install('compiler')}\n"
+        )
+        sys.exit(ExitCode.OK if version else ExitCode.EXTERNAL)
+    from privtab.command._app import run
+
+    gc.set_threshold(_ALLOCATIONS)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # The same bytes under every locale. A lone surrogate becomes `\udXXX`, as in JSON.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    sys.exit(run(sys.argv[1:]))

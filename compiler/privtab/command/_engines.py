@@ -1,0 +1,101 @@
+"""The engines of `decide`: the reference, an OPA, or the engine in process."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from privtab.base.moments import now
+from privtab.base.request import Decision, Request
+from privtab.command._output import spinner
+
+if TYPE_CHECKING:
+    from privtab.bundle.pack import BundledDoor
+    from privtab.engines.opa.server import OpaServer
+    from privtab.engines.python import OpenEngine
+    from privtab.ir.nodes import Program
+    from privtab.state.nodes import State
+
+
+Engine = Literal["reference", "opa", "python"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Decides checked requests, by position; `chunk` of them are best decided at once."""
+
+    decide: Callable[[Sequence[Request]], list[Decision]]
+    chunk: int = 1000
+
+
+def answering(engine: str, program: Program, state: State) -> AbstractContextManager[Answers]:
+    """Answers from an engine, with this policy and this state."""
+    match engine:
+        case "reference":
+            return nullcontext(reference(program, state))
+        case "opa":
+            return started(program, state)
+        case _:
+            return nullcontext(Answers(opened(program, state, now()).engine.decide_many))
+
+
+def opened(program: Program, state: State, moment: int) -> OpenEngine:
+    """The engine in process for a moment, on the content of the bundles."""
+    from privtab.engines.python import Opener
+    from privtab.pipeline import policy_artifacts
+    from privtab.state.index import index
+
+    opener = Opener()
+    return opener.open(policy_artifacts(program).program, [opener.keep(index(program, state))], moment)
+
+
+def reference(program: Program, state: State) -> Answers:
+    """Answers from the reference."""
+    from privtab.pipeline import policy_revision
+    from privtab.reference.evaluate import Reference
+
+    decide = Reference(program, state, revision=policy_revision(program)).decide
+    return Answers(lambda requests: [decide(request) for request in requests], chunk=1)
+
+
+@contextmanager
+def asked_at(url: str, system: str) -> Iterator[Answers]:
+    """Answers from a running OPA, with its own state."""
+    from privtab import Client
+
+    with Client(url, system=system) as client:
+        yield Answers(client.decide_many)
+
+
+@contextmanager
+def started(program: Program, state: State) -> Iterator[Answers]:
+    """Answers from an OPA started for the block, with this policy and this state."""
+    with served(packed(program, state)) as server, asked_at(server.url, program.system) as answers:
+        yield answers
+
+
+@contextmanager
+def served(bundles: tuple[bytes, bytes], *, port: int = 0, binary: Path | None = None) -> Iterator[OpaServer]:
+    """Run OPA on a policy bundle and a state bundle in a temporary folder."""
+    from privtab.engines.opa.server import OpaServer
+
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))
+        with spinner("starting OPA"):
+            files = [folder / "policy.tar.gz", folder / "state.tar.gz"]
+            for file, content in zip(files, bundles, strict=True):
+                file.write_bytes(content)
+            server = stack.enter_context(OpaServer(files, port=port, binary=binary))
+        yield server
+
+
+def packed(program: Program, state: State, doors: Sequence[BundledDoor] = ()) -> tuple[bytes, bytes]:
+    """The policy bundle, with these doors, and the state bundle."""
+    from privtab.bundle.pack import state_bundle
+    from privtab.pipeline import policy_artifacts
+
+    return policy_artifacts(program, doors=doors).bundle(), state_bundle(program, state)

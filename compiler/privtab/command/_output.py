@@ -1,0 +1,463 @@
+"""Output of the commands: consoles, findings, JSON, progress."""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields, is_dataclass
+from functools import partial
+from io import StringIO
+from itertools import zip_longest
+from pathlib import Path
+from threading import Timer
+from typing import IO, Annotated, Any, Literal, NoReturn, TypeAlias, TypeVar
+
+import typer
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from privtab.base import files
+from privtab.base.diagnostics import Diagnostic, Severity, render
+from privtab.base.errors import ExitCode, FileError
+from privtab.base.printable import no_formula, printable, printable_json
+from privtab.base.request import Entity
+from privtab.base.staged import write
+from privtab.command._parameters import option
+from privtab.state.findings import render_text
+from privtab.state.nodes import StateFinding
+
+T = TypeVar("T")
+
+PLAIN_WIDTH = 160
+"""Width in columns without a terminal, so that tables in files and pipes are not cut."""
+
+
+Format = Literal["text", "json"]
+"""Output format: for people or programs."""
+FormatOption = Annotated[Format, option("--format", "Output format: for people or for programs.")]
+
+
+TableFormat = Literal["text", "json", "csv"]
+"""Output format of lists: for people, programs or spreadsheets."""
+TableFormatOption = Annotated[TableFormat, option("--format", "Output format: for people, programs or spreadsheets.")]
+
+
+class Terminal(Console):
+    """A console that prints no control sequences except its own styles."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print a text as it is, however long, unless a width is given; other things are laid out by Rich.
+
+        Without styles, plain text is written here: that takes a tenth of Rich's time.
+        """
+        text = objects[0] if objects else ""
+        if len(objects) < 2 and isinstance(text, str | Text) and "width" not in options:
+            options.setdefault("soft_wrap", True)
+            plain = text if isinstance(text, str) else text.plain
+            fits = options["soft_wrap"] or len(plain) <= self.width
+            if self.color_system is None and fits and plain.isascii() and plain.isprintable():
+                self.file.write(plain + options.get("end", "\n"))
+                return
+        super().print(*objects, **options)
+
+    def more(
+        self, number: int, noun: str = "", how: str = "`--limit 0` lists them", *, indent: int = 0, apart: bool = False
+    ) -> None:
+        """Print how many things of a list were left out, if any, and what shows them; `apart`: below an empty line."""
+        if number > 0:
+            if apart:
+                self.print()
+            self.print(f"{' ' * indent}… and {number:,} more{noun and ' '}{noun}; {how}", style="dim")
+
+    def first(self, things: Sequence[T], most: int, noun: str = "", **left_out: Any) -> Iterator[T]:
+        """Yield the first of some things, 0 for all, and then print as `more` does how many were left out."""
+        shown = things[: most or None]
+        yield from shown
+        self.more(len(things) - len(shown), noun, **left_out)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Escape control characters in a text before Rich drops them."""
+        return super().render_str(printable(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Escape control characters in all printed text; Rich's own control codes are separate segments."""
+        for segment in super().render(renderable, options):
+            shown = printable(segment.text)
+            yield segment if segment.control or shown == segment.text else Segment(shown, segment.style)
+
+
+Report: TypeAlias = str | Callable[[Terminal], object]
+"""A text, or what shows itself on a console."""
+
+
+def out() -> Terminal:
+    """Standard output, with colours only on a terminal without NO_COLOR."""
+    return _console(stderr=False)
+
+
+def err() -> Terminal:
+    """Standard error, for findings and progress."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Terminal:
+    console = Terminal(stderr=stderr, highlight=False, emoji=False, markup=False)
+    if not console.is_terminal:
+        console.size = ConsoleDimensions(max(PLAIN_WIDTH, console.width), console.height)
+    return console
+
+
+def styled(*parts: str | tuple[str, str]) -> Text:
+    """A line of parts, some of them with a style; control characters are escaped before Rich drops them."""
+    return Text.assemble(*(printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts))
+
+
+def print_error(message: str) -> None:
+    """Print one line about a problem to standard error."""
+    err().print(styled(("privtab: ", "bold red"), message))
+
+
+def recorder(file: IO[str] | None = None, *, width: int = 120) -> Terminal:
+    """A console for text that goes to a file."""
+    return Terminal(file=file, width=width, color_system=None, highlight=False, emoji=False, markup=False)
+
+
+def deliver(report: Report, output: Path | None = None) -> None:
+    """Print a report to standard output, or write it to a file."""
+    if output is not None:
+        write(output, recorded(report).encode("utf-8", "backslashreplace"))
+    elif isinstance(report, str):
+        print_text(report)
+    else:
+        report(out())
+
+
+def recorded(report: Report) -> str:
+    """The text of a report."""
+    if isinstance(report, str):
+        return report
+    file = StringIO()
+    report(recorder(file))
+    return file.getvalue()
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON to standard output."""
+    print_text(as_json(value))
+
+
+def print_line(value: object) -> None:
+    """Print a value as one line of JSON to standard output."""
+    print_text(printable_json(value, sort_keys=True, separators=(",", ":")) + "\n")
+
+
+def as_json(value: object) -> str:
+    """Readable JSON of any value, safe to print."""
+    return printable_json(value, indent=True, default=_plain) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has for a value of another type: what it says itself, the fields of a dataclass, an entity as text."""
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if isinstance(value, Entity):
+        return str(value)
+    if is_dataclass(value):
+        return {field.name.removesuffix("_"): getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} is not JSON")
+
+
+def print_text(text: str) -> None:
+    """Print a text to standard output; `printable_output` escapes control sequences."""
+    sys.stdout.write(text)
+
+
+def print_error_line(message: str) -> None:
+    """Print a problem with one of many inputs as one line to standard error."""
+    sys.stderr.write(printable(message, one_line=True) + "\n")
+
+
+def flush() -> None:
+    """Flush standard output."""
+    sys.stdout.flush()
+
+
+def print_file(text: str) -> None:
+    """Print the text of a file to standard output; unchanged unless that is a terminal."""
+    stream = sys.stdout
+    if not stream.isatty():
+        stream = getattr(stream, "rich_proxied_file", stream)
+    stream.write(text)
+
+
+def print_if_data(
+    format_: str, document: object, columns: Sequence[str] = (), rows: Iterable[Sequence[object]] = ()
+) -> bool:
+    """Print a document as JSON or its rows as CSV, if that is the format; returns whether it was."""
+    match format_:
+        case "json":
+            print_json(document)
+        case "csv":
+            write_csv(columns, rows)
+        case _:
+            return False
+    return True
+
+
+def print_rows(format_: str, rows: Sequence[T], line: Callable[[T], str]) -> None:
+    """Print rows as JSON, or each as a line of text."""
+    if not print_if_data(format_, rows):
+        for row in rows:
+            out().print(line(row))
+
+
+def stop(message: str, code: ExitCode = ExitCode.FINDINGS) -> NoReturn:
+    """Print one line about a problem, and exit with a code."""
+    print_error(message)
+    raise typer.Exit(code)
+
+
+def fail_if(problems: object) -> None:
+    """Exit with the code for findings if there are any."""
+    if problems:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def table(*columns: str, rows: Iterable[Sequence[str | Text]] = (), right: Sequence[str] = ()) -> Table:
+    """A table in the style of all commands; the columns in `right` are numeric."""
+    grid = Table(*columns, right=right)
+    for row in rows:
+        grid.add_row(*row)
+    return grid
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """CSV for programs: cells are as they are, also those that spreadsheets would take for formulas."""
+    file = StringIO()
+    csv.writer(file, lineterminator="\n").writerows(rows)
+    return file.getvalue()
+
+
+def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table as CSV to standard output, without cells that spreadsheets would take for formulas."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([no_formula(str(cell)) for cell in row] for row in rows)
+
+
+def show_diagnostics(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str] | None = None) -> None:
+    """Print findings with source lines and carets to standard error, and their number; `texts` has the files already read."""
+    found = tuple(diagnostics)
+    if not found:
+        return
+    console = err()
+    paths = {diagnostic.span.path for diagnostic in found} | {
+        related.span.path for diagnostic in found for related in diagnostic.related
+    }
+    texts = {path: (texts or {}).get(path) or _text(path) for path in paths}
+    text = render(found, texts, color=console.is_terminal and not console.no_color)
+    # Its colours are escape sequences; all other text has been made printable by `render`.
+    console.file.write(f"{text.rstrip(chr(10))}\n{_count(found)}\n")
+
+
+def show_count(diagnostics: Iterable[Diagnostic], where: str) -> None:
+    """Print the number of findings, if any, and which command shows them, to standard error."""
+    found = tuple(diagnostics)
+    if found:
+        err().print(f"{_count(found)}; {where} shows them", style="dim")
+
+
+def diagnostic_json(diagnostic: Diagnostic) -> dict[str, Any]:
+    """A finding as one flat JSON object."""
+    return {
+        "code": diagnostic.code,
+        "name": diagnostic.name,
+        "severity": str(diagnostic.severity),
+        "message": diagnostic.message,
+        "help": diagnostic.help,
+        **asdict(diagnostic.span),
+        "related": [{"message": r.message, **asdict(r.span)} for r in diagnostic.related],
+    }
+
+
+def show_state_findings(findings: Iterable[object]) -> None:
+    """Print the invalid rows of a state, or what an import left out, to standard error, one line each, with a hint below if there is one."""
+    for finding in findings:
+        sys.stderr.write(render_text([finding]) if isinstance(finding, StateFinding) else f"{finding}\n")
+
+
+@contextmanager
+def progress(total: int, what: str = "") -> Iterator[Callable[..., None]]:
+    """A progress bar on standard error that disappears at the end; none without a terminal or without work.
+
+    Yields what moves it: by a number, or to a number of a total.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = err()
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not (total and console.is_terminal)) as bar:
+        task = bar.add_task(what, total=total)
+
+        def tell(done: int = 1, of: int | None = None) -> None:
+            if of is None:
+                bar.advance(task, done)
+            else:
+                bar.update(task, completed=done, total=of)
+
+        yield tell
+
+
+@contextmanager
+def spinner(message: str, *, after: float = 0.0) -> Iterator[Callable[[str], None]]:
+    """A spinner on standard error, which appears after some seconds; yields what changes its message. None without a terminal."""
+    console = err()
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    status = console.status(message)
+    timer = Timer(after, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield status.update
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
+
+
+delayed_spinner = partial(spinner, after=1.0)
+"""For work that usually takes no time."""
+
+
+def _text(path: str) -> str:
+    try:
+        return files.content(path).decode("utf-8", "replace")
+    except (OSError, FileError):
+        return ""
+
+
+def _count(diagnostics: Sequence[Diagnostic]) -> str:
+    """`1 error, 2 warnings, 1 note`, without zero counts."""
+    numbers = Counter(diagnostic.severity for diagnostic in diagnostics)
+    return ", ".join(f"{n} {kind}{'' if n == 1 else 's'}" for kind in Severity if (n := numbers[kind]))
+
+
+# --- tables: laid out here, since lists may have thousands of rows ---
+
+
+GAP = 2
+"""Spaces between columns."""
+_WORD = re.compile(r"\s*\S+\s*")
+
+
+class Table(RichTable):
+    """A table without lines. Cells that do not fit their column are wrapped between words; longer words are cut."""
+
+    def __init__(self, *columns: str, right: Sequence[str] = ()) -> None:
+        super().__init__(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+        for column in columns:
+            self.add_column(column, justify="right" if column in right else "left", overflow="fold")
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Rich's layout, computed here for headers of one line and cells without styles or characters of another width."""
+        columns = self._plain_columns()
+        widths = _widths([max(map(_width, column)) for column in columns], options.max_width)
+        if not widths or any(len(wrapped(column[0], width)) > 1 for column, width in zip(columns, widths, strict=True)):
+            yield from super().__rich_console__(console, options)
+            return
+        bold, gap = Style(bold=True), " " * GAP
+        plain: list[str] = []
+        for number, row in enumerate(zip(*columns, strict=True)):
+            cells = [wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+            for line in zip_longest(*cells, fillvalue=""):
+                parts = [
+                    part.rstrip().rjust(width) if column.justify == "right" else part.ljust(width)
+                    for column, part, width in zip(self.columns, line, widths, strict=True)
+                ]
+                if number:
+                    plain.append(gap.join(parts) + "\n")
+                else:
+                    for part in parts[:-1]:
+                        yield from (Segment(part, bold), Segment(gap, bold))
+                    yield from (Segment(parts[-1], bold), Segment.line())
+        if plain:
+            yield Segment("".join(plain))
+
+    def _plain_columns(self) -> list[list[str]]:
+        """The header and the cells of each column; empty unless all of them are ASCII text without a style."""
+        if any(row.style for row in self.rows):
+            return []
+        found: list[list[str]] = []
+        for column in self.columns:
+            cells = [column.header, *column.cells]
+            texts = [cell for cell in cells if isinstance(cell, str)]
+            shown = "".join(texts).replace("\n", "")
+            if len(texts) < len(cells) or not (shown and shown.isascii() and shown.isprintable()):
+                return []
+            found.append(texts)
+        return found
+
+
+def _width(text: str) -> int:
+    return max(map(len, text.split("\n")))
+
+
+def _widths(desired: Sequence[int], available: int) -> list[int]:
+    """The widths of the columns: as wanted, or with the widest ones narrowed; empty if that leaves too little, or no column."""
+    gaps = [GAP] * (len(desired) - 1) + [0] * bool(desired)
+    widths = [min(width + gap, available) for width, gap in zip(desired, gaps, strict=True)]
+    while (excess := sum(widths) - available) > 0:
+        widest = max(widths)
+        most = min(excess, widest - max((width for width in widths if width < widest), default=0))
+        sharing = widths.count(widest)
+        for index, width in enumerate(widths):
+            if width == widest:
+                less = min(most, round(excess / sharing))
+                widths[index] -= less
+                excess, sharing = excess - less, sharing - 1
+    found = [width - gap for width, gap in zip(widths, gaps, strict=True)]
+    return found if min(found, default=0) > 0 else []
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The lines of a cell in a column of this width."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        lines += [line] if len(line) <= width else _divided(line, width)
+    return lines
+
+
+def _divided(line: str, width: int) -> Iterator[str]:
+    breaks: list[int] = []
+    column = 0
+    for found in _WORD.finditer(line):
+        start, length = found.start(), len(found[0].rstrip())
+        if column + length <= width:
+            column += len(found[0])
+        elif length > width:
+            pieces = range(start, found.end(), width)
+            breaks += pieces
+            column = found.end() - pieces[-1]
+        elif column and start:
+            breaks.append(start)
+            column = len(found[0])
+    breaks = [place for place in breaks if place]
+    for start, end in zip([0, *breaks], [*breaks, len(line)], strict=True):
+        yield line[start:end].rstrip()[:width] if end - start > width else line[start:end]

@@ -1,0 +1,142 @@
+"""How commands declare their parameters: options, arguments, groups of options that several commands have, and completion."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path, PosixPath
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from privtab.base.errors import PrivtabError, UsageError
+from privtab.base.resources import how_to_install
+
+STATE = "STATE"
+"""The name of a value that is a state: a file, a folder, or an address such as `import:tables:sqlite:///grants.db`."""
+
+
+class Location(PosixPath):
+    """An address in the place of a file, which keeps the slashes that a path joins."""
+
+    text = ""
+
+    def __str__(self) -> str:
+        return self.text or super().__str__()
+
+
+def location(text: str) -> Path:
+    """Read a path; an address stays as it is written."""
+    if ":" not in text:
+        return Path(text)
+    found = Location(text)
+    found.text = text
+    return found
+
+
+def option(written: str, meaning: str, **settings: Any) -> Any:
+    """An option as a command line has it, with its names and the name of its value, if it takes one: `--policy -p POLICY`."""
+    words = written.split()
+    names = [word for word in words if word.startswith("-")]
+    value = next((word for word in words if word not in names), None)
+    return typer.Option(*names, metavar=value, help=meaning, **_typed(value, settings))
+
+
+def argument(name: str, meaning: str, **settings: Any) -> Any:
+    """An argument with the name that help gives it."""
+    return typer.Argument(metavar=name, help=meaning, **_typed(name, settings))
+
+
+def _typed(name: str | None, settings: dict[str, Any]) -> dict[str, Any]:
+    return {"parser": location, **settings} if name == STATE else settings
+
+
+def words_of(texts: Iterable[str] | None) -> list[str]:
+    """The words of an option that may be given several times, or once with commas."""
+    return [word for text in texts or () for part in text.split(",") if (word := part.strip())]
+
+
+def failing_words(texts: Iterable[str] | None, known: Sequence[str], *, allow_incomplete: bool = False) -> list[str]:
+    """The words of `--fail-on`; raises UsageError for one that is neither known nor `any`, or is allowed as well."""
+    words = words_of(texts)
+    for word in words:
+        if word not in (*known, "any"):
+            raise UsageError(f"`--fail-on {word}`: there are {', '.join(known)} and any")
+    if allow_incomplete and "incomplete" in words:
+        raise UsageError("leave `--fail-on incomplete` or `--allow-incomplete-logs` off")
+    return words
+
+
+@contextmanager
+def needing(what: str, *extras: str) -> Iterator[None]:
+    """Import what extras install. Raises UsageError, which says how to install them, for a library that is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(f"{what} needs {error.name}: {how_to_install(*extras)}") from error
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command have the options of dataclasses whose fields are annotated for Typer: its parameters of these types.
+
+    The options come where the parameter stands; fields without a default come first.
+    """
+    own = inspect.signature(command, eval_str=True).parameters
+    shared = {name: _fields(given.annotation) for name, given in own.items() if is_dataclass(given.annotation)}
+
+    def run(**values: Any) -> None:
+        groups = {}
+        for name, options in shared.items():
+            groups[name] = own[name].annotation(**{option.name: values.pop(option.name) for option in options})
+        command(**values, **groups)
+
+    # Typer reads the parameters from these.
+    parameters = [option for options in shared.values() for option in options if _is_required(option)]
+    for name, parameter in own.items():
+        if name in shared:
+            parameters += (option for option in shared[name] if not _is_required(option))
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    return run
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is inspect.Parameter.empty
+
+
+def _fields(group: Any) -> list[inspect.Parameter]:
+    types = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=types[field.name],
+        )
+        for field in fields(group)
+    ]
+
+
+def policies(incomplete: str) -> list[str]:
+    """The names of policies with this prefix; none for a path, which the shell completes itself."""
+    from privtab.pipeline import policy_names
+
+    try:
+        return [name for name in policy_names() if name.startswith(incomplete)]
+    except (PrivtabError, OSError):
+        return []  # an invalid settings file is reported by the command, not during completion
+
+
+def paths_argument(meaning: str) -> Any:
+    """An argument for any number of policies, or of other files."""
+    return argument("PATH", meaning, autocompletion=policies)
+
+
+PathsArgument = Annotated[
+    list[str] | None, paths_argument("Policies, by path, folder or name (cdap/final); all by default.")
+]

@@ -1,0 +1,364 @@
+"""`privtab lint`: report findings in policy files."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, assert_never
+
+from rich.cells import cell_len
+from rich.padding import Padding
+from rich.text import Text
+
+from privtab.base.collection import no_collection
+from privtab.base.diagnostics import Diagnostic, Severity, Span, shown_columns
+from privtab.base.errors import UsageError
+from privtab.base.printable import count
+from privtab.checks.lint.settings import FailOn, LintFormat, LintResult, codes, unknown
+from privtab.command._output import (
+    Report,
+    as_json,
+    delayed_spinner,
+    deliver,
+    diagnostic_json,
+    err,
+    fail_if,
+    out,
+    table,
+    wrapped,
+)
+from privtab.command._parameters import PathsArgument, option, words_of
+from privtab.language.report import Case, Failure, Rule, Suite
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PANEL = "Start here"
+
+FindingFilter = Callable[[Diagnostic], bool]
+
+
+def run(
+    paths: PathsArgument = None,
+    format_: Annotated[
+        LintFormat | None, option("--format", "Output format; `text` is `pretty`.", show_default="pretty")
+    ] = None,
+    fail_on: Annotated[
+        FailOn | None, option("--fail-on", "Lowest severity that fails the run.", show_default="error")
+    ] = None,
+    strict: Annotated[bool, option("--strict", "The same as `--fail-on warning`.")] = False,
+    select: Annotated[
+        list[str] | None, option("--select CODE", "Only these findings, and errors; `P31` means P310 to P319.")
+    ] = None,
+    ignore: Annotated[list[str] | None, option("--ignore CODE", "Skip these findings.")] = None,
+    output: Annotated[Path | None, option("--output -o FILE", "Write the report to a file.")] = None,
+    config: Annotated[Path | None, option("--config FILE", "Settings file, instead of the privtab.toml found.")] = None,
+    explain: Annotated[str | None, option("--explain CODE", "Print what a finding means; `all` lists them.")] = None,
+) -> None:
+    """Report all findings in policy files, sorted by position.
+
+    Exits with 1 if there are errors, or findings of the severity that `--fail-on` names. Settings come from
+    privtab.toml, or `[tool.privtab.lint]` in pyproject.toml, in a folder above the policy. `policies` there lists where
+    policies lie; without it, policy_src/.
+
+    Example:
+      privtab lint
+      privtab lint policy_src/cdap --fail-on warning
+      privtab lint my.yaml --select P310,P305 --format json
+      privtab lint --format sarif -o lint.sarif
+      privtab lint --explain P310
+    """
+    from privtab.pipeline import policies_at
+
+    if explain is not None:
+        explain_code(explain)
+        return
+    is_selected = selection(select, ignore)
+    with no_collection(keep=True), delayed_spinner("checking"):
+        results = check(policies_at(paths), config, is_selected, fail_on or (FailOn.WARNING if strict else None))
+    format_ = format_ or (results[0].settings.format if results else None) or LintFormat.PRETTY
+    deliver(report(results, format_), output)
+    if output is not None:
+        err().print(f"{summary(results)}; written to {output}", style="dim")
+    elif format_ not in (LintFormat.PRETTY, LintFormat.TEXT) and any(result.settings.file for result in results):
+        err().print(summary(results), style="dim")
+    fail_if(any(result.failed() for result in results))
+
+
+def selection(select: Sequence[str] | None, ignore: Sequence[str] | None) -> FindingFilter:
+    """A predicate for the selected findings, always with errors that stop a policy. Raises UsageError for unknown codes."""
+    selected = _matching_codes(select, "--select")
+    ignored = _matching_codes(ignore, "--ignore") or frozenset()
+    if unignorable := sorted(code for code in ignored if not codes()[code].configurable):
+        raise UsageError(f"`--ignore {unignorable[0]}`: an error that stops a policy cannot be ignored")
+
+    def is_selected(finding: Diagnostic) -> bool:
+        code_entry = codes().get(finding.code)
+        if code_entry is not None and not code_entry.configurable:
+            return True
+        return (selected is None or finding.code in selected) and finding.code not in ignored
+
+    return is_selected
+
+
+def _matching_codes(options: Sequence[str] | None, option: str) -> frozenset[str] | None:
+    if not options:
+        return None
+    found: set[str] = set()
+    for word in words_of(options):
+        matching = {
+            entry.code for entry in codes().values() if entry.code.startswith(word.upper()) or entry.name == word
+        }
+        if not matching:
+            raise UsageError(f"`{option} {word}`: {_unknown(word)}")
+        found |= matching
+    return frozenset(found)
+
+
+def _unknown(word: str) -> str:
+    message, help_, _ = unknown(word)
+    return f"{message}: {help_}"
+
+
+def check(
+    policies: Sequence[Path], config: Path | None, is_selected: FindingFilter, fail_on: FailOn | None
+) -> list[LintResult]:
+    """Check every policy with the settings of `config` or those above the file, and keep the selected findings."""
+    from privtab.checks.lint.config import read_settings
+    from privtab.pipeline import lint_policy
+
+    settings = None if config is None else read_settings(config)
+    results: list[LintResult] = []
+    for policy in policies:
+        result = lint_policy(policy, settings=settings, parallel=True)
+        results.append(
+            LintResult(
+                path=result.source.path,
+                text=result.source.text,
+                findings=tuple(finding for finding in result.findings.kept if is_selected(finding)),
+                ignored=tuple(suppressed for suppressed in result.findings.ignored if is_selected(suppressed.finding)),
+                settings=result.settings,
+                fail_on=fail_on or result.settings.fail_on or FailOn.ERROR,
+            )
+        )
+    return sorted(results, key=lambda result: result.path)
+
+
+def report(results: Sequence[LintResult], format_: LintFormat) -> Report:
+    """The complete report."""
+    found = [finding for result in results for finding in result.findings]
+    ignored = [suppressed for result in results for suppressed in result.ignored]
+    match format_:
+        case LintFormat.PRETTY | LintFormat.TEXT:
+            return lambda console: show(results, console)
+        case LintFormat.JSON:
+            rows = [diagnostic_json(finding) | {"ignored": None} for finding in found]
+            for suppressed in ignored:
+                why = {"reason": suppressed.reason, "by": "comment" if suppressed.in_source else "settings"}
+                rows.append(diagnostic_json(suppressed.finding) | {"ignored": why})
+            rows.sort(key=lambda row: (row["path"], row["line"], row["column"], row["code"]))
+            return as_json(rows)
+        case LintFormat.SARIF:
+            from privtab.language.report.sarif import sarif
+
+            return sarif(found, rules(), suppressed=ignored, texts={result.path: result.text for result in results})
+        case LintFormat.GITHUB:
+            from privtab.language.report import github_annotations
+
+            return github_annotations(found)
+        case LintFormat.JUNIT:
+            from privtab.language.report import junit
+
+            return junit([_suite(result) for result in results], name="privtab lint")
+        case _:
+            assert_never(format_)
+
+
+def rules() -> list[Rule]:
+    """The catalogue of rules for reports."""
+    return [
+        Rule(code=code.code, name=code.name, severity=code.severity, summary=code.summary(), page=code.page())
+        for code in codes().values()
+    ]
+
+
+def _suite(result: LintResult) -> Suite:
+    cases = [_case(finding, result) for finding in result.findings]
+    cases += [
+        replace(_case(suppressed.finding, result), skipped=f"ignored: {suppressed.reason}")
+        for suppressed in result.ignored
+    ]
+    if not result.failed():
+        cases.append(Case(name="no finding that fails", classname=result.path, file=result.path))
+    return Suite(name=result.path, cases=tuple(cases))
+
+
+def _case(finding: Diagnostic, result: LintResult) -> Case:
+    span = finding.span
+    failure = None
+    if result.fail_on.fails(finding.severity):
+        lines = [f"{span.path}:{span.line}:{span.column}", finding.message]
+        lines += [f"help: {finding.help}"] if finding.help else []
+        failure = Failure(message=finding.message, text="\n".join(lines), kind=str(finding.severity))
+    return Case(
+        name=f"{finding.code} {finding.name} at {span.line}:{span.column}",
+        classname=span.path,
+        file=span.path,
+        line=span.line,
+        failure=failure,
+        properties=(("severity", str(finding.severity)), ("message", finding.message)),
+    )
+
+
+def explain_code(word: str) -> None:
+    """Print the page of a finding, by its code or name; `all` lists every code."""
+    if word == "all":
+        grid = table("code", "name", "severity")
+        for code in codes().values():
+            style = _STYLES[code.severity].removeprefix("bold ")
+            grid.add_row(code.code, code.name, str(code.severity), style=style)
+        out().print(grid)
+        return
+    entry = codes().get(word.upper()) or next(
+        (candidate for candidate in codes().values() if candidate.name == word), None
+    )
+    if entry is None:
+        raise UsageError(f"`--explain {word}`: {_unknown(word)}")
+    page = entry.page()
+    if not page:
+        raise UsageError(f"this installation has no page for `{entry.code}`")
+    show_page(page, out())
+
+
+MAX_WIDTH = 120
+"""Maximum width of prose."""
+_INDENT = 10
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_CODE = re.compile(r"`[^`]+`")
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+
+
+def show(results: Sequence[LintResult], console: Console) -> None:
+    """Print every finding, then the summary."""
+    width = min(console.width, MAX_WIDTH)
+    texts = {result.path: _LINE_END.split(result.text) for result in results}
+    for result in results:
+        if result.findings:
+            console.print(Text(result.path, style="bold underline"))
+            for finding in result.findings:
+                _finding(finding, texts, console, width)
+                console.print()
+    console.print(summary(results), style="bold" if any(result.findings for result in results) else "")
+    _codes(results, console)
+
+
+def summary(results: Sequence[LintResult]) -> str:
+    """`10 warnings and 2 notes in 5 of 6 policies, 1 ignored`."""
+    counts = Counter(finding.severity for result in results for finding in result.findings)
+    ignored = sum(len(result.ignored) for result in results)
+    suffix = f", {ignored} ignored" if ignored else ""
+    suffix += "".join(sorted({result.settings.shown for result in results}))
+    all_policies = count(len(results), "policy", "policies")
+    if not counts:
+        return f"{all_policies}, no findings{suffix}"
+    parts = [count(counts[severity], str(severity)) for severity in Severity if counts[severity]]
+    kinds = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    files = sum(bool(result.findings) for result in results)
+    where = all_policies if files == len(results) else f"{files} of {all_policies}"
+    return f"{kinds} in {where}{suffix}"
+
+
+def show_page(page: str, console: Console) -> None:
+    """Print the page of a finding, with prose wrapped and examples unchanged."""
+    width = min(console.width, MAX_WIDTH)
+    for block in re.split(r"\n{2,}", page.strip()):
+        if block.startswith("```"):
+            lines = [line for line in block.splitlines() if not line.startswith("```")]
+            for line in lines:
+                console.print(Text(f"    {line}".rstrip(), style="cyan"))
+        elif block.startswith("#"):
+            console.print(Text(block.lstrip("# "), style="bold"))
+        else:
+            text = _LINK.sub(r"\1", block)
+            console.print(_prose(text if text.startswith(("-", "|")) else " ".join(text.split())), width=width)
+        if not block.startswith("#") or block.startswith("# "):
+            console.print()
+
+
+def _finding(finding: Diagnostic, texts: dict[str, list[str]], console: Console, width: int) -> None:
+    position = f"{finding.span.line}:{finding.span.column}"
+    headline = (
+        Text("  ").append(f"{position:<8}", style="dim").append(str(finding.severity), style=_STYLES[finding.severity])
+    )
+    console.print(headline.append(f" {finding.code} ").append(finding.name, style="dim"))
+    _print_indented(_prose(finding.message), console, width)
+    _excerpt(finding.span, texts, console, width)
+    for related in finding.related:
+        file = "" if related.span.path == finding.span.path else f"{related.span.path}:"
+        position = f"{file}{related.span.line}:{related.span.column}" if file else f"line {related.span.line}"
+        _print_indented(Text(f"{position}: ", style="dim").append_text(_prose(related.message)), console, width)
+        _excerpt(related.span, texts, console, width)
+    if finding.help:
+        _print_indented(Text("help: ", style="bold").append_text(_prose(finding.help)), console, width)
+
+
+def _print_indented(text: Text, console: Console, width: int) -> None:
+    plain, available = text.plain, width - _INDENT
+    if console.color_system is None and plain and plain.isascii() and plain.isprintable():
+        size = min(len(plain), available)
+        for line in wrapped(plain, available):
+            console.print(" " * _INDENT + line.ljust(size))
+    else:
+        console.print(Padding(text, (0, 0, 0, _INDENT), expand=False), width=width)
+
+
+def _prose(text: str) -> Text:
+    """Prose with the user's own text, which is in backticks, in bold."""
+    rich_text = Text(text, style="none")
+    for match in _CODE.finditer(text):
+        rich_text.stylize("bold not dim", *match.span())
+    return rich_text
+
+
+def _excerpt(span: Span, texts: dict[str, list[str]], console: Console, width: int) -> None:
+    """Print the first line of a span without indentation, with carets below; a long line is cut around the span."""
+    lines = texts.get(span.path, [])
+    if not 1 <= span.line <= len(lines) or not lines[span.line - 1].strip():
+        return
+    line = lines[span.line - 1].replace("\t", " ")
+    end = max(span.column, span.end_column - 1 if span.end_line == span.line else len(line.rstrip()))
+    line, start, end = shown_columns(line, span.column - 1, end)
+    margin = min(len(line) - len(line.lstrip()), start)
+    line, start, end = line[margin:].rstrip(), start - margin, end - margin
+    available = max(width - 12, 20)
+    if len(line) > available or cell_len(line) > available:
+        offset = max(0, min(start - available // 3, len(line) - available + 1))
+        line = (
+            ("…" if offset else "")
+            + line[offset + bool(offset) : offset + available - 1]
+            + ("…" if offset + available - 1 < len(line) else "")
+        )
+        start, end = start - offset, min(end - offset, len(line))
+    bar = Text(" " * _INDENT).append("│ ", style="blue")
+    carets = " " * cell_len(line[:start]) + "^" * max(1, cell_len(line[start:end]))
+    console.print(bar.copy().append(line))
+    console.print(bar.copy().append(carets, style="bold blue"))
+
+
+def _codes(results: Sequence[LintResult], console: Console) -> None:
+    """Print the number of findings by code, most frequent first, and where to read more."""
+    counts = Counter(
+        (finding.code, finding.name, finding.severity) for result in results for finding in result.findings
+    )
+    if not counts:
+        return
+    digits = max(len(str(number)) for number in counts.values())
+    for (code, name, severity), number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        row = Text(f"  {number:>{digits}}  ").append(code, style=_STYLES[severity]).append(f"  {name}", style="dim")
+        console.print(row)
+    first_code = next(finding.code for result in results for finding in result.findings)
+    console.print(f"`privtab lint --explain {first_code}` says what it means and what to write instead", style="dim")

@@ -1,0 +1,136 @@
+"""`privtab state`: validate a state and pack it for OPA."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from privtab.base.errors import UsageError
+from privtab.base.formats import STATE_HELP
+from privtab.base.printable import count
+from privtab.base.staged import write
+from privtab.command._app import Commands
+from privtab.command._files import STATE, row_counts, show_shards, state_files, write_state
+from privtab.command._options import AtOption, PartialOption, PolicyChoice, SigningOptions, load_state, moment_of
+from privtab.command._output import (
+    FormatOption,
+    fail_if,
+    out,
+    print_if_data,
+    show_state_findings,
+)
+from privtab.command._parameters import argument, option
+from privtab.command._stored import load_rows
+from privtab.state.findings import in_order, to_json
+from privtab.state.nodes import ALL_TABLES
+
+if TYPE_CHECKING:
+    from privtab.state.nodes import State
+
+PANEL = "Grant"
+
+app = Commands(help="Validate, compare, import, pack and push states: who holds what.", no_args_is_help=True)
+
+StateArgument = Annotated[Path, argument("STATE", STATE_HELP)]
+
+
+def counts(state: State) -> str:
+    """The number of rows in each table of a state."""
+    rows = {table: len(getattr(state, table)) for table in ALL_TABLES}
+    return row_counts({table: n for table, n in rows.items() if n or table not in ("attributes", "entities")})
+
+
+@app.command("validate")
+def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption = "text") -> None:
+    """Validate the rows of a state against a policy.
+
+    Exits with 1 if any row is invalid.
+
+    Example:
+      privtab state validate state.yaml --policy gravitino/1.1.0
+      privtab state validate exports/ --policy cdap/final --format json
+    """
+    from privtab.state.load import validate as validated
+
+    program = policy.program()
+    good, findings = validated(program, load_rows(program, state))
+    if not print_if_data(format_, to_json(findings)):
+        show_state_findings(findings)
+        out().print(f"good rows: {counts(good)}")
+    fail_if(any(finding.severity == "error" for finding in findings))
+
+
+@app.command("lint")
+def lint(
+    state: StateArgument,
+    policy: PolicyChoice,
+    *,
+    soon: Annotated[str, option("--soon TIME", "Report rows that end within this time.")] = "14d",
+    at: AtOption = None,
+    format_: FormatOption = "text",
+) -> None:
+    """Find valid rows that are probably mistakes: expired, unused, superfluous.
+
+    Exits with 1 for any finding except notes.
+
+    Example:
+      privtab state lint state.yaml --policy gravitino/1.1.0
+      privtab state lint exports/ --policy cdap/final --soon 30d --format json
+    """
+    from privtab.state.lint import duration
+    from privtab.state.lint import lint as linted
+    from privtab.state.load import validate_with_places
+
+    moment = moment_of(at)
+    try:
+        within = duration(soon)
+    except ValueError as error:
+        raise UsageError(f"`--soon`: {error}") from None
+    program = policy.program()
+    good, places, findings = validate_with_places(program, load_rows(program, state))
+    found = in_order([*findings, *linted(program, good, places, at=moment, soon=within)])
+    if not print_if_data(format_, to_json(found)):
+        show_state_findings(found)
+        out().print(f"{count(len(found), 'finding')} in {counts(good)}")
+    fail_if(any(finding.severity != "note" for finding in found))
+
+
+@app.command("pack")
+def pack(
+    state: StateArgument,
+    policy: PolicyChoice,
+    *,
+    output: Annotated[Path, option("--output -o FILE", "File for the bundle.")] = Path("state.tar.gz"),
+    allow_partial: PartialOption = False,
+    shards: Annotated[
+        bool,
+        option(
+            "--shards",
+            "Write one bundle for each root entity and one for principals, into a folder (compile --sharded).",
+        ),
+    ] = False,
+    sign: SigningOptions,
+) -> None:
+    """Build the state bundle that OPA loads beside the policy bundle.
+
+    Example:
+      privtab state pack state.yaml --policy gravitino/1.1.0 -o build/gravitino/1.1.0/state.tar.gz
+      privtab state pack exports/ --policy gravitino/1.1.0 --signing-key prod.pem --sequence 812
+      privtab state pack exports/ --policy gravitino/1.1.0 --shards -o build/shards
+    """
+    signing = sign.signing_key()
+    from privtab.bundle.provenance import provenance
+
+    program = policy.program()
+    good = load_state(program, state, allow_partial=allow_partial)
+    made_of = provenance(state, policy=f"{program.system}/{program.version}")
+    if shards and (output.is_file() or output.name.endswith(".tar.gz")):
+        raise UsageError(f"`--shards` writes several bundles: give a folder, not {output}")
+    files = state_files(program, good, sharded=shards, provenance=made_of, signing=signing)
+    if shards:
+        write_state(output, files)
+        show_shards(output, files)
+        return
+    write(output, files[STATE])
+    signed = "" if signing is None else f", signed with {signing.id}"
+    out().print(f"{output}  {len(files[STATE]):,} bytes: {counts(good)}{signed}")

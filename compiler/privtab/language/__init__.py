@@ -1,0 +1,1 @@
+"""The language of policies: reading, findings, formatting, lint and reports."""

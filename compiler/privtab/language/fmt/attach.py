@@ -1,0 +1,236 @@
+"""The nodes that are laid out: a YAML tree with each comment attached to a node by its position."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from privtab.base.source import SourceFile
+from privtab.language.syntax.expression import comments
+from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A comment on its own line, and whether a blank line precedes it."""
+
+    text: str
+    blank: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Text:
+    """A scalar; `raw` is its source text, for block scalars."""
+
+    scalar: Scalar
+    raw: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Item:
+    """An entry of a mapping, or an item of a list, whose key is None.
+
+    `lead` are the comments above it, `tail` those beside it, `foot` those below it that are indented further. `blank`:
+    a blank line precedes it. `row`: the line of the file on which it begins.
+    """
+
+    key: Text | None
+    value: Value
+    lead: list[Line] = field(default_factory=list)
+    tail: list[str] = field(default_factory=list)
+    foot: list[Line] = field(default_factory=list)
+    blank: bool = False
+    row: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Collection:
+    """A mapping or a list. `flow`: written in brackets; `open`: contains comments, so it cannot be on one line."""
+
+    mapping: bool
+    flow: bool
+    open: bool
+    items: list[Item]
+    foot: list[Line] = field(default_factory=list)
+
+
+Value: TypeAlias = Text | Collection
+
+
+def attach(source: SourceFile, root: Node) -> Item:
+    """The whole file as one item without a key; `lead` holds the comments above it, `foot` those below."""
+    return _Attacher(source).document(root)
+
+
+class _Attacher:
+    """Walks the tree in the order of the file, and takes each comment where it occurs."""
+
+    def __init__(self, source: SourceFile) -> None:
+        self.source = source
+        self.text = source.text
+        self.comments = list(comments(source.text))
+        self.starts = [start for start, _ in self.comments]
+        self.next_comment = 0
+        self.kept_blank = -1
+        """The offset up to which blank lines belong to a block scalar that keeps them."""
+
+    def document(self, root: Node) -> Item:
+        """Convert the file."""
+        item = Item(key=None, value=Text(scalar=Scalar(None, "", "", 0, 0), raw=""))
+        if isinstance(root, Scalar) or self.text[root.start] in "{[":
+            item.lead = self.above(root.start)
+        item.value = self.value(root, -1, len(self.text), flow=False)
+        item.tail = self.trailing(root, len(self.text))
+        item.foot = self.above(len(self.text))
+        return item
+
+    def value(self, node: Node, column: int, limit: int, *, flow: bool) -> Value:
+        """Convert a node; `column` is that of its entry, `limit` is where the next entry begins."""
+        if isinstance(node, Scalar):
+            if _block(node) and node.text.endswith("\n\n"):
+                self.kept_blank = node.end
+            return Text(scalar=node, raw=self.text[node.start : node.end])
+        flow = flow or self.text[node.start] in "{["
+        end = node.end - 1 if flow and self.text[node.end - 1] in "}]" else (node.end if flow else limit)
+        content_column = max(self.source.position(node.start)[1] - 1, column + 1)
+        found = Collection(mapping=isinstance(node, Mapping), flow=flow, open=self.commented(node), items=[])
+        match node:
+            case Mapping(entries=entries):
+                starts = [key.start for key, _ in entries]
+                for number, (key, value) in enumerate(entries):
+                    item_end = starts[number + 1] if number + 1 < len(starts) else end
+                    found.items.append(self.entry(key, value, item_end, flow=flow))
+            case Sequence(items=items):
+                for number, value in enumerate(items):
+                    item_end = self.dash(items[number + 1], flow=flow) if number + 1 < len(items) else end
+                    found.items.append(self.item(value, content_column, item_end, flow=flow))
+        if flow:
+            found.foot = self.above(end)
+        else:
+            found.foot = self.indented(content_column, limit)
+        return found
+
+    def entry(self, key: Scalar, value: Node, until: int, *, flow: bool) -> Item:
+        """Convert an entry of a mapping."""
+        lead, blank = self.above(key.start), self.blank(key.start)
+        row, column = self.source.position(key.start)
+        item = Item(key=Text(scalar=key, raw=self.text[key.start : key.end]), value=_NOTHING, lead=lead, blank=blank)
+        item.row = row
+        if _block(value):
+            # After `|` or `>`, on the same line.
+            item.tail = self.texts_before(self.line_end(value.start))
+        else:
+            item.tail = self.on_line(self.source.position(key.end)[0], self.inside(value))
+            if isinstance(value, Scalar):
+                item.lead += self.above(value.start)
+        item.value = self.value(value, column - 1, until, flow=flow)
+        item.tail += self.trailing(value, until)
+        item.foot = [] if flow or not isinstance(value, Scalar) else self.indented(column, until)
+        return item
+
+    def item(self, value: Node, column: int, until: int, *, flow: bool) -> Item:
+        """Convert an item of a list."""
+        blank = self.blank(self.dash(value, flow=flow))
+        lead = self.above(value.start)
+        item = Item(key=None, value=_NOTHING, lead=lead, blank=blank, row=self.source.position(value.start)[0])
+        if _block(value):
+            item.tail = self.texts_before(self.line_end(value.start))
+        else:
+            item.tail = self.on_line(self.source.position(value.start)[0], self.inside(value))
+        item.value = self.value(value, column, until, flow=flow)
+        item.tail += self.trailing(value, until)
+        item.foot = [] if flow or not isinstance(value, Scalar) else self.indented(column + 1, until)
+        return item
+
+    def inside(self, node: Node) -> int:
+        """The start of the first element in brackets; for any other node, its own start."""
+        match node:
+            case Mapping(entries=((key, _), *_)):
+                return key.start
+            case Sequence(items=(first, *_)) if self.text[node.start] == "[":
+                return first.start
+            case _:
+                return node.start
+
+    def trailing(self, node: Node, until: int) -> list[str]:
+        """The comments after a value, on the line where it ends."""
+        if _block(node) or not (isinstance(node, Scalar) or self.text[node.start] in "{["):
+            return []
+        return self.on_line(self.source.position(node.end)[0], until)
+
+    def on_line(self, line: int, until: int) -> list[str]:
+        """The next comments, as long as they are on the line."""
+        texts: list[str] = []
+        while self.next_comment < len(self.comments):
+            start, end = self.comments[self.next_comment]
+            if start >= until or self.source.position(start)[0] != line:
+                break
+            texts.append(self.text[start:end].rstrip())
+            self.next_comment += 1
+        return texts
+
+    def texts_before(self, end: int) -> list[str]:
+        """The texts of the next comments before an offset."""
+        return [line.text for line in self.above(end)]
+
+    def above(self, end: int) -> list[Line]:
+        """The next comments before an offset."""
+        lines: list[Line] = []
+        while self.next_comment < len(self.comments) and self.starts[self.next_comment] < end:
+            lines.append(self.line())
+        return lines
+
+    def indented(self, column: int, until: int) -> list[Line]:
+        """The next comments before an offset, as long as they are indented by `column` or more."""
+        lines: list[Line] = []
+        while self.next_comment < len(self.comments) and self.starts[self.next_comment] < until:
+            if self.source.position(self.starts[self.next_comment])[1] - 1 < column:
+                break
+            lines.append(self.line())
+        return lines
+
+    def line(self) -> Line:
+        """The next comment."""
+        start, end = self.comments[self.next_comment]
+        self.next_comment += 1
+        return Line(text=self.text[start:end].rstrip(), blank=self.blank(start))
+
+    def blank(self, start: int) -> bool:
+        """Whether a node or comment is the first of its line, and the line above is blank."""
+        row = self.source.position(start)[0]
+        begin = self.source.starts[row - 1]
+        if self.text[begin:start].strip(" -?") or row < 2:
+            return False
+        above = self.source.starts[row - 2]
+        return above >= self.kept_blank and not self.text[above:begin].strip()
+
+    def dash(self, node: Node, *, flow: bool) -> int:
+        """The start of a list item: its dash, which may be on an earlier line."""
+        end = node.start
+        while not flow and end > 0:
+            begin = max(self.text.rfind("\n", 0, end), self.text.rfind("\r", 0, end)) + 1
+            line = self.text[begin:end]
+            if line.lstrip().startswith("-") or "-" in line.strip()[-1:]:
+                return begin + line.rindex("-")
+            if line.strip() and not line.lstrip().startswith("#") and end != node.start:
+                break
+            end = begin - 1
+        return node.start
+
+    def commented(self, node: Node) -> bool:
+        """Whether there is a comment inside a node."""
+        first = bisect_left(self.starts, node.start)
+        return first < len(self.starts) and self.starts[first] < node.end
+
+    def line_end(self, offset: int) -> int:
+        """The offset of the end of a line."""
+        line = self.source.position(offset)[0]
+        return self.source.starts[line] if line < len(self.source.starts) else len(self.text)
+
+
+_NOTHING = Text(scalar=Scalar(None, "", "", 0, 0), raw="")
+
+
+def _block(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.style in ("|", ">")

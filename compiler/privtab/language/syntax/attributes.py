@@ -1,0 +1,198 @@
+"""Read what a policy file declares: its privileges and sets of them, and its attributes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal, cast
+
+from privtab.base.attributes import WIDEST, Attribute, AttributeKind, Origin, TypeName
+from privtab.base.hints import listed
+from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE
+from privtab.language.findings import unreadable, unsound_rows
+from privtab.language.syntax.expression import RESERVED
+from privtab.language.syntax.node_reader import is_empty
+from privtab.language.syntax.nodes import AttributeDecl, PrivilegeDecl, SetDecl, Word
+from privtab.language.syntax.reader import Fields, PolicyReader
+from privtab.language.syntax.rows import read_deprecated
+from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+
+
+def read_privileges(reader: PolicyReader, node: Node, rejected: set[str]) -> tuple[PrivilegeDecl, ...]:
+    """Read `privileges`: a list of names, or a mapping from names to what is declared of them."""
+    if isinstance(node, Sequence):
+        entries = [(item, None) for item in node.items]
+    elif isinstance(node, Mapping):
+        entries = cast("list[tuple[Any, Any]]", reader.entries(node, "`privileges`"))
+    else:
+        reader.wrong(node, "`privileges`", "a list of names or a mapping", "write `privileges: [READ, WRITE]`")
+        rejected.add("privileges")
+        return ()
+    first: dict[str, Word] = {}
+    privileges: list[PrivilegeDecl] = []
+    for key, value in entries:
+        name = _privilege_name(reader, key, "a privilege")
+        if name is None:
+            if isinstance(key, Mapping):
+                reader.lost.update(inner.text for inner, _ in key.entries)
+            continue
+        if name.value in first:
+            reader.take(unsound_rows.duplicate_name(name.span, "privilege", name.value, first[name.value].span))
+            continue
+        first[name.value] = name
+        privileges.append(_privilege(reader, name, value))
+    return tuple(privileges)
+
+
+def _privilege_name(reader: PolicyReader, node: Node, what: str) -> Word | None:
+    name = reader.name(node, what, "privilege")
+    if name is not None and name.value in {*RESERVED, ANY_PRIVILEGE, NAMED_PRIVILEGE}:
+        reader.take(unreadable.bad_name(name.span, what, name.value, f"`{name.value}` is a word of conditions"))
+        reader.lost.add(name.value)
+        return None
+    return name
+
+
+def _privilege(reader: PolicyReader, name: Word, node: Node | None) -> PrivilegeDecl:
+    if node is None or is_empty(node):
+        return PrivilegeDecl(name=name)
+    mistakes_before = reader.mistakes
+    fields = (
+        reader.fields(node, "privilege", f"the privilege `{name.value}`", f"write `{name.value}: {{on: [TYPE]}}`") or {}
+    )
+    on = reader.words(fields["on"][1], "`on`") if "on" in fields else None
+    alias = reader.name(fields["alias_of"][1], "a privilege", "privilege") if "alias_of" in fields else None
+    implied = reader.words(fields["implies"][1], "`implies`") if "implies" in fields else None
+    inheritance = reader.choice(how[1], "inheritance", "`inheritance`") if (how := fields.get("inheritance")) else None
+    if alias is not None:
+        for key in {"on", "implies", "inheritance"} & fields.keys():
+            message, advice = f"the alias `{name.value}` has an `{key}` of its own", f"write it at `{alias.value}`"
+            reader.refuse(fields[key][0], message, advice)
+    title = reader.optional_text(fields, "title")
+    reader.optional_text(fields, "note")
+    deprecated = read_deprecated(reader, fields)
+    return PrivilegeDecl(
+        name=name,
+        on=on,
+        alias_of=alias,
+        implies=implied or (),
+        inheritance=cast("Literal['none', 'down'] | None", inheritance),
+        deprecated=deprecated,
+        renamed_from=reader.former_name(fields, "a privilege", "privilege"),
+        title=title,
+        poisoned=reader.mistakes > mistakes_before,
+    )
+
+
+def read_sets(reader: PolicyReader, node: Node) -> tuple[SetDecl, ...]:
+    """Read `sets`."""
+    sets: list[SetDecl] = []
+    for key, value in reader.entries(node, "`sets`"):
+        name = _privilege_name(reader, key, "a set")
+        mistakes_before = reader.mistakes
+        members = reader.words(value, f"the set `{key.text}`")
+        if name is not None:
+            sets.append(SetDecl(name=name, members=members or (), poisoned=reader.mistakes > mistakes_before))
+    return tuple(sets)
+
+
+_TYPES: tuple[TypeName, ...] = ("text", "bool", "enum", "set", "integer")
+_TAKEN = (("user", "groups"), ("request", "with"), ("request", "active_roles"))
+"""What requests hold under these names beside attributes."""
+_BY_WORD = ("text", "bool", "integer")
+"""The types that need no more than their name."""
+
+
+def read_attributes(reader: PolicyReader, node: Node, rejected: set[str]) -> tuple[AttributeDecl, ...]:
+    """The attributes of users, entities and requests, in the order of the file."""
+    fields = reader.fields(node, "attributes", "`attributes`") or {}
+    mistakes_before = reader.mistakes
+    found: list[AttributeDecl] = []
+    for kind, (_, value) in fields.items():
+        first: dict[str, Word] = {}
+        for key, declared in reader.entries(value, f"the attributes of `{kind}`"):
+            name = reader.name(key, "an attribute", "name")
+            if name is None:
+                continue
+            if (kind, name.value) in _TAKEN:
+                where = "properties of a subject" if kind == "user" else "context of a request"
+                message = f"`{name.value}` has a meaning of its own in the {where}"
+                reader.refuse(name.span, message, "choose another name")
+                continue
+            if name.value in first:
+                reader.take(unsound_rows.duplicate_name(name.span, "attribute", name.value, first[name.value].span))
+                continue
+            first[name.value] = name
+            attribute = _attribute(reader, cast("AttributeKind", kind), name, declared)
+            if attribute is not None:
+                found.append(attribute)
+    if reader.mistakes > mistakes_before:
+        rejected.add("attributes")
+    return tuple(found)
+
+
+def _attribute(reader: PolicyReader, kind: AttributeKind, name: Word, node: Node) -> AttributeDecl | None:
+    what = f"the attribute `{name.value}`"
+    fields: Fields | None
+    if isinstance(node, Scalar) and node.value in _BY_WORD and node.style != "*":
+        fields = {node.text: (node, Scalar(value=True, text="true", style="", start=node.start, end=node.end))}
+    elif isinstance(node, Mapping):
+        fields = reader.fields(node, "attribute", what)
+    else:
+        reader.wrong(node, what, "a type: `text`, `bool`, `integer`, `{enum: [WORD, WORD]}` or `{set: [WORD, WORD]}`")
+        return None
+    if fields is None:
+        return None
+    reader.optional_text(fields, "note")
+    types = [type_ for type_ in _TYPES if type_ in fields]
+    if len(types) != 1:
+        message = f"{what} has {'no type' if not types else 'two types'}"
+        reader.refuse(node, message, f"give it one of {listed(_TYPES, last='or')}")
+        return None
+    sources = reader.choices(fields["from"][1], "from", "`from`") if "from" in fields else None
+    if kind == "request" and "from" in fields:
+        reader.refuse(fields["from"][0], "an attribute of the request has no `from`", "leave it out")
+    on = reader.words(fields["on"][1], "`on`") if "on" in fields else None
+    if kind != "entity" and "on" in fields:
+        reader.refuse(fields["on"][0], f"{what} is not of an entity, so it has no `on`", "leave it out")
+    attribute = _type(reader, types[0], fields[types[0]][1])
+    if attribute is None:
+        return None
+    if "default" in fields:
+        attribute = _with_default(reader, kind, what, attribute, *fields["default"])
+    written = tuple(dict.fromkeys(cast("Origin", source.value) for source in sources or ()))
+    origins = ("request",) if kind == "request" else written or ("state",)
+    return AttributeDecl(kind=kind, name=name, type=replace(attribute, origins=origins), on=on)
+
+
+def _with_default(
+    reader: PolicyReader, kind: AttributeKind, what: str, attribute: Attribute, key: Scalar, node: Node
+) -> Attribute:
+    """The attribute with its default, which only attributes of requests have: rows of the state say what others are."""
+    if kind != "request" or attribute.type == "set":
+        why = "is a set" if kind == "request" else "is not of the request"
+        reader.refuse(key, f"{what} {why}, so it has no `default`", "leave it out")
+        return attribute
+    value = node.value if isinstance(node, Scalar) and node.style != "*" else None
+    if not isinstance(value, str | int) or not attribute.fits(value):
+        reader.wrong(node, f"the default of {what}", attribute.describe())
+        return attribute
+    return replace(attribute, default=value)
+
+
+def _type(reader: PolicyReader, type_: TypeName, node: Node) -> Attribute | None:
+    match type_:
+        case "enum" | "set":
+            words = reader.words(node, f"`{type_}`")
+            return None if not words else Attribute(type=type_, values=tuple(dict.fromkeys(w.value for w in words)))
+        case "integer" if isinstance(node, Sequence):
+            bounds = [item.value for item in node.items if isinstance(item, Scalar)]
+            numbers = [n for n in bounds if isinstance(n, int) and not isinstance(n, bool) and abs(n) < WIDEST]
+            if len(node.items) != 2 or len(numbers) != 2 or numbers[0] > numbers[1]:
+                reader.wrong(node, "`integer`", "the lowest and the highest number", "write `integer: [0, 23]`")
+                return None
+            return Attribute(type=type_, lowest=numbers[0], highest=numbers[1])
+        case _:
+            flag = reader.flag(node, f"`{type_}`")
+            if flag is None or not flag.value:
+                return None
+            return Attribute(type=type_)

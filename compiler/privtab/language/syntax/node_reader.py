@@ -1,0 +1,231 @@
+"""Read values from the node tree of a document, with positions; each is either returned or leaves one finding.
+
+Policies, scenarios, waivers and settings all use this reader; each kind of document adds its codes and its own rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Words
+from enum import Enum, auto
+from typing import ClassVar, TypeAlias, TypeVar
+
+from privtab.base.diagnostics import Diagnostic, Located, Severity, Span, in_order
+from privtab.base.errors import PolicyInvalid
+from privtab.base.hints import did_you_mean, listed, nearest
+from privtab.base.source import SourceFile
+from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
+
+Text: TypeAlias = Located[str]
+T = TypeVar("T")
+
+
+class DocumentProblem(Enum):
+    """What can be wrong in any document."""
+
+    UNKNOWN_KEY = auto()
+    MISSING_KEY = auto()
+    WRONG_TYPE = auto()
+    WRONG_VALUE = auto()
+    DUPLICATE_KEY = auto()
+
+
+class NodeReader:
+    """The findings of one file, and the methods that all readers share."""
+
+    MAPPING: ClassVar = "a mapping"
+    """What the document's format calls a mapping."""
+
+    def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
+        self.source = source
+        self.found = found
+        self.mistakes = 0
+        """Errors so far, including values that already have a finding."""
+
+    def span(self, node: Node) -> Span:
+        """The span of a node; for a mapping or list on several lines, of its first line."""
+        if isinstance(node, Scalar):
+            return self.source.span(node.start, max(node.end, node.start))
+        end = self.source.text.find("\n", node.start, node.end)
+        return self.source.span(node.start, node.end if end < 0 else max(end, node.start + 1))
+
+    def take(self, diagnostic: Diagnostic) -> None:
+        """Add a finding."""
+        self.found.append(diagnostic)
+        self.mistakes += diagnostic.severity is Severity.ERROR
+
+    def wrong(self, node: Node, what: str, expected: str, help_: str | None = None) -> None:
+        """Report a value of the wrong type, unless another finding about its syntax covers it."""
+        if isinstance(node, Scalar) and node.style == "*":
+            self.mistakes += 1
+        else:
+            self.wrong_type(node, what, expected, help_)
+
+    def wrong_type(self, node: Node, what: str, expected: str, help_: str | None) -> None:
+        """Report a value of the wrong type."""
+        raise NotImplementedError
+
+    def repeated(self, key: Scalar, first: Scalar, what: str) -> None:
+        """Report a duplicate key."""
+        raise NotImplementedError
+
+    def pairs_of(self, node: Mapping) -> Iterable[tuple[Scalar, Node]]:
+        """The entries of a mapping that are to be read."""
+        return node.entries
+
+    def entries(self, node: Node | None, what: str, example: str | None = None) -> list[tuple[Scalar, Node]]:
+        """The entries of a mapping, each key once; none, with a finding, if it is not a mapping."""
+        if node is None:
+            return []
+        if not isinstance(node, Mapping):
+            self.wrong(node, what, self.MAPPING, example)
+            return []
+        first: dict[str, Scalar] = {}
+        entries: list[tuple[Scalar, Node]] = []
+        for key, value in self.pairs_of(node):
+            if key.text in first:
+                self.repeated(key, first[key.text], what)
+            else:
+                first[key.text] = key
+                entries.append((key, value))
+        return entries
+
+
+def whole(file: SourceFile, begins: str, read: Callable[[list[Diagnostic], Node], T | None]) -> T:
+    """What `read` makes of a document. `begins`: how one begins. Raises PolicyInvalid with every finding."""
+    found: list[Diagnostic] = []
+    root = compose(file, found, begins)
+    value = None if root is None else read(found, root)
+    if value is None or found:
+        raise PolicyInvalid(in_order(found))
+    return value
+
+
+class DocumentReader(NodeReader):
+    """A reader of documents whose scalars are texts: numbers and the like are read as written."""
+
+    NAMES: ClassVar[dict[str, str]]
+    """The codes of the findings in this kind of document, and their names."""
+    CODES: ClassVar[dict[DocumentProblem, str]]
+
+    def report(
+        self, code: str, at: Node | Span, message: str, help_: str | None = None, fix: str | None = None
+    ) -> None:
+        """Add an error at a node or a span."""
+        span = at if isinstance(at, Span) else self.span(at)
+        name, severity = self.NAMES[code], Severity.ERROR
+        self.take(Diagnostic(code=code, name=name, severity=severity, message=message, span=span, help=help_, fix=fix))
+
+    def wrong_type(self, node: Node, what: str, expected: str, help_: str | None) -> None:
+        """As NodeReader.wrong_type."""
+        self.report(self.CODES[DocumentProblem.WRONG_TYPE], node, f"{what} is {kind_of(node)}, not {expected}", help_)
+
+    def repeated(self, key: Scalar, first: Scalar, what: str) -> None:
+        """As NodeReader.repeated."""
+        message = f"`{key.text}` occurs twice in {what}, first on line {self.span(first).line}"
+        self.report(self.CODES[DocumentProblem.DUPLICATE_KEY], key, message)
+
+    def unknown(self, key: Scalar, value: Node, what: str, known: Words[str]) -> None:
+        """Report an unknown key."""
+        message, help_ = f"unknown key `{key.text}` in {what}", self.advice(key, value, known)
+        self.report(self.CODES[DocumentProblem.UNKNOWN_KEY], key, message, help_, nearest(key.text, known))
+
+    def advice(self, key: Scalar, value: Node, known: Words[str]) -> str:
+        """The most likely meaning of an unknown key, or the list of known keys."""
+        del value
+        return near(key.text, known, "its keys are")
+
+    def fields(
+        self, node: Node, what: str, keys: Iterable[str], required: Iterable[str] = ()
+    ) -> dict[str, Node] | None:
+        """The values of a mapping by key, without empty ones; None if it is not a mapping or lacks a required key."""
+        known = tuple(keys)
+        if not isinstance(node, Mapping):
+            self.wrong(node, what, self.MAPPING)
+            return None
+        fields: dict[str, Node] = {}
+        has_unknown_keys = False
+        for key, value in self.entries(node, what):
+            if key.text not in known:
+                self.unknown(key, value, what, known)
+                has_unknown_keys = True
+            elif not is_empty(value):
+                fields[key.text] = value
+        missing = [name for name in required if name not in fields]
+        for name in missing if not has_unknown_keys else ():
+            self.report(
+                self.CODES[DocumentProblem.MISSING_KEY], node, f"`{name}` is missing in {what}", self.example(name)
+            )
+        return None if missing else fields
+
+    def example(self, key: str) -> str | None:
+        """An example of a missing key."""
+        del key
+        return None
+
+    def items(self, node: Node, what: str) -> tuple[Node, ...]:
+        """The items of a list."""
+        if not isinstance(node, Sequence):
+            self.wrong(node, what, "a list")
+            return ()
+        return node.items
+
+    def text(self, node: Node | None, what: str) -> Text | None:
+        """A scalar as text."""
+        if node is None:
+            return None
+        if not isinstance(node, Scalar) or node.value is None:
+            self.wrong(node, what, "text")
+            return None
+        return Located(node.text, self.span(node))
+
+    def texts(self, node: Node | None, what: str) -> tuple[Text, ...]:
+        """A text, or a list of texts."""
+        nodes = () if node is None else node.items if isinstance(node, Sequence) else (node,)
+        found = (self.text(item, what) for item in nodes)
+        return tuple(text for text in found if text is not None)
+
+    def pairs(self, node: Node | None, what: str) -> tuple[tuple[Text, Text], ...]:
+        """A mapping from text to text."""
+        found = (
+            (Located(key.text, self.span(key)), self.text(value, f"`{key.text}`"))
+            for key, value in self.entries(node, what)
+        )
+        return tuple((key, value) for key, value in found if value is not None)
+
+    def truth(self, node: Node | None, what: str) -> bool:
+        """`true` or `false`; what is left out is false."""
+        return self.word(node, what, ("true", "false")) == "true"
+
+    def word(self, node: Node | None, what: str, words: Words[str]) -> str | None:
+        """One of a few words."""
+        text = self.text(node, what)
+        if text is None:
+            return None
+        if text.value in words:
+            return text.value
+        help_ = near(text.value, words, "write one of")
+        self.report(self.CODES[DocumentProblem.WRONG_VALUE], text.span, f"{what} is `{text.value}`", help_)
+        return None
+
+
+def near(name: str, known: Iterable[str], what: str) -> str:
+    """`did you mean …?`, or the list of known names."""
+    names = list(known)
+    return did_you_mean(name, names) or (f"{what}: {listed(names)}" if names else f"there are no {what}")
+
+
+def is_empty(node: Node) -> bool:
+    """Whether a value is left empty."""
+    return isinstance(node, Scalar) and node.value is None and not node.style
+
+
+def kind_of(node: Node) -> str:
+    """The kind of a value, for messages."""
+    match node:
+        case Mapping():
+            return "a mapping"
+        case Sequence():
+            return "a list"
+        case Scalar():
+            return "empty" if node.value is None else f"`{node.text}`"

@@ -1,0 +1,407 @@
+"""The content of a file as written: sections, rows and cells, every value with its position. No name is resolved here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Literal
+
+from privtab.base.attributes import Attribute, AttributeKind
+from privtab.base.diagnostics import Located, Span
+from privtab.base.effects import EffectKind
+from privtab.base.names import KINDS, PrincipalKind
+from privtab.base.nodes import dataclass
+from privtab.base.source import SourceFile
+from privtab.language.syntax.expression import Effects, Expression, Name
+
+_ESCAPES = {"x": 4, "u": 6, "U": 10}
+
+
+def offsets(raw: str, text: str, style: str, start: int, end: int) -> list[int]:
+    """File offsets for each character of `text` and for its end; `raw[start:end]` is the scalar as written.
+
+    If the two cannot be matched any further, the remaining characters map to the start of the scalar.
+    """
+    position, limit = _content(raw, style, start, end)
+    places: list[int] = []
+    i = 0
+    while i < len(text):
+        if style == '"' and raw[position : position + 1] == "\\":
+            kind = raw[position + 1 : position + 2]
+            if kind in ("\n", "\r"):
+                position = _skip(raw, position + 1, limit)
+                continue
+            places.append(position)
+            position += _ESCAPES.get(kind, 2)
+            i += 1
+        elif text[i] in " \n\t":
+            run = i
+            while run < len(text) and text[run] in " \n\t":
+                run += 1
+            after = _skip(raw, position, limit)
+            if after == position:
+                break
+            places.extend(min(position + k, after - 1) for k in range(run - i))
+            position, i = after, run
+        else:
+            if raw[position : position + 1].isspace():
+                position = _skip(raw, position, limit)
+            if position >= limit or raw[position] != text[i]:
+                break
+            places.append(position)
+            position += 2 if style == "'" and raw[position] == "'" else 1
+            i += 1
+    places.extend([start] * (len(text) - len(places)))
+    last = places[-1] + 1 if places else position
+    places.append(last if i == len(text) else end)
+    return places
+
+
+def _content(raw: str, style: str, start: int, end: int) -> tuple[int, int]:
+    """The start and end of the content: after the opening quote, or after the header line of a block scalar."""
+    if style in ("'", '"') and style:
+        return start + 1, end - 1
+    if style in ("|", ">") and style:
+        line = raw.find("\n", start, end)
+        return (line + 1 if line >= 0 else end), end
+    return start, end
+
+
+def _skip(raw: str, position: int, limit: int) -> int:
+    while position < limit and raw[position].isspace():
+        position += 1
+    return position
+
+
+Word = Located[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """The text of a cell and its position; the positions of its parts are computed on demand."""
+
+    text: str
+    source: SourceFile
+    style: str
+    start: int
+    end: int
+
+    @property
+    def span(self) -> Span:
+        """The span of the whole cell."""
+        return self.source.span(self.start, self.end)
+
+    def at(self, name: Name) -> Span:
+        """The span of a name in the cell."""
+        return self.part(name.start, name.end)
+
+    def part(self, start: int, end: int) -> Span:
+        """The span of `text[start:end]`."""
+        if not self.style and self.end - self.start == len(self.text):
+            return self.source.span(self.start + start, self.start + max(end, start + 1))
+        places = offsets(self.source.text, self.text, self.style, self.start, self.end)
+        first = places[min(start, len(self.text))]
+        last = places[min(max(end, start + 1), len(self.text)) - 1] if self.text else first
+        return self.source.span(first, max(first, last) + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionCell:
+    """A condition and the cell it was read from; no expression if the cell does not parse."""
+
+    cell: Cell
+    expression: Expression | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectCell:
+    """One entry of `grants`, `becomes`, `revokes`, `delegates` or `withdraws`; no terms if the cell does not parse."""
+
+    kind: EffectKind
+    cell: Cell
+    terms: Effects | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithDecl:
+    """A further object of a request and its types; None means `any`."""
+
+    name: Word
+    types: tuple[Word, ...] | None
+    types_span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRef:
+    """`15` or `name:15`."""
+
+    name: str | None
+    line: int | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowBody:
+    """The conditions and effects of a row; None for those that it does not have."""
+
+    requires: ConditionCell | None = None
+    each: ConditionCell | None = None
+    report: Word | None = None
+    grants: tuple[EffectCell, ...] | None = None
+    becomes: tuple[EffectCell, ...] | None = None
+    revokes: tuple[EffectCell, ...] | None = None
+    delegates: tuple[EffectCell, ...] | None = None
+    withdraws: tuple[EffectCell, ...] | None = None
+    plain: bool = False
+    """Whether the row has the short form, a single condition."""
+
+    @property
+    def conditions(self) -> tuple[ConditionCell, ...]:
+        """The cells of its conditions."""
+        return tuple(cell for cell in (self.requires, self.each) if cell is not None)
+
+    @property
+    def effects(self) -> tuple[EffectCell, ...]:
+        """All effect cells, in the order grants, becomes, revokes, delegates, withdraws."""
+        keys = (self.grants, self.becomes, self.revokes, self.delegates, self.withdraws)
+        return tuple(cell for cells in keys for cell in cells or ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Another way to read an ambiguous row."""
+
+    name: Word
+    text: str
+    body: RowBody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmbiguousDecl:
+    """The cell of the document, its readings, and why the row uses the reading that it has."""
+
+    cell: str | None
+    readings: tuple[Reading, ...]
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagDecl:
+    """A flag of the row, and whether every request must state it."""
+
+    name: Word
+    required: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowDecl:
+    """One row for one operation."""
+
+    operation: Word
+    body: RowBody
+    span: Span
+    title: str | None = None
+    withs: tuple[WithDecl, ...] = ()
+    flags: tuple[FlagDecl, ...] = ()
+    ungated: bool = False
+    creates: Located[bool] | None = None
+    destructive: bool = False
+    sensitive: bool = False
+    note: str | None = None
+    source: tuple[SourceRef, ...] = ()
+    ambiguous: AmbiguousDecl | None = None
+    deprecated: str | None = None
+    renamed_from: str | None = None
+    for_types: tuple[Word, ...] | None = None
+    sql: Cell | None = None
+    """Of a row filter or a column mask: its text."""
+    poisoned: bool = False
+    """Whether the row already has a finding: later stages know that it exists and do not report it again."""
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """The other ways to read it, if it is ambiguous."""
+        return () if self.ambiguous is None else self.ambiguous.readings
+
+    @property
+    def bodies(self) -> tuple[RowBody, ...]:
+        """Its own body, and those of its readings."""
+        return (self.body, *(reading.body for reading in self.readings))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDecl:
+    """The rows of one entity type."""
+
+    entity: Word
+    rows: tuple[RowDecl, ...]
+    readable: bool = True
+    """False if the rows themselves could not be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityDecl:
+    """An entity type and the one that contains it."""
+
+    name: Word
+    parent: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeDecl:
+    """The entry of `types` for an entity type."""
+
+    name: Word
+    single: bool = False
+    nested: Located[int] | None = None
+    """The most levels."""
+    flat: Located[bool] | None = None
+    title: str | None = None
+    principal: Literal["user", "group", "role", "none"] | None = None
+    renamed_from: str | None = None
+    filters: tuple[RowDecl, ...] = ()
+    """Its row filters and column masks, as rows of operations that no file can name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivilegeDecl:
+    """A privilege, or with `alias_of` another name of one."""
+
+    name: Word
+    on: tuple[Word, ...] | None = None
+    alias_of: Word | None = None
+    implies: tuple[Word, ...] = ()
+    inheritance: Literal["none", "down"] | None = None
+    deprecated: str | None = None
+    renamed_from: str | None = None
+    title: str | None = None
+    poisoned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetDecl:
+    """A named set of privileges."""
+
+    name: Word
+    members: tuple[Word, ...]
+    poisoned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerDecl:
+    """`semantics.owner`."""
+
+    kinds: tuple[Word, ...] | None = None
+    creator: Located[bool | Literal["active_role"]] | None = None
+    holds: tuple[Word, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SemanticsDecl:
+    """`semantics`."""
+
+    inheritance: Literal["none", "down"] = "none"
+    transitive: bool = False
+    deny: Literal["none", "overrides"] = "none"
+    owner: OwnerDecl | None = None
+    subjects: tuple[str, ...] = ("user",)
+    grantees: tuple[PrincipalKind, ...] = KINDS
+    assignees: tuple[PrincipalKind, ...] = KINDS
+    groups: tuple[Literal["state", "request"], ...] = ("state",)
+    hierarchy: tuple[Literal["groups", "roles"], ...] = ()
+    active_roles: Literal["none", "request", "request_grants"] = "none"
+    everyone: str | None = None
+    gate: ConditionCell | None = None
+    owner_known: bool = True
+    """False if `owner` itself has a finding, so that later stages do not report owners again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleDecl:
+    """A role with default grants."""
+
+    name: Word
+    scope: Word | None
+    grants: tuple[tuple[Word, tuple[Word, ...]], ...]
+    title: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConflictDecl:
+    """Operations, as `TYPE/OPERATION`, of which one role may have at most `at_most`."""
+
+    operations: tuple[Word, ...]
+    at_most: int
+    span: Span
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributeDecl:
+    """An attribute of users, entities or requests, with its type."""
+
+    kind: AttributeKind
+    name: Word
+    type: Attribute
+    on: tuple[Word, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantDecl:
+    """Rows and roles that replace those of the same name."""
+
+    name: Word
+    title: str | None = None
+    tables: tuple[TableDecl, ...] = ()
+    core: tuple[RowDecl, ...] = ()
+    any: tuple[RowDecl, ...] = ()
+    roles: tuple[RoleDecl, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """A whole file."""
+
+    source: SourceFile
+    system: Word
+    version: Word
+    title: str | None
+    sources: tuple[tuple[Word, Word], ...]
+    entities: tuple[EntityDecl, ...]
+    types: tuple[TypeDecl, ...]
+    privileges: tuple[PrivilegeDecl, ...]
+    sets: tuple[SetDecl, ...]
+    semantics: SemanticsDecl
+    core: tuple[RowDecl, ...]
+    tables: tuple[TableDecl, ...]
+    any: tuple[RowDecl, ...]
+    roles: tuple[RoleDecl, ...]
+    variants: tuple[VariantDecl, ...]
+    conflicts: tuple[ConflictDecl, ...] = ()
+    attributes: tuple[AttributeDecl, ...] = ()
+    dialect: str | None = None
+    unreadable: frozenset[str] = frozenset()
+    """Top-level sections that could not be read: names that they could declare are not reported as unknown."""
+    lost: frozenset[str] = frozenset()
+    """Names whose declaration has a finding: their use is not reported again."""
+    any_privilege: bool = False
+    """Whether a condition may ask for `any privilege`."""
+    named_privilege: bool = False
+    """Whether a condition may ask for the privilege that the request names."""
+    broken: bool = False
+    """Whether reading made any finding that prevents a policy."""
+
+    @property
+    def all_rows(self) -> Iterator[RowDecl]:
+        """Every row, those of variants last."""
+        return chain(rows_of(self), *map(rows_of, self.variants))
+
+    @property
+    def all_roles(self) -> Iterator[RoleDecl]:
+        """Every role, those of variants last."""
+        return chain(self.roles, *(variant.roles for variant in self.variants))
+
+
+def rows_of(layer: Tables | VariantDecl) -> Iterator[RowDecl]:
+    """The rows of a file without its variants, or of a variant."""
+    return chain(layer.core, layer.any, *(table.rows for table in layer.tables))

@@ -1,0 +1,279 @@
+"""YAML text → its events with offsets → a tree of nodes; values follow the YAML 1.2 core schema (`on`, `no` and `yes` are text).
+
+The events come from libyaml if available, otherwise from PyYAML's own parser.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Sequence_
+from typing import Any, TypeAlias, assert_never
+
+import yaml
+
+from privtab.base.diagnostics import Diagnostic
+from privtab.base.nodes import dataclass
+from privtab.base.source import SourceFile
+from privtab.base.yaml_text import DEEPEST, check_line_breaks
+from privtab.language.findings import unreadable
+
+Placed: TypeAlias = tuple[Any, int, int]
+"""An event and its start and end offsets."""
+
+_FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_REFUSED = "found unexpected ':'"
+_NO_VALUE = re.compile(r"(?<=\w:)(?=[,}\]])")
+
+
+def events(text: str) -> Iterable[Placed]:
+    """The events of a text in order. Raises yaml.YAMLError from PyYAML's own parser if the text is not YAML.
+
+    libyaml rejects a key without a value and without a space, `{table:, view:}`, which YAML allows and policies use often. It
+    gets a copy with that space; offsets are those of the original. If a copy could mean something else, PyYAML's own parser
+    reads the text, at a tenth of the speed. No event follows the first value that is nested too deeply.
+    """
+    check_line_breaks(text)
+    try:
+        return list(_parsed(text, _FAST))
+    except yaml.YAMLError as error:
+        refused = getattr(error, "problem", None) == _REFUSED
+    patched = _patched(text, [place.start() for place in _NO_VALUE.finditer(text)]) if refused else None
+    return patched if patched is not None else _parsed(text, yaml.SafeLoader)
+
+
+def events_so_far(text: str) -> list[Placed]:
+    """The events of a text that may end anywhere, as far as there are any."""
+    found: list[Placed] = []
+    for loader in (_FAST, yaml.SafeLoader):
+        found.clear()
+        try:
+            found.extend(_parsed(text, loader))
+        except yaml.YAMLError as error:
+            if getattr(error, "problem", None) == _REFUSED:
+                continue
+        break
+    return found
+
+
+def _parsed(text: str, loader: Any) -> Iterator[Placed]:
+    event: Any
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        yield event, event.start_mark.index, event.end_mark.index
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            return
+
+
+def _patched(text: str, gaps: Sequence_[int]) -> list[Placed] | None:
+    """The events of the text with a space at each of the gaps, as read by libyaml; None if libyaml rejects it, or in doubt.
+
+    A space after a colon changes the meaning only inside a scalar, a tag or an anchor: everywhere else libyaml has just rejected
+    that colon, or it is in a comment.
+    """
+    spaces = [gap + index for index, gap in enumerate(gaps)]
+    copy = " ".join(text[start:end] for start, end in zip((0, *gaps), (*gaps, len(text)), strict=True))
+    placed: list[Placed] = []
+    in_scalars: set[int] = set()
+    try:
+        for event, start, end in _parsed(copy, _FAST):
+            before, after = bisect_left(spaces, start), bisect_left(spaces, end)
+            if isinstance(event, yaml.NodeEvent) and (event.anchor is not None or getattr(event, "tag", None)):
+                return None
+            if before != after and isinstance(event, yaml.ScalarEvent):
+                in_scalars.update(gaps[before:after])
+            placed.append((event, start - before, end - after))
+    except yaml.YAMLError:
+        return None
+    if in_scalars:
+        return _patched(text, [gap for gap in gaps if gap not in in_scalars])
+    return placed
+
+
+Plain: TypeAlias = str | int | float | bool | None
+
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUE = frozenset({"true", "True", "TRUE"})
+_FALSE = frozenset({"false", "False", "FALSE"})
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_LONGEST_NUMBER = 100
+"""Limit on the characters of a number; longer ones are text, since Python does not read numbers of any length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A scalar: its value, its text after folding and unquoting, and its offsets."""
+
+    value: Plain
+    text: str
+    style: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A list of nodes."""
+
+    items: tuple[Node, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Key-value pairs in the order of the file; keys may repeat."""
+
+    entries: tuple[tuple[Scalar, Node], ...]
+    start: int
+    end: int
+
+
+Node: TypeAlias = Scalar | Sequence | Mapping
+
+
+def plain_value(text: str) -> Plain:
+    """The value of an unquoted scalar by the YAML 1.2 core schema.
+
+    >>> [plain_value(t) for t in ("on", "true", "12", "~", "1.5")]
+    ['on', True, 12, None, 1.5]
+    """
+    if text in _NULL:
+        return None
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    first = text[0]
+    if first not in "+-.0123456789" or len(text) > _LONGEST_NUMBER:
+        return text
+    if _INT.fullmatch(text):
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text.replace(".inf", "inf").replace(".Inf", "inf").replace(".INF", "inf").replace(".n", "n"))
+    return text
+
+
+def compose(source: SourceFile, found: list[Diagnostic], begins: str = unreadable.POLICY) -> Node | None:
+    """Build the tree of a file's only document; None, with findings, if there is no tree.
+
+    `begins`: how a file of this kind begins, as advice for an empty one.
+    """
+    if source.undecodable is not None:
+        offset = source.undecodable
+        found.append(unreadable.not_utf8(source.span(offset, offset + 1)))
+        return None
+    builder = _Builder(source, found)
+    try:
+        for event, start, end in events(source.text):
+            builder.take(event, start, end)
+    except yaml.YAMLError as error:
+        found.append(unreadable.yaml_error(source, error))
+        return None
+    if builder.root is None and not builder.broken:
+        found.append(unreadable.empty_file(source.span(0, 0), begins))
+    return builder.root
+
+
+def plain_tree(node: Node, source: SourceFile, found: list[Diagnostic]) -> Any:
+    """A tree as dictionaries, lists and values; a duplicate key is a finding."""
+    match node:
+        case Scalar():
+            return node.value
+        case Sequence():
+            return [plain_tree(item, source, found) for item in node.items]
+        case Mapping():
+            first: dict[str, Scalar] = {}
+            for key, _ in node.entries:
+                earlier = first.setdefault(key.text, key)
+                if earlier is not key:
+                    span, earlier_span = source.span(key.start, key.end), source.span(earlier.start, earlier.end)
+                    found.append(unreadable.duplicate_key(span, key.text, earlier_span))
+            return {key.text: plain_tree(value, source, found) for key, value in node.entries}
+    assert_never(node)
+
+
+class _Builder:
+    """Builds a tree from the events of one stream."""
+
+    def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
+        self.source = source
+        self.found = found
+        self.root: Node | None = None
+        self.broken = False
+        self.documents = 0
+        self.open: list[tuple[int, bool, list[Node]]] = []
+
+    def take(self, event: Any, start: int, end: int) -> None:
+        """Process the next event."""
+        if self.documents > 1:
+            return
+        match event:
+            case yaml.ScalarEvent():
+                self.refuse_anchor(event, start, end)
+                self.refuse_tag(event, start)
+                plain = event.implicit[0] and not event.style
+                value = plain_value(event.value) if plain else event.value
+                self.add(Scalar(value, event.value, event.style or "", start, end))
+            case yaml.AliasEvent():
+                self.found.append(unreadable.yaml_feature_alias(self.source.span(start, end), event.anchor))
+                self.broken = True
+                self.add(Scalar(None, "", "*", start, end))
+            case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                self.refuse_anchor(event, start, end)
+                self.refuse_tag(event, start)
+                self.open.append((start, isinstance(event, yaml.MappingStartEvent), []))
+                if len(self.open) > DEEPEST:
+                    self.found.append(unreadable.yaml_feature_nesting(self.source.span(start, start + 1)))
+                    self.broken = True
+            case yaml.MappingEndEvent():
+                begin, _, items = self.open.pop()
+                self.add(Mapping(tuple(self.pairs(items)), begin, end))
+            case yaml.SequenceEndEvent():
+                begin, _, items = self.open.pop()
+                self.add(Sequence(tuple(items), begin, end))
+            case yaml.DocumentStartEvent():
+                self.documents += 1
+                if self.documents > 1:
+                    self.found.append(unreadable.yaml_feature_document(self.source.span(start, start + 3)))
+            case _:
+                pass
+
+    def add(self, node: Node) -> None:
+        """Add a finished node to the innermost open collection, or make it the root."""
+        if self.open:
+            self.open[-1][2].append(node)
+        elif not (isinstance(node, Scalar) and node.value is None):
+            self.root = node
+
+    def pairs(self, items: list[Node]) -> list[tuple[Scalar, Node]]:
+        """The entries of a mapping; keys that are not scalars, and merges, are reported and dropped."""
+        pairs: list[tuple[Scalar, Node]] = []
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if not isinstance(key, Scalar):
+                self.found.append(unreadable.yaml_feature_complex_key(self.source.span(key.start, key.end)))
+            elif key.text == "<<" and not key.style:
+                self.found.append(unreadable.yaml_feature_merge(self.source.span(key.start, key.end)))
+            else:
+                pairs.append((key, value))
+        return pairs
+
+    def refuse_anchor(self, event: Any, start: int, end: int) -> None:
+        """Report an anchor."""
+        if event.anchor is not None:
+            offset = self.source.text.find("&", start, max(end, start + 1) + 1)
+            offset = start if offset < 0 else offset
+            self.found.append(
+                unreadable.yaml_feature_anchor(self.source.span(offset, offset + 1 + len(event.anchor)), event.anchor)
+            )
+
+    def refuse_tag(self, event: Any, start: int) -> None:
+        """Report an explicit tag."""
+        if event.tag is not None and event.tag != "!":
+            offset = self.source.text.find("!", start)
+            written = re.compile(r"\S*").match(self.source.text, offset)
+            end = written.end() if written else offset + 1
+            self.found.append(unreadable.yaml_feature_tag(self.source.span(offset, end), self.source.text[offset:end]))
