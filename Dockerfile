@@ -14,10 +14,6 @@ COPY compiler compiler
 COPY packages packages
 COPY templates templates
 COPY policy_src policy_src
-COPY import_src import_src
-COPY push_src push_src
-COPY door_src door_src
-COPY log_src log_src
 COPY opa opa
 COPY docs/rules docs/rules
 RUN /opt/privtab/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \

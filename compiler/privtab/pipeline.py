@@ -260,7 +260,7 @@ def find_policy(policy: str | Path) -> Path:
     for folder in policy_folders():
         for suffix in SUFFIXES:
             found = folder / f"{policy}{suffix}"
-            if found.is_file():
+            if found.is_file() and found.stem not in resources.RESERVED:
                 return found
     if path.suffix in SUFFIXES:
         raise FileError(f"no such file: {path}")

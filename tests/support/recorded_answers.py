@@ -30,7 +30,7 @@ DATABASE = LAKE.replace("{catalog: {schema: {table: {column:}}}}", "{database: {
 )
 POLICIES: Mapping[str, str] = {
     "gravitino": METALAKE, "mariadb": SERVER, "polaris": POLARIS, "postgresql": DATABASE, "ranger": HIVE,
-    "scim": HIVE, "tables": HIVE, "unity": LAKE,
+    "scim": HIVE, "tables": HIVE, "unitycatalog": LAKE,
 }  # fmt: skip
 VALUES: Mapping[str, Mapping[str, str]] = {"gravitino": {"metalake": "m"}, "mariadb": {"server": "s"}}
 
@@ -87,7 +87,7 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
             ],
         }
     },
-    "unity": {
+    "unitycatalog": {
         "/catalogs": {"catalogs": [{"name": "c", "owner": "ann@x", "isolation_mode": "OPEN"}], "next_page_token": ""},
         "/permissions/catalog/c": {"privilege_assignments": [{"principal": "hr", "privileges": ["SELECT", "UPDATE"]}]},
         "/schemas": {"schemas": [{"name": "s", "owner": "bob@x"}]},

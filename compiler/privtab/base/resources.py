@@ -5,6 +5,7 @@ How to install extras: privtab is on no package index yet, so from a checkout or
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,21 +38,32 @@ def policies() -> Path:
     return _folder("policy_src")
 
 
-def documents(kind: str) -> dict[str, Path]:
-    """The shipped `import` documents, `mapping` documents of pushes, `door` documents, or `log` documents of other logs, by name."""
-    folders = {"import": "import_src", "mapping": "push_src", "door": "door_src", "log": "log_src"}
-    folder = _folder(folders[kind])
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+DOCUMENTS = {"import": "import.yaml", "mapping": "push.yaml", "door": "door.yaml", "log": "log.yaml"}
+"""The files beside the policies of a system, by kind of document."""
+RESERVED = frozenset({"names", "state", *(file.removesuffix(".yaml") for file in DOCUMENTS.values())})
+"""Names of files in the folder of a system that are no versions."""
 
 
-def document(name: str, kind: str) -> Path:
-    """The file of a document: a path, else the name of a shipped one. Raises UsageError."""
-    path, shipped = Path(name), documents(kind)
+def documents(kind: str, folders: Iterable[Path] = ()) -> dict[str, Path]:
+    """The documents of a kind by the names of their systems' folders: those below `folders`, then the shipped ones."""
+    found: dict[str, Path] = {}
+    for folder in (*folders, policies()):
+        for path in sorted(folder.glob(f"*/{DOCUMENTS[kind]}")):
+            found.setdefault(path.parent.name, path)
+    return found
+
+
+def document(name: str, kind: str, folders: Iterable[Path] = ()) -> tuple[str, Path]:
+    """The name of a document and its file, of a path or of a name. Raises UsageError.
+
+    A document in the folder of a system has the name of the folder, any other that of its file.
+    """
+    path, known = Path(name), documents(kind, folders)
     if path.is_file():
-        return path
-    if name in shipped:
-        return shipped[name]
-    advice = did_you_mean(name, shipped) or f"there are {', '.join(shipped)}"
+        return path.resolve().parent.name if path.name == DOCUMENTS[kind] else path.stem, path
+    if name in known:
+        return name, known[name]
+    advice = did_you_mean(name, known) or f"there are {', '.join(sorted(known))}"
     raise UsageError(f"no {kind} document `{name}`: {advice}")
 
 

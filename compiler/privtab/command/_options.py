@@ -69,7 +69,7 @@ class LogOptions:
     ] = None
     mapping: Annotated[
         str | None,
-        option("--mapping DOCUMENT", "The log is another system's: ranger, trino_queries, or a document of your own."),
+        option("--mapping DOCUMENT", "The log is another system's: ranger, trino, or a document of your own."),
     ] = None
     door: Annotated[
         str | None,

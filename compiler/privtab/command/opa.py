@@ -92,7 +92,7 @@ def run(
     from privtab.base.resources import document
     from privtab.engines.opa.binary import choose
     from privtab.engines.opa.server import check_port
-    from privtab.pipeline import find_policy, load_program
+    from privtab.pipeline import find_policy, load_program, policy_folders
 
     def load() -> tuple[Program, State, list[BundledDoor]]:
         program = load_program(policy.policy, **policy.chosen())
@@ -103,7 +103,7 @@ def run(
         check_port("127.0.0.1", port)
     chosen = choose(require_built=require_built)
     err().print(f"OPA is {chosen.path}: {chosen.why}", style="dim")
-    documents = [document(name, "door") for name in door or ()]
+    documents = [document(name, "door", policy_folders())[1] for name in door or ()]
     file_watch = FileWatch([find_policy(policy.policy), *([state] if state else []), *documents]) if watch else None
     loaded = program, *_ = load()
     stop = threading.Event()

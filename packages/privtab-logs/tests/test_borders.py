@@ -52,7 +52,7 @@ POLICIES = {
         types="database, table, column",
         rows="column: {select: READ (column)}\n  table: {select: READ (table)}",
     ),
-    "trino_queries": LAKE.format(
+    "trino": LAKE.format(
         system="trino",
         entities="catalog: {schema: {table: {column: }}}",
         types="catalog, schema, table, column",
@@ -62,7 +62,7 @@ POLICIES = {
 STATES = {
     "opa": ("item:s/a/x", "item:s/a/y", "shelf:s/b", "item:s/c/z"),
     "ranger": ("column:hr/staff/name", "column:hr/staff/city", "column:hr/staff/pay", "table:hr/jobs"),
-    "trino_queries": (
+    "trino": (
         "column:lake/s/t/a",
         "column:lake/s/t/b",
         "table:lake/s/v by bob",
@@ -116,7 +116,7 @@ def of_trino() -> Iterator[dict[str, Any]]:
     yield event(read("t", "a"), queryState="FAILED")
 
 
-LOGS = {"opa": of_opa, "ranger": of_ranger, "trino_queries": of_trino}
+LOGS = {"opa": of_opa, "ranger": of_ranger, "trino": of_trino}
 ODD: tuple[Any, ...] = (
     None, True, 7, -1, 2.5, 10**25, "", "x", "{", "[1]", "@table", "9" * 30, [], ["x"], [[]], [["a", 1]], {}, {"id": "x"}, {"log": "x"},
     {"a": {"b": [1]}},

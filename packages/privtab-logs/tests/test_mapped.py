@@ -156,7 +156,7 @@ def test_an_access_in_a_service_without_tables_of_ours_is_of_no_consequence(tmp_
 @pytest.mark.parametrize("update", ["DELETE", "", {}, [], False])
 def test_what_a_document_does_not_read_of_an_entry_makes_the_answer_incomplete(update: Any, tmp_path: Path) -> None:
     metadata = {"queryId": "q", "queryState": "FINISHED", "tables": [], "updateType": update}
-    found, _ = rows("trino_queries", tmp_path, {"metadata": metadata, "context": {"user": "ann"}})
+    found, _ = rows("trino", tmp_path, {"metadata": metadata, "context": {"user": "ann"}})
     assert [row["problem"] for row in found] == [UNREAD]
 
 
@@ -179,7 +179,7 @@ def test_events_of_queries_that_trino_completed(tmp_path: Path) -> None:
         }
 
     found, account = rows(
-        "trino_queries",
+        "trino",
         tmp_path,
         event("q1", "cleo", read("t", "bob", "x"), read("v", "cleo", "x", "y")),
         event("q2", "cleo", read("t", "cleo")),

@@ -8,7 +8,7 @@ import pytest
 from documentation_pages import read
 
 from privtab.base.errors import PolicyInvalid, UsageError
-from privtab.base.resources import documents
+from privtab_connect.documents import documents
 from privtab_connect.importing.document import load
 
 

@@ -12,8 +12,8 @@ from jmespath import Options, compile  # noqa: A004
 from ranger import LAKE
 
 from privtab.base.errors import FileError, UsageError
-from privtab.base.resources import documents
 from privtab.pipeline import load_program
+from privtab_connect.documents import documents
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.document import ImportDocument, ImportStep, load
 from privtab_connect.importing.expression import FUNCTIONS, Expression
@@ -28,7 +28,7 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
         "Users": PEOPLE,
         "Groups": {"totalResults": 1, "Resources": [{"id": "g", "displayName": "hr", "members": [{"value": "1"}]}]},
     },
-    "unity": {
+    "unitycatalog": {
         "catalogs": {"catalogs": [{"name": "c"}]},
         "permissions/catalog/c": {"privilege_assignments": [{"principal": "ann@x", "privileges": ["SELECT"]}]},
         "schemas": {"schemas": [{"name": "s"}]},
@@ -109,7 +109,7 @@ def test_a_field_that_no_document_names_stops_the_import(
 
 @pytest.mark.parametrize(
     ("document", "address"),
-    [("scim", "Users"), ("unity", "catalogs"), ("polaris", "catalogs"), ("polaris", "principal-roles/e/principals"),
+    [("scim", "Users"), ("unitycatalog", "catalogs"), ("polaris", "catalogs"), ("polaris", "principal-roles/e/principals"),
      ("gravitino", f"{GRAVITINO}/users"), ("gravitino", f"{GRAVITINO}/roles"), ("gravitino", f"{GRAVITINO}/roles/r")],
 )  # fmt: skip
 @pytest.mark.parametrize("answer", [{"message": "session expired"}, {}, None, [], "no"], ids=str)
@@ -222,10 +222,10 @@ def test_a_kept_answer_about_one_catalog_is_none_about_another(tmp_path: Path) -
         "  schema:\n    table:\n      column:\n  catalog", "  catalog"
     )
     with pytest.raises(UsageError, match=r"as in `schemas.catalog_name=d.json`"):
-        imported(tmp_path, "unity", {**answers, "schemas": rows}, policy)
+        imported(tmp_path, "unitycatalog", {**answers, "schemas": rows}, policy)
     tables: dict[str, Any] = {f"tables.catalog_name={name}&schema_name=s": {"tables": []} for name in "cd"}
     more = {"schemas.catalog_name=c": {"schemas": [{"name": "s"}]}, "schemas.catalog_name=d": rows, **tables}
-    found = imported(tmp_path, "unity", {**answers, **more}, policy)
+    found = imported(tmp_path, "unitycatalog", {**answers, **more}, policy)
     assert [str(entity) for entity, _ in found.state.owners] == ["schema:d/s"]
 
 
@@ -239,7 +239,7 @@ def test_unity_catalog_as_its_servers_spell_it(tmp_path: Path) -> None:
         "tables": {"tables": [table]},
     }
     policy = LAKE.replace("  TABLE_READ", "  USE_CATALOG: {on: [catalog]}\n  TABLE_READ")
-    found = imported(tmp_path, "unity", {**ANSWERS["unity"], **more}, policy)
+    found = imported(tmp_path, "unitycatalog", {**ANSWERS["unitycatalog"], **more}, policy)
     assert [(g.grantee, g.privilege) for g in found.state.grants] == [(f"user:{principal}", "USE_CATALOG")]
     assert found.state.owners[0][1] == f"user:{principal}"
     assert stops(found) == {"isolated-catalog", "tables.row_filter", "tables.columns.mask"}

@@ -408,7 +408,7 @@ def test_unity_catalog_grants_and_owners(tmp_path: Path) -> None:
         "/permissions/table/main.s.t2": {"privilege_assignments": []},
     }
     with serving(answers) as url:
-        found = imported("unity", url, policy)
+        found = imported("unitycatalog", url, policy)
     assert grants(found) == {
         ("user:bob@x", "allow", "SELECT", "schema:main/s"),
         ("group:hr", "allow", "SELECT", "table:main/s/t1"),

@@ -8,9 +8,9 @@ import pytest
 from ranger import LAKE
 
 from privtab.base.errors import PolicyInvalid, UsageError
-from privtab.base.resources import documents
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
+from privtab_connect.documents import documents
 from privtab_connect.pushdown.document import load
 
 POLICIES = {"gravitino": "gravitino/1.1.0", "mariadb": "mariadb/10.11", "postgresql": "postgresql/15"}

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 from jmespath.exceptions import JMESPathError
 
-from privtab.base import resources, source
+from privtab.base import source
 from privtab.base.errors import FormatError
 from privtab.language.syntax.node_reader import DocumentProblem, whole
 from privtab.language.syntax.yaml_tree import Node
+from privtab_connect.documents import document as find
 from privtab_connect.importing.document import ExpressionReader
 from privtab_connect.importing.expression import Expression, holds
 from privtab_connect.importing.template import Template
@@ -102,10 +103,10 @@ def _groups(found: Any) -> list[str] | None:
 
 def load(document: str) -> LogDocument:
     """Read a mapping document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
-    path = resources.document(document, MARK)
+    name, path = find(document, MARK)
     file = source.load(path)
     begins = "a mapping document of logs begins with `log: 1`"
-    return whole(file, begins, lambda found, root: _Reader(file, found).document(root, path.stem))
+    return whole(file, begins, lambda found, root: _Reader(file, found).document(root, name))
 
 
 class _Reader(ExpressionReader):

@@ -13,7 +13,6 @@ from privtab.base.errors import UsageError
 from privtab.base.key_values import key_values
 from privtab.base.printable import count
 from privtab.base.request import Entity
-from privtab.base.resources import documents
 from privtab.command._files import row_counts, write_tables
 from privtab.command._options import (
     AtOption,
@@ -36,6 +35,7 @@ from privtab.command._output import (
 from privtab.command._parameters import argument, needing, option
 from privtab.command._tokens import token_in
 from privtab.state.findings import to_json
+from privtab_connect.documents import documents
 
 if TYPE_CHECKING:
     from privtab_connect.importing.run import ImportResult

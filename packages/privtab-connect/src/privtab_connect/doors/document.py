@@ -7,7 +7,7 @@ from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from privtab.base import resources, source
+from privtab.base import source
 from privtab.base.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.base.names import LEFT_OUT
 from privtab.base.sql_text import FILTER_KINDS
@@ -15,6 +15,7 @@ from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+from privtab_connect.documents import document as find
 
 MARK = "door"
 KEYS = ("title", "caller", "operation", "rows", "answers", "derived", "kinds", "operations")
@@ -167,10 +168,10 @@ class Door:
 
 def load(document: str, program: Program) -> Door:
     """Read a door document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
-    path = resources.document(document, "door")
+    name, path = find(document, "door")
     file = source.load(path)
     begins = f"a door document begins with `{MARK}: 1`"
-    return whole(file, begins, lambda found, root: _Reader(file, found, program, path.stem).document(root))
+    return whole(file, begins, lambda found, root: _Reader(file, found, program, name).document(root))
 
 
 class _Reader(DocumentReader):

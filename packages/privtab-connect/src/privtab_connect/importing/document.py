@@ -9,12 +9,13 @@ from typing import ClassVar, Literal, TypeAlias
 
 from jmespath.exceptions import JMESPathError
 
-from privtab.base import resources, source
+from privtab.base import source
 from privtab.base.diagnostics import Located
 from privtab.base.names import WILDCARDS
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, whole
 from privtab.language.syntax.yaml_tree import Mapping, Node, Sequence
 from privtab.state.raw import COLUMNS
+from privtab_connect.documents import document as find
 from privtab_connect.importing.expression import Expression
 from privtab_connect.importing.fields import ONE_OF, TYPES, Field, Fields, Loss, Many, Type, Word
 from privtab_connect.importing.template import Template
@@ -113,7 +114,7 @@ class ImportDocument:
 
 def load(document: str) -> ImportDocument:
     """Read an import document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
-    file = source.load(resources.document(document, "import"))
+    file = source.load(find(document, "import")[1])
     begins = "an import document begins with `import: 1`"
     return whole(file, begins, lambda found, root: _MappingReader(file, found).document(root))
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
-from privtab.base import plugins, resources, source
+from privtab.base import plugins, source
 from privtab.base.diagnostics import Diagnostic, Located
 from privtab.base.errors import FormatError
 from privtab.base.names import KINDS, encode_name, last_name, unencoded
@@ -17,6 +17,7 @@ from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader,
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.principal_rows import entity_named
+from privtab_connect.documents import document as find
 from privtab_connect.importing.template import Template
 from privtab_connect.pushdown.rights import EVERYONE, OWNER, Account, AccountKind, Object, Traits
 
@@ -74,7 +75,7 @@ def load(document: str, program: Program, values: MappingOf[str, str]) -> Mappin
 
     `values`: what placeholders under `within` stand for.
     """
-    file = source.load(resources.document(document, "mapping"))
+    file = source.load(find(document, "mapping")[1])
     begins = f"a mapping document begins with `{MARK}: 1`"
     return whole(file, begins, lambda found, root: _Reader(file, found, program, values).document(root))
 

@@ -1,0 +1,25 @@
+"""Find the documents about other systems: in the user's folders of policies, among the shipped policies, and here.
+
+Here are those that are about no one system: `scim`, and `tables` of a database.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from privtab.base import resources
+from privtab.pipeline import policy_folders
+
+
+def documents(kind: str) -> dict[str, Path]:
+    """The documents of a kind, by name."""
+    return dict(sorted(resources.documents(kind, _folders()).items()))
+
+
+def document(name: str, kind: str) -> tuple[str, Path]:
+    """The name of a document and its file, of a path or of a name. Raises UsageError."""
+    return resources.document(name, kind, _folders())
+
+
+def _folders() -> tuple[Path, ...]:
+    return (*policy_folders(), Path(__file__).parent)
