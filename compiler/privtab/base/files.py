@@ -49,13 +49,16 @@ def was_read(path: Path | str) -> bool:
     return Path(os.path.realpath(path)) in _read
 
 
-def problem(path: Path | str) -> str | None:
-    """Say why a path is not one to read a file from: `it is a pipe, not a file`; None if it is one, or is not there."""
+def problem(path: Path | str, *, pipes: bool = True) -> str | None:
+    """Say why a path is not one to read a file from: `it is a pipe, not a file`; None if it is one, or is not there.
+
+    `pipes`: whether what the command line names may be a pipe or a device.
+    """
     try:
         mode = Path(path).stat().st_mode
     except OSError:
         return None
-    if stat.S_ISREG(mode) or (Path(path).absolute() in _from_command_line and not stat.S_ISDIR(mode)):
+    if stat.S_ISREG(mode) or (pipes and Path(path).absolute() in _from_command_line and not stat.S_ISDIR(mode)):
         return None
     return f"it is {_KINDS.get(stat.S_IFMT(mode), 'a device')}, not a file"
 

@@ -35,6 +35,8 @@ def read_file(path: Path) -> bytes:
     """Read a file; raises FileError."""
     from privtab.bundle.archive import LARGEST
 
+    if not path.is_dir() and files.problem(path, pipes=False) is not None:
+        raise FileError(f"{path}: a bundle is a file, not a pipe or a device")
     try:
         return files.content(path, LARGEST)
     except OSError as error:
