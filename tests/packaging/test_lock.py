@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from checkout import ROOT
 
-LOCKS = [("requirements.lock", ["all"]), ("requirements-dev.lock", ["all", "dev"])]
+LOCKS = [("requirements/run.lock", ["all"]), ("requirements/test.lock", ["all", "dev"])]
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,6 @@ def test_both_files_agree(locked: ModuleType) -> None:
 
 def test_the_image_takes_packages_from_the_lock_file() -> None:
     composed = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
-    assert "--require-hashes --no-deps -r /src/requirements.lock" in composed
+    assert "--require-hashes --no-deps -r /src/run.lock" in composed
     for variable in ("PRIVTAB_OPA_IMAGE", "PRIVTAB_PYTHON_IMAGE"):
         assert variable in composed
