@@ -48,7 +48,7 @@ def test_the_files_are_those_that_bundles_and_commands_write(capsys: pytest.Capt
 
 
 def test_no_other_list_names_back_ends() -> None:
-    tree = ast.parse((Path(privtab.__file__).parent / "cli" / "compile.py").read_text(encoding="utf-8"))
+    tree = ast.parse((Path(privtab.__file__).parent / "command" / "compile.py").read_text(encoding="utf-8"))
     named = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & {"describe"}
     assert not named
 

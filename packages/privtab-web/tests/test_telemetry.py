@@ -171,8 +171,8 @@ def test_metrics_count_decisions_errors_time_and_kept_answers(opa: OpaServer, wa
     assert watching.figures() == {
         ("privtab.decisions", "allow"): 4,
         ("privtab.decisions", "deny"): 5,
-        ("privtab.base.errors", "InvalidRequest"): 1,
-        ("privtab.base.errors", "DecisionUnavailable"): 1,
+        ("privtab.errors", "InvalidRequest"): 1,
+        ("privtab.errors", "DecisionUnavailable"): 1,
         ("privtab.cache.hits", ""): 5,
         ("privtab.duration", "allow"): 2,
         ("privtab.duration", "mixed"): 1,

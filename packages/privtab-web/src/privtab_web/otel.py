@@ -46,7 +46,7 @@ class Telemetry(Hook):
         meter = metrics.get_meter(NAME, meter_provider=meter_provider)
         self._decisions = meter.create_counter("privtab.decisions", "{decision}", "decisions by their outcome")
         self._errors = meter.create_counter(
-            "privtab.base.errors", "{call}", "calls that ended without a decision, by error"
+            "privtab.errors", "{call}", "calls that ended without a decision, by error"
         )
         self._hits = meter.create_counter("privtab.cache.hits", "{decision}", "decisions that a kept answer gave")
         self._duration = meter.create_histogram(
