@@ -299,7 +299,7 @@ SENDERS = {
     "client/_http.py": {"http.client.HTTPConnection"},  # decisions, and everything else through client/_sender.py
     "client/_transport.py": {"requests.Session"},  # RequestsTransport, restricted, where the caller gave no session
     "privtab_server/registry/deploy/push.py": {"_Client"},  # the client of OPA's makers, restricted likewise
-    "opa/server.py": {
+    "engines/opa/server.py": {
         "http.client.HTTPConnection"
     },  # the health of a process that was started here; it carries nothing
 }

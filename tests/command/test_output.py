@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from checkout import sources
 from rich.console import Console
 
 from privtab.base.errors import ExitCode
@@ -30,10 +31,18 @@ BY_HAND = {
 MEANT = {
     ("__init__.py", "sys.stdout.write"): "Typer and Rich are missing",
     ("__init__.py", "sys.stderr.write"): "Typer and Rich are missing",
-    ("_state_import.py", "json.dumps"): "a file, in the order of its tables",
+    ("_files.py", "json.dumps"): "a file, in the order of its tables",
     ("opa.py", "json.dumps"): "an argument of curl",
     ("test.py", "json.dumps"): "quotes a YAML scalar",
 }
+
+
+COMMANDS = [
+    path
+    for name, path in sources().items()
+    if {"command", "commands"} & set(name.split("/")[:-1]) and path.name != "_output.py"
+]
+"""The modules of commands, of the core and of packages."""
 
 
 def calls(path: Path) -> Iterator[str]:
@@ -43,12 +52,11 @@ def calls(path: Path) -> Iterator[str]:
 
 
 def test_commands_print_in_one_place() -> None:
-    modules = [path for path in Path(_output.__file__).parent.glob("*.py") if path.name != "_output.py"]
-    assert {(path.name, call) for path in modules for call in calls(path) if call in BY_HAND} == set(MEANT)
+    assert {(path.name, call) for path in COMMANDS for call in calls(path) if call in BY_HAND} == set(MEANT)
 
 
 def test_exit_codes_are_named() -> None:
-    for path in Path(_output.__file__).parent.glob("*.py"):
+    for path in COMMANDS:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in {"typer.Exit", "sys.exit"}:
                 for argument in node.args:

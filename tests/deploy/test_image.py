@@ -38,7 +38,11 @@ def test_what_is_copied_exists_and_is_all_that_the_wheel_needs() -> None:
     assert all((ROOT / name).exists() for name in copied())
     target = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert {*target["force-include"], *(package.split("/")[0] for package in target["packages"])} <= copied()
-    sent = {line[1:] for line in (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")}
+    sent = {
+        line[1:]
+        for line in (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
     assert copied() <= sent
 
 
