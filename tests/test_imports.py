@@ -45,7 +45,17 @@ ALLOWED: dict[str, set[str]] = {
     "model": {"ir", "language"},
     "pipeline": {"backends", "bundle", "checks", "ir", "language", "model"},
     "privtab_analysis": {"checks", "command", "engines", "filters", "ir", "language", "pipeline", "reference", "state"},
-    "privtab_connect": {"backends", "client", "command", "ir", "language", "privtab_server", "reference", "state"},
+    "privtab_connect": {
+        "pipeline",
+        "backends",
+        "client",
+        "command",
+        "ir",
+        "language",
+        "privtab_server",
+        "reference",
+        "state",
+    },
     "privtab_logs": {
         "bundle",
         "client",

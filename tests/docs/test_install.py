@@ -32,7 +32,12 @@ def texts() -> dict[str, str]:
     found = {}
     for name in listed.stdout.split("\0"):
         path = ROOT / name
-        if name and not name.startswith(("tests/", "sources/", "docs/decisions/")) and path.is_file():
+        if (
+            name
+            and not name.startswith(("tests/", "sources/", "docs/decisions/"))
+            and "/tests/" not in name
+            and path.is_file()
+        ):
             try:
                 found[name] = path.read_text(encoding="utf-8")
             except UnicodeDecodeError:

@@ -203,7 +203,8 @@ def some_world(random: Random, names: Sequence[str], version: str = "1") -> Worl
         "attributes": [{"user": "ann", "attribute": "word", "value": random.choice((*NUMBERS, *WORDS))}],
     }
     state, found = validate(program, from_tables(tables, "rows"))
-    assert all(finding.severity == "warning" for finding in found), found[:3]
+    # A state cannot say names with blanks at the edges or with letters that nobody sees; columns hold them all the same.
+    assert all(finding.severity == "warning" or finding.code in {"S108", "S116"} for finding in found), found[:3]
     return World(program, RowEngine(document, Index(index(program, state))), Reference(program, state))
 
 

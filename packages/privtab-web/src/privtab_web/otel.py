@@ -45,9 +45,7 @@ class Telemetry(Hook):
         self._tracer = trace.get_tracer(NAME, tracer_provider=tracer_provider)
         meter = metrics.get_meter(NAME, meter_provider=meter_provider)
         self._decisions = meter.create_counter("privtab.decisions", "{decision}", "decisions by their outcome")
-        self._errors = meter.create_counter(
-            "privtab.errors", "{call}", "calls that ended without a decision, by error"
-        )
+        self._errors = meter.create_counter("privtab.errors", "{call}", "calls that ended without a decision, by error")
         self._hits = meter.create_counter("privtab.cache.hits", "{decision}", "decisions that a kept answer gave")
         self._duration = meter.create_histogram(
             "privtab.duration", "s", "how long calls took", explicit_bucket_boundaries_advisory=BOUNDARIES

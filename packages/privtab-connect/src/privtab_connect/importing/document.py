@@ -30,7 +30,7 @@ EXCLUDED = ("name", "each", "why", "denies", "count")
 DENIES = "denies"
 LOSSES = (DENIES, "lost")
 FIELDS_EXAMPLE = (
-    "as in `users: [{name: text, owner?: text, active: switch, limits: denies, it holds for some hours only}]`"
+    'as in `users: [{name: text, "owner?": text, active: switch, limits: denies, it holds for some hours only}]`'
 )
 _NAME = re.compile(r"(?P<name>.+?)(?P<optional>\?)?(?P<nullable> or null)?")
 """The name of a field, whether it may be left out, and whether it may be null."""
