@@ -4,14 +4,13 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from checkout import sources
 from filtered_policy import POLICY
 
 from privtab.pipeline import load_program
-from privtab.state import findings
 from privtab.state.findings import CODES, errors, in_order, render_text, stops, to_json
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import RowLocation, StateFinding
@@ -79,13 +78,11 @@ def test_order_and_errors() -> None:
 
 
 def test_every_code_is_named_and_used() -> None:
-    folder = Path(findings.__file__).parent
-    others = folder.parent / "spark" / "state", folder.parent / "pushdown"
     used = {
         code
-        for file in chain.from_iterable(room.glob("*.py") for room in (folder, *others))
-        if file.name != "findings.py"
-        for code in re.findall(r'"(S\d{3})"', file.read_text())
+        for name, file in sources().items()
+        if name != "state/findings.py"
+        for code in re.findall(r'"(S\d{3})"', file.read_text(encoding="utf-8"))
     }
     assert used == set(CODES)
     assert len(set(CODES.values())) == len(CODES)
