@@ -11,7 +11,7 @@ JOBS   ?= 4
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test lock demo site stack test test-full test-long coverage connect format lint types tests policies rego bench clean
+.PHONY: help setup setup-test lock demo site stack test test-core test-full test-long coverage connect format lint types tests policies rego bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,11 @@ SOME_ON_CONNECT := $(addprefix packages/privtab-spark/tests/test_,decide.py visi
 
 tests:
 	@$(PYTEST) -m "not slow and not long"
+
+CORE := $(addprefix tests/,backends bundle checks client command engines fmt ir lint model passes report state syntax) $(wildcard tests/test_*.py)
+
+test-core: setup-test ## the tests of the core alone: no Java, database or browser
+	@$(PYTEST) -m "not slow and not long and not spark" $(CORE)
 
 connect:
 	@echo "some of it on Spark Connect"
