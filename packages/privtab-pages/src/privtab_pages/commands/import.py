@@ -7,11 +7,10 @@ from typing import Annotated
 
 from privtab.cli._app import Commands
 from privtab.cli._options import OutputOption
-from privtab.cli._output import deliver, err, fail_if, show_diagnostics
+from privtab.cli._output import deliver, fail_if, show_diagnostics
 from privtab.cli._parameters import argument, option
 from privtab.errors import UsageError
 from privtab.key_values import key_values
-from privtab.printable import count
 
 PANEL = "Write"
 
@@ -42,8 +41,11 @@ def table(
     set_: Annotated[
         list[str] | None, option("--set NAME=A,B", "A name on the page that stands for several privileges.")
     ] = None,
+    accept: Annotated[
+        list[str] | None, option("--accept NAME", "Do without what a finding gives this name; repeatable.")
+    ] = None,
     allow_partial: Annotated[
-        bool, option("--allow-partial", "Leave out rows that could not be read instead of stopping.")
+        bool, option("--allow-partial", "Leave out rows that could not be read whole instead of stopping.")
     ] = False,
     output: OutputOption = None,
 ) -> None:
@@ -88,15 +90,12 @@ def table(
         names=key_values(name, "--name", "TEXT=TYPE", example="Programs=program"),
         inside=key_values(inside, "--inside", "TYPE=PARENT", example="table=schema"),
         sets=key_values(set_, "--set", "NAME=A,B", example="ALL=READ,WRITE"),
+        accepted=accept or (),
     )
     policy = reader.read(found_tables)
     if policy is None:
         raise no_table(str(page), found_tables)
     show_diagnostics(reader.found, {str(page): source.text})
-    for cell in reader.left_out:
-        err().print(f"{page}:{cell.span.line}: not read: what is under `{' '.join(cell.text.split())}`", style="dim")
-    if reader.shifted:
-        err().print(f"{count(reader.shifted, 'row')} without a first cell: read as of the entity above")
     if not reader.found or allow_partial:
         program_of(SourceFile.of("policy.yaml", policy))
         deliver(policy, output)

@@ -1,0 +1,72 @@
+"""Read a workbook as HTML: all its sheets, with what is hidden, struck out or merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from privtab._resources import how_to_install
+from privtab.errors import FileError, UsageError
+
+
+def workbook_html(path: Path) -> str:
+    """A table for each sheet that has cells; each cell names its row and column."""
+    try:
+        from openpyxl import load_workbook  # type: ignore[import-untyped]
+    except ImportError:
+        raise UsageError(f"workbooks need openpyxl: {how_to_install('excel')}; or save the sheet as CSV") from None
+    try:
+        values, formulas = (load_workbook(path, rich_text=True, data_only=only) for only in (True, False))
+        return "\n".join(
+            f'<table data-sheet="{escape(sheet.title)}" {"" if sheet.sheet_state == "visible" else "hidden"}>'
+            f"{''.join(_rows(sheet, formulas[sheet.title]))}</table>"
+            for sheet in values.worksheets
+        )
+    except (OSError, KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
+        raise FileError(f"cannot read {path} as a workbook: {error}") from error
+
+
+def _rows(sheet: Any, formulas: Any) -> Iterator[str]:
+    spans = {merged.coord.partition(":")[0]: merged for merged in sheet.merged_cells.ranges}
+    covered = {place for merged in spans.values() for place in merged.cells} - {m.top[0] for m in spans.values()}
+    hidden = {
+        number
+        for column in sheet.column_dimensions.values()
+        if column.hidden or column.width == 0
+        for number in range(column.min or 0, (column.max or 0) + 1)
+    }
+    for row in sheet.iter_rows():
+        line = row[0].row
+        shape = sheet.row_dimensions[line]
+        written = []
+        for cell in row:
+            if (line, cell.column) in covered:
+                continue
+            value = formulas[cell.coordinate].value if cell.value is None else cell.value
+            text = "" if value is None else _text(value)
+            if cell.font.strike:
+                text = f"<s>{text}</s>"
+            if cell.comment is not None:
+                text += f"<span hidden>{escape(cell.comment.text)}</span>"
+            span = spans.get(cell.coordinate)
+            spanned = f' rowspan="{len(span.left)}" colspan="{len(span.top)}"' if span else ""
+            unseen = " hidden" if cell.column in hidden or ";;;" in cell.number_format else ""
+            written.append(f'<td data-cell="{line},{cell.column}"{spanned}{unseen}>{text}</td>')
+        if any(cell.value is not None for cell in row) or any(
+            merged.min_row <= line <= merged.max_row for merged in spans.values()
+        ):
+            yield f"<tr{' hidden' if shape.hidden or shape.height == 0 else ''}>{''.join(written)}</tr>\n"
+
+
+def _text(value: Any) -> str:
+    """The text of a cell, whose parts may have fonts of their own."""
+    if not isinstance(value, list):
+        return escape(str(value)).replace("\n", "<br>")
+    parts = ((str(part), getattr(part, "font", None)) for part in value)
+    return "".join(
+        f"<{'s' if font and font.strike else 'sup' if font and font.vertAlign else 'span'}>{_text(text)}"
+        f"</{'s' if font and font.strike else 'sup' if font and font.vertAlign else 'span'}>"
+        for text, font in parts
+    )
