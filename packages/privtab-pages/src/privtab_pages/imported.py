@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import unescape
 from itertools import zip_longest
+from shlex import quote
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
 import yaml
 
-from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.errors import UsageError
 from privtab.fmt import format_source
 from privtab.hints import did_you_mean, listed
@@ -128,10 +128,10 @@ class TableReader:
             if columns:
                 rows += self._rows(table, columns)
             else:
-                name = table.sheet and f"sheet {table.sheet}"
-                name = name or f"table {_joined(table.heading or table.header.cells[0].text) or 'without a name'}"
+                name = table.heading or table.header.cells[0].text or "without a name"
+                name = f"sheet {table.sheet}" if table.sheet else f"table {_joined(name)}"
                 why = f"is {table.lost}" if table.lost else "has no columns for operations and what these require"
-                self._leave_out(table.header.cells[0].span, name, f"{name} is not read: it {why}")
+                self._leave_out(table.header.cells[0], name, f"{name} is not read: it {why}")
         for name in (*self.inside, *self.inside.values()):
             self._titles.setdefault(name, "")
         written: dict[str, dict[str, Any]] = {}
@@ -143,18 +143,19 @@ class TableReader:
             if name not in self._privileges:
                 message = f"`{name}` is no privilege that a row of the page requires"
                 advice = f"if it stands for several: `--set {name}=READ,WRITE`"
-                self.found.append(UNREADABLE.at(cell.span, message, advice))
+                self._refuse(cell, message, advice)
         if not written and not self.found:
-            self.found.append(UNREADABLE.at(chosen[0][0].header.cells[0].span, "the table has no row"))
+            self._refuse(chosen[0][0].header.cells[0], "the table has no row")
         return self._yaml(written)
 
-    def _leave_out(self, span: Span, name: str, message: str, advice: str = "") -> bool:
+    def _leave_out(self, cell: Cell, name: str, message: str, advice: str = "") -> bool:
         """Whether something may be left out; a finding if nobody accepted that."""
-        if name in self.accepted:
-            return True
-        advice = f"to do without it: `--accept {shlex.quote(name)}`{advice}"
-        self.found.append(LEFT_OUT.at(span, message, advice))
-        return False
+        if name not in self.accepted:
+            self.found.append(LEFT_OUT.at(cell.span, message, f"to do without: `--accept {quote(name)}`{advice}"))
+        return name in self.accepted
+
+    def _refuse(self, cell: Cell, message: str, advice: str | None = None) -> None:
+        self.found.append(UNREADABLE.at(cell.span, message, advice))
 
     def _columns(self, table: Table) -> dict[str, int] | None:
         """The position of each part in the rows of a table; None if it is not about operations and what they require."""
@@ -168,15 +169,15 @@ class TableReader:
         """The rows of a table that name operations."""
         entity = Cell("" if "entity" in columns else table.heading, table.header.cells[0].span)
         self._seen(table.header.cells)
-        missed = [at for at, name, cell in self._unread(table, columns) if not self._do_without(name, cell)]
+        missed = list(self._missed(table, columns))
         for row in table.rows:
             blank = Cell("", row.cells[0].span)
             cells = [*row.cells, *[blank] * len(table.header.cells)]
             whole = self._seen(row.cells) and not any(cells[at].text for at in missed if at < len(cells))
             parts = {part: cells[at] for part, at in columns.items()}
             if self._lacks_first(cells, columns):
-                message = f"`{_joined(parts['entity'].text)}` is under `{_joined(table.header.cells[0].text)}`: is it an operation of the type above?"
-                whole &= not parts["entity"].text or self._leave_out(parts["entity"].span, "shifted", message)
+                message = f"`{_joined(cells[0].text)}` lacks its entity: is it an operation of the one above?"
+                whole &= not cells[0].text or self._leave_out(cells[0], "shifted", message)
                 parts = {part: cells[at - 1] for part, at in columns.items() if part != "entity"}
             elif (first := parts.get("entity")) and (first.text or first.lost):
                 entity = first
@@ -189,16 +190,11 @@ class TableReader:
                 text = _joined(" | ".join(cell.text for cell in row.cells))
                 self._refuse(stated[0], f"`{text}` names no operation", "write the operation in its cell")
             elif not entity.text:
-                message = f"no heading and no column says what `{_joined(parts['operation'].text)}` is done to"
-                self._refuse(
-                    parts["operation"], message, "write the type as a heading above the table, or in a column `Entity`"
-                )
-            elif (type_ := self._type(entity)) and (operations := self._operations(parts["operation"])):
+                message = f"nothing says what `{_joined(parts['operation'].text)}` is done to"
+                self._refuse(parts["operation"], message, "write the type as a heading or in a column `Entity`")
+            elif (type_ := self._type(entity)) and (operations := self._named(parts["operation"], "operation")):
                 hidden = [part for part in ("requires", "effects") if part in parts and not self._plain(parts[part])]
                 yield _Row(type_, operations, parts, whole and not hidden)
-
-    def _refuse(self, cell: Cell, message: str, advice: str | None = None) -> None:
-        self.found.append(UNREADABLE.at(cell.span, message, advice))
 
     def _seen(self, cells: Sequence[Cell]) -> bool:
         """Whether all text of a row is there, but for what may be left out."""
@@ -207,21 +203,22 @@ class TableReader:
             for state in dict.fromkeys(state for state, _ in cell.lost):
                 text = _joined("".join(text for other, text in cell.lost if other == state))
                 message = f"`{text}` is not read: it is {'struck out' if state == STRUCK else 'hidden'}"
-                whole &= self._leave_out(cell.span, state, message)
+                whole &= self._leave_out(cell, state, message)
         return whole
 
-    def _unread(self, table: Table, columns: Mapping[str, int]) -> Iterator[tuple[int, str, Cell]]:
-        """The columns of a table that hold no part of a row, unless they are empty: position, name, and their first cell."""
+    def _missed(self, table: Table, columns: Mapping[str, int]) -> Iterator[int]:
+        """The columns with text that hold no part of a row, and that nobody said to leave out."""
         for at, cells in enumerate(zip_longest(*(row.cells for row in (table.header, *table.rows)))):
-            cell = next((cell for cell in cells if cell and cell.text), None)
-            if cell and at not in columns.values():
-                yield at, _joined(cells[0].text if cells[0] else "") or f"column {at + 1}", cell
-
-    def _do_without(self, name: str, cell: Cell) -> bool:
-        part = next((part for part, known in HEADINGS.items() if name.lower() in known), "note")
-        also = "" if part in ("note", *self.columns) else f", and may hold the part `{part}`, too"
-        advice = f"; or say what it holds: `--column {part}={shlex.quote(name)}`"
-        return self._leave_out(cell.span, name, f"the column `{name}` is not read: it may ask for more{also}", advice)
+            first = next((cell for cell in cells if cell and cell.text), None)
+            if first is None or at in columns.values():
+                continue
+            heading = _joined(cells[0].text if cells[0] else "")
+            part = next((part for part, known in HEADINGS.items() if heading.lower() in known), "note")
+            also = "" if part in ("note", *self.columns) else f", and may hold the part `{part}`, too"
+            advice = f"; or say what it holds: `--column {part}={quote(heading)}`" if heading else ""
+            name = heading or f"column {at + 1}"
+            if not self._leave_out(first, name, f"the column `{name}` is not read: it may ask for more{also}", advice):
+                yield at
 
     def _lacks_first(self, cells: Sequence[Cell], columns: Mapping[str, int]) -> bool:
         """Whether a row lacks its first cell, as rows below a cell that spans them do in some Markdown.
@@ -241,50 +238,37 @@ class TableReader:
         """Whether all characters of a cell are seen as what they are; a finding if not."""
         for character in cell.text.replace("\n", ""):
             if not character.isprintable() or _IGNORED.match(character) or normalize("NFKC", character) != character:
-                shown = _joined(
-                    "".join(c if c.isprintable() and c != character else f"<{code_point(c)}>" for c in cell.text)
+                message = (
+                    f"`{_joined(cell.text)}` has the character {code_point(character)}, which is not seen as it is"
                 )
-                self._refuse(
-                    cell, f"cannot read `{shown}`: it has the character {code_point(character)}", "write it without"
-                )
+                self._refuse(cell, message, "write it without")
                 return False
         return True
 
     def _type(self, cell: Cell) -> str | None:
         """The type that a cell or a heading names; types that another text names, too, are not merged."""
-        names = self._named(cell, "type")
-        if len(names) != 1:
-            if names:
-                self._refuse(cell, f"`{_joined(cell.text)}` is one type: write `--name TEXT=TYPE`")
-            return None
-        other = self._titles.setdefault(names[0], cell.text)
-        if _joined(other).lower() != _joined(cell.text).lower() and cell.text not in self.names:
-            message = f"`{_joined(cell.text)}` and `{_joined(other)}` would both be the type `{names[0]}`"
-            self._refuse(cell, message, f"name it: `--name {shlex.quote(_joined(cell.text))}=TYPE`")
-            return None
-        return names[0]
+        for name, text in self._named(cell, "type"):
+            other = self._titles.setdefault(name, text)
+            if _joined(other).lower() == text.lower() or text in self.names:
+                return name
+            message = f"`{text}` and `{_joined(other)}` would both be the type `{name}`"
+            self._refuse(cell, message, f"name it: `--name {quote(text)}=TYPE`")
+        return None
 
-    def _operations(self, cell: Cell) -> list[tuple[str, str]]:
-        """The operations that a cell names, each with its title."""
-        return [
-            (name, cell.text if len(names) == 1 else name)
-            for names in [self._named(cell, "operation")]
-            for name in names
-        ]
-
-    def _named(self, cell: Cell, what: str) -> list[str]:
-        """The names that a text stands for: its own words, unless `--name` says others."""
+    def _named(self, cell: Cell, what: str) -> list[tuple[str, str]]:
+        """The names that a text stands for, each with its title: its own words, unless `--name` says others."""
         text = _joined(cell.text)
-        if given := self.names.get(text):
-            return [name.strip() for name in given.split(",")]
+        given = [name.strip() for name in self.names.get(text, "").split(",")]
+        if len(given) > 1 and what == "operation":
+            return [(name, name) for name in given]
+        if given != [""]:
+            return [(given[0], text)]
         if not self._plain(cell):
             return []
-        if not _NAME.fullmatch(cell.text) or (what == "operation" and "\n" in cell.text):
-            self._refuse(
-                cell, f"`{text}` cannot be the name of one {what}", f"name it: `--name {shlex.quote(text)}=NAME`"
-            )
-            return []
-        return [_identifier(text)]
+        if _NAME.fullmatch(cell.text) and (what == "type" or "\n" not in cell.text):
+            return [(_identifier(text), text)]
+        self._refuse(cell, f"`{text}` cannot be the name of one {what}", f"name it: `--name {quote(text)}=NAME`")
+        return []
 
     def _row(
         self, written: dict[str, dict[str, Any]], row: _Row, operation: str, title: str, times: Counter[tuple[str, str]]
@@ -311,7 +295,7 @@ class TableReader:
     def _text(self, cell: Cell, text: str, tree: Expression | Effects | CellError) -> str | None:
         """A condition or effects with the policy's names; None, and a finding, if some name is unknown or it follows no pattern."""
         if isinstance(tree, CellError):
-            self.found.append(UNREADABLE.at(cell.span, f"cannot read `{_joined(cell.text)}`: {tree.message}", _HELP))
+            self._refuse(cell, f"cannot read `{_joined(cell.text)}`: {tree.message}", _HELP)
             return None
         targets = list(_targets(tree))
         self._owners |= _names_owners(tree)
@@ -328,7 +312,7 @@ class TableReader:
                 hint = did_you_mean(type_, known) or f"the types are {listed(list(self._titles))}"
                 message = f"cannot read `{_joined(cell.text)}`: `{target.text}` is no type"
                 advice = f"{hint}; or name it by `--name {target.text}=TYPE`"
-                self.found.append(UNREADABLE.at(cell.span, message, advice))
+                self._refuse(cell, message, advice)
                 return None
             text = text[: target.start] + type_ + text[target.end :]
         return text

@@ -32,7 +32,6 @@ _ONLY_SOMETIMES = re.compile(r"/\*.*?\*/|@[^{;]*(?:;|\{(?:[^{}]*\{[^{}]*\})*[^{}
 """Comments of style sheets, and rules that hold on paper or small screens."""
 _RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 _SELECTED = re.compile(r"[\w-]*(?:[.#][\w-]+)?")
-_STRIKES = re.compile(r"line-through")
 _HIDES = re.compile(
     r"display:none|visibility:(?:hidden|collapse)|(?:opacity|font-size):0(?:\.0+)?(?:;|!|[a-z%]|$)|mso-hide:all"
 )
@@ -45,21 +44,14 @@ _PICTURES = re.compile(
     r"audio|button|canvas|embed|iframe|img|input|math|meter|object|progress|select|svg|textarea|video"
 )
 """What people see and no text says: a cell that has one cannot be read."""
-_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6", "caption", "summary", "legend")
-_CELLS, _ROWS, _GROUPS = ("td", "th"), ("tr",), ("thead", "tbody", "tfoot", "caption", "colgroup")
+_HEADING = re.compile("h[1-6]|caption|summary")
+_CELLS = ("td", "th", "caption")
 _ENDS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(_CELLS, (*_CELLS, "caption")),
-    **dict.fromkeys(_ROWS, (*_CELLS, *_ROWS, "caption")),
-    **dict.fromkeys(_GROUPS, (*_CELLS, *_ROWS, *_GROUPS)),
-    **dict.fromkeys(("li", "option"), ("li", "option")),
-    **dict.fromkeys(("dt", "dd"), ("dt", "dd")),
-    **dict.fromkeys(("p", "div", "table", "ul", "ol", "pre", "section", *_HEADINGS[:6]), ("p",)),
+    **dict.fromkeys(_CELLS, _CELLS),
+    "tr": (*_CELLS, "tr"),
+    **dict.fromkeys(("thead", "tbody", "tfoot"), (*_CELLS, "tr", "thead", "tbody", "tfoot")),
 }
-"""Which open elements a start tag ends, as browsers do."""
-_SCOPES = {
-    "li": ("ul", "ol", "td", "th", "table"),
-    "p": ("div", "td", "th", "li", "table", "details", "section", "blockquote"),
-}
+"""Which open elements of a table a start tag ends, as in browsers."""
 
 
 class Cell(NamedTuple):
@@ -144,7 +136,8 @@ def _markdown_html(text: str) -> tuple[str, dict[int, tuple[int, int]]]:
     front = _FRONT_MATTER.match(text)
     text = "\n" * front[0].count("\n") + text[front.end() :] if front else text
     lines, written, places = text.split("\n"), [], {}
-    row = width = end = 0
+    row = width = 0
+    end = -1
     begins: list[int] = []
     for token in parser.parse(text):
         row = token.map[0] if token.map else row
@@ -162,8 +155,11 @@ def _markdown_html(text: str) -> tuple[str, dict[int, tuple[int, int]]]:
             case "tr_close":
                 more = "".join(f"<td>{escape(lines[row][begin:].strip(' |'))}</td>" for begin in begins[width:])
                 html = more + html
-            case "paragraph_open" if row == end or _DASHES.search("\n".join(lines[slice(*token.map or (0, 0))])):
-                html = f"<table><tr><td>{escape(lines[row])}</td></tr></table>{html}"  # cut off, or of other dashes
+        mine = "\n".join(lines[slice(*token.map)]) if token.map and token.type not in ("fence", "table_open") else ""
+        cut_off = bool(mine) and row == end and "|" in lines[row] and not html.startswith("<!--")
+        if cut_off or (token.type == "paragraph_open" and _DASHES.search(mine)):
+            html = f"<table><tr><td>{escape(lines[row])}</td></tr></table>{html}"  # rows that people see as text
+            end = -1
         for number, line in enumerate(html.split("\n")):
             written.append(line)
             places[len(written)] = (row + 1 + number, column)
@@ -213,10 +209,6 @@ class _Page(HTMLParser):
         self.close()
         self._close(0)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin an element; as in browsers, a slash ends none."""
-        self.handle_starttag(tag, attrs)
-
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in reversed(attrs)}
         self._end_implied(tag)
@@ -234,13 +226,16 @@ class _Page(HTMLParser):
             heading = "" if "data-sheet" in given else self._heading
             header = Row(cells=(Cell("", self._place(given)),))
             self._table = Table(heading=heading, header=header, rows=(), lost=state, sheet=given.get("data-sheet", ""))
-        elif tag in _CELLS and depth == 1:
+        elif tag in ("td", "th") and depth == 1:
             self._text, self._lost, self._span = [], [], self._place(given)
             self._spans = _number(given.get("rowspan", "")), _number(given.get("colspan", ""))
-        elif tag in _HEADINGS and depth == (tag == "caption") and state != HIDDEN:
+        elif _HEADING.fullmatch(tag) and depth == (tag == "caption") and state != HIDDEN:
             self._title = []
         elif tag == "p" and not depth:
             self._bold = []
+
+    handle_startendtag = handle_starttag
+    """As in browsers, a slash ends no element."""
 
     def handle_endtag(self, tag: str) -> None:
         tags = [tag for tag, _ in self._open]
@@ -271,13 +266,12 @@ class _Page(HTMLParser):
         """Close what a start tag ends; a table within a table that is in no cell ends the first."""
         tags = [tag for tag, _ in self._open]
         in_table = len(tags) - tags[::-1].index("table") if "table" in tags else 0
-        if tag == "table" and in_table and not {*_CELLS, "caption"} & {*tags[in_table:]}:
+        if tag == "table" and in_table and not {*_CELLS} & {*tags[in_table:]}:
             self._close(in_table - 1)
             return
-        for at in range(in_table, len(tags)):
-            if tags[at] in _ENDS.get(tag, ()) and not {*_SCOPES.get(tags[at], ())} & {*tags[at + 1 :]}:
-                self._close(at)
-                return
+        ends = (*_ENDS.get(tag, ()), *(() if _INLINE.fullmatch(tag) else ("p",)))
+        if ended := [at for at in range(in_table, len(tags)) if tags[at] in ends]:
+            self._close(ended[0])
 
     def _state(self, tag: str, given: Mapping[str, str]) -> str:
         """Why the text of an element is no text of the page; empty if it is."""
@@ -321,21 +315,23 @@ class _Page(HTMLParser):
                 self._end_table()
             elif tag == "tr" and depth == 1:
                 self._end_row()
-            elif tag in _CELLS and depth == 1:
+            elif tag in ("td", "th") and depth == 1:
                 self._end_cell()
-            elif tag in _HEADINGS and self._title is not None and depth == (tag == "caption"):
+            elif _HEADING.fullmatch(tag) and self._title is not None and depth == (tag == "caption"):
                 self._end_heading(tag, _lines("".join(self._title)))
             elif tag == "p" and not depth and self._bold is not None:
                 text = _lines("".join(self._bold))
-                if text and "\0" not in text:
-                    self._heading += f" / {text}"  # as good as a heading, or a remark: which of both nobody can tell
                 self._bold = None
+                self._heading += "" if "\0" in text or not text else f" / {text}"
 
     def _end_heading(self, tag: str, text: str) -> None:
+        """Take a heading; what may be one, or a remark, is added to the heading above, which then names no type."""
         self._title = None
-        if tag == "caption" and self._table is not None and text:
-            self._table = replace(self._table, heading=text)
-        elif tag != "caption":
+        if tag == "caption" and self._table is not None:
+            self._table = replace(self._table, heading=text or self._table.heading)
+        elif tag == "summary":
+            self._heading += "" if self._open and self._open[-1][1] else f" / {text}"
+        else:
             self._heading = text
 
     def _end_cell(self) -> None:
@@ -384,7 +380,7 @@ def _styles(sheet: str) -> dict[str, str]:
 
 def _style(rule: str) -> str:
     rule = "".join(rule.lower().split())
-    return HIDDEN if _HIDES.search(rule) else STRUCK if _STRIKES.search(rule) else ""
+    return HIDDEN if _HIDES.search(rule) else STRUCK if "line-through" in rule else ""
 
 
 def _number(text: str) -> int:
