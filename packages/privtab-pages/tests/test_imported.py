@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from privtab.diagnostics import Diagnostic
+from privtab.errors import FileError
 from privtab.fmt import format_source
 from privtab.pipeline import find_policy, policy_names, program_of
 from privtab.source import SourceFile, load
@@ -264,3 +265,234 @@ def test_cells_that_a_page_lacks_are_seen() -> None:
     found = list(edited(tables(SourceFile.of("page.md", cut)), tables(SourceFile.of("page.md", text))))
     assert found
     assert all("the page says ``" in finding.message for finding in found)
+
+
+HEAD_HTML = "<h2>Shop</h2><table><tr><th>Action<th>Requires</tr>"
+SEE = "<tr><td>see<td>READ (entity)</tr>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "~~WRITE~~",
+        "<s>x</s>",
+        "<del>x</del>",
+        "<strike>x</strike>",
+        '<span style="text-decoration: line-through">x</span>',
+        '<span style="TEXT-DECORATION-LINE:line-through">x</span>',
+        "<span hidden>x</span>",
+        '<span style="display : none">x</span>',
+        '<b style="visibility:hidden">x</b>',
+        '<b style="opacity: 0">x</b>',
+        "<template>x</template>",
+        "<noscript>x</noscript>",
+    ],
+)
+@pytest.mark.parametrize("column", [0, 1])
+def test_text_that_does_not_hold_or_is_not_seen_stops_until_it_is_accepted(
+    text: str, column: int, tmp_path: Path
+) -> None:
+    cells = ["open", "WRITE (entity)"]
+    cells[column] = f"{text} {cells[column]}"
+    page = f"# Shop\n\n| Action | Requires |\n|---|---|\n| see | READ (entity) |\n| {cells[0]} | {cells[1]} |\n"
+    policy, (finding,) = read(tmp_path / "wiki.md", page)
+    assert (finding.name, finding.span.line) == ("left-out", 6)
+    assert [*rules(policy)] == [("shop", "see")]
+    policy, found = read(tmp_path / "wiki.md", page, accepted=("struck", "hidden"))
+    assert found == []
+    assert rules(policy)["shop", "open"] == "WRITE (entity)"
+
+
+def test_style_sheets_strike_and_hide(tmp_path: Path) -> None:
+    sheet = "<style>@media print { td { display: none } } p .old, #no { text-decoration: line-through }</style>"
+    text = f'{sheet}{HEAD_HTML}{SEE}<tr class="old"><td>open<td>none</tr><tr id=no><td>shut<td>none</tr></table>'
+    policy, found = read(tmp_path / "wiki.html", text)
+    assert [finding.name for finding in found] == ["left-out"] * 4
+    assert [*rules(policy)] == [("shop", "see")]
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "<div hidden>{}</div>",
+        "<details><summary>Old</summary>{}</details>",
+        "<template>{}</template>",
+        '<div style="display:none">{}</div>',
+        "<del>{}</del>",
+    ],
+)
+def test_tables_that_are_not_seen_are_named(around: str, tmp_path: Path) -> None:
+    other = f"{HEAD_HTML}<tr><td>open<td>none</tr></table>"
+    text = f"{around.format(other)}<h2>Shop</h2>{HEAD_HTML}{SEE}</table>"
+    policy, (finding,) = read(tmp_path / "wiki.html", text)
+    assert (finding.name, finding.help) == ("left-out", "to do without: `--accept 'table Action'`")
+    assert [*rules(policy)] == [("shop", "see")]
+
+
+@pytest.mark.parametrize(
+    ("page", "pairs"),
+    [
+        ("Shop\n====\n\n{}\n", ["shop"]),
+        ("# Door\n\nShop\n----\n\n{}\n", ["shop"]),
+        ("###### Shop #\n\n{}\n", ["shop"]),
+        ("<h5>Shop</h5>\n\n{}\n", ["shop"]),
+        ("# Shop\n\n- item\n\n  {}\n", ["shop"]),
+        ("# Shop\n\n> {}\n", ["shop"]),
+        ("---\ntitle: Wiki\n---\n# Shop\n{}\n", ["shop"]),
+        ("# Shop\n\n<details><summary>Old</summary>\n\nno table\n\n</details>\n\n{}\n", ["shop"]),
+    ],
+)
+def test_tables_are_read_under_their_heading(page: str, pairs: list[str], tmp_path: Path) -> None:
+    prefix = "\n> " if "> {}" in page else "\n  " if "  {}" in page else "\n"
+    table = prefix.join(("| Action | Requires |", "|---|---|", "| open | READ (entity) |"))
+    policy, found = read(tmp_path / "wiki.md", page.format(table))
+    assert found == []
+    assert [entity for entity, _ in rules(policy)] == pairs
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "# Shop\n\n**Door**\n\n{}\n",
+        "# Shop\n\n<details open><summary>Door</summary>\n\n{}\n\n</details>\n",
+        "{}\n",
+        "# Shop <sup>1</sup>\n\n{}\n",
+        "# ~~Shop~~\n\n{}\n",
+        "# Shop / Door\n\n{}\n",
+    ],
+)
+def test_a_table_without_a_heading_that_names_its_type_is_reported(page: str, tmp_path: Path) -> None:
+    table = "| Action | Requires |\n|---|---|\n| open | READ (entity) |"
+    policy, (finding,) = read(tmp_path / "wiki.md", page.format(table))
+    assert finding.name == "unreadable-cell"
+    assert not re.search("open:", policy or "")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "\n\n| Action | Requires |\n|---|---|---|\n| shut | none |\n",
+        "- x | shut | none\n",
+        "> x | shut | none\n",
+        "\n\n<table><tr><td>Action<td>Needs</table>\n",
+        "\n\n> | Term | Means |\n> |---|---|\n> | open | only by night |\n",
+    ],
+)
+def test_rows_and_tables_that_are_not_read_are_named(more: str, tmp_path: Path) -> None:
+    _, (finding,) = read(tmp_path / "wiki.md", f"{TABLE.rstrip()}\n{more}")
+    assert finding.name == "left-out"
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "op\u200ben",
+        "op\u00aden",
+        "open<sup>1</sup>",
+        "open\u00b9",
+        "open*",
+        "open \u2020",
+        "open[^1]",
+        "GET /v1/{name}",
+        "Create/edit",
+        "12",
+        "2. Open",
+        "\u67e5\u770b",
+        "open<br>shut",
+        "\u043epen",
+        "open ![x](y.png)",
+        "open\ufe0f",
+    ],
+)
+def test_what_is_no_name_becomes_none(operation: str, tmp_path: Path) -> None:
+    policy, found = read(tmp_path / "wiki.md", f"{TABLE}Shop | {operation} | none |\n{operation} | shut | none |\n")
+    assert [finding.span.line for finding in found] == [4, 5]
+    assert [*rules(policy)] == [("shop", "open")]
+
+
+def test_a_name_that_a_page_writes_otherwise_is_said(tmp_path: Path) -> None:
+    names = {"Shut / lock": "shut, lock", "The shop": "shop"}
+    policy, found = read(tmp_path / "wiki.md", f"{TABLE}The shop | Shut / lock | none |\n", names=names)
+    assert found == []
+    assert [operation for _, operation in rules(policy)] == ["open", "shut", "lock"]
+
+
+def test_types_are_not_merged(tmp_path: Path) -> None:
+    _, (finding,) = read(tmp_path / "wiki.md", f"{TABLE}Data set | see | none |\nData-set | shut | none |\n")
+    assert "would both be the type `data_set`" in finding.message
+
+
+def test_blanks_that_do_not_break_are_blanks(tmp_path: Path) -> None:
+    policy, found = read(tmp_path / "wiki.md", f"{TABLE}Shop | set&nbsp;owner | READ\u00a0(Shop) |\n")
+    assert found == []
+    assert rules(policy)["shop", "set_owner"] == "READ (shop)"
+
+
+@pytest.mark.parametrize(
+    "row", ["share | everyone | see below |", "share | everyone | see below | |", "share | everyone | | |"]
+)
+def test_a_row_whose_condition_is_unreadable_is_no_shifted_row(row: str, tmp_path: Path) -> None:
+    text = "Object | Action | Requires | Notes |\n---|---|---|---|\nShop | open | READ (Shop) | |\n"
+    policy, (finding,) = read(tmp_path / "wiki.md", f"{text}{row}\n")
+    assert finding.span.line == 4
+    assert [*rules(policy)] == [("shop", "open")]
+
+
+def test_a_cell_under_several_headings_is_reported(tmp_path: Path) -> None:
+    text = f"{HEAD_HTML}{SEE}<tr><td colspan=2>none</tr></table>"
+    policy, (finding,) = read(tmp_path / "wiki.html", text)
+    assert finding.message == "one cell stands under several headings"
+    assert [*rules(policy)] == [("shop", "see")]
+
+
+def test_cells_that_span_rows_are_in_each(tmp_path: Path) -> None:
+    text = (
+        "<table><tr><th>Object<th>Action<th>Requires</tr><tr><td rowspan=3>Shop<td>open<td rowspan=2>READ (Shop)</tr>"
+    )
+    policy, found = read(tmp_path / "wiki.html", f"{text}<tr><td>see</tr><tr><td>shut<td>none</tr></table>")
+    assert found == []
+    assert rules(policy) == {
+        ("shop", "open"): "READ (shop)",
+        ("shop", "see"): "READ (shop)",
+        ("shop", "shut"): "anyone",
+    }
+
+
+def test_a_table_without_rows_is_reported(tmp_path: Path) -> None:
+    _, (finding,) = read(tmp_path / "wiki.csv", "Object,Action,Requires\n")
+    assert finding.message == "the table has no row"
+
+
+def test_pages_of_other_encodings_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "wiki.csv").write_bytes("Object,Action,Requires\nCaf\u00e9,open,none\n".encode("latin-1"))
+    with pytest.raises(FileError, match="2:4: not UTF-8"):
+        page_source(tmp_path / "wiki.csv")
+
+
+def test_what_a_workbook_hides_is_named(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    sheet, path = book.active, tmp_path / "wiki.xlsx"
+    for row in (
+        ("Object", "Action", "Requires", "Only if"),
+        ("Shop", "see", "READ (Shop)"),
+        (None, "open", "none", "at night"),
+        ("=A2", "shut", "none"),
+    ):
+        sheet.append(row)
+    sheet.merge_cells("A2:A3")
+    sheet.column_dimensions["D"].hidden = True
+    old = book.create_sheet("2019")
+    old.append(("Object", "Action", "Requires"))
+    old.sheet_state = "hidden"
+    book.save(path)
+    table_reader = reader()
+    policy = table_reader.read(tables(page_source(path)))
+    assert [(finding.span.path, finding.span.line, finding.span.column) for finding in table_reader.found] == [
+        (f"{path} [Sheet]", 1, 4),
+        (f"{path} [Sheet]", 3, 4),
+        (f"{path} [Sheet]", 4, 1),
+        (f"{path} [2019]", 1, 1),
+    ]
+    assert "sheet 2019" in str(table_reader.found[-1].help)
+    assert [*rules(policy)] == [("shop", "see")]

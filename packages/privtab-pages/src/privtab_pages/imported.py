@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import unescape
 from itertools import zip_longest
 from shlex import quote
@@ -77,7 +77,7 @@ PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 """Ways of writing a condition beside the language's own, each with what it stands for."""
 _WORDS = re.compile(r"[A-Za-z0-9]+")
 _WORD = re.compile(r"\w")
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[ \n_-]+[A-Za-z0-9]+)*")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[ _-]+[A-Za-z0-9]+)*")
 _IGNORED = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -123,15 +123,17 @@ class TableReader:
         self._privileges: dict[str, None] = {}
         self._unknown: dict[str, Cell] = {}
         self._owners = False
+        self._spans = {0: chosen[0][0].header.cells[0].span}
         rows: list[_Row] = []
         for table, columns in columns_of:
             if columns:
                 rows += self._rows(table, columns)
             else:
-                name = table.heading or table.header.cells[0].text or "without a name"
-                name = f"sheet {table.sheet}" if table.sheet else f"table {_joined(name)}"
+                first = table.header.cells[0]
+                name = _joined(table.heading.strip("~ ") or first.text or "".join(text for _, text in first.lost))
+                name = f"sheet {table.sheet}" if table.sheet else f"table {name or 'without a name'}"
                 why = f"is {table.lost}" if table.lost else "has no columns for operations and what these require"
-                self._leave_out(table.header.cells[0], name, f"{name} is not read: it {why}")
+                self._leave_out(first, name, f"{name} is not read: it {why}")
         for name in (*self.inside, *self.inside.values()):
             self._titles.setdefault(name, "")
         written: dict[str, dict[str, Any]] = {}
@@ -147,6 +149,13 @@ class TableReader:
         if not written and not self.found:
             self._refuse(chosen[0][0].header.cells[0], "the table has no row")
         return self._yaml(written)
+
+    def on_page(self, finding: Diagnostic, policy: SourceFile) -> Diagnostic:
+        """A finding of the policy that was read, at the condition of the page that it comes from."""
+        begin = policy.starts[finding.span.line - 1] + finding.span.column - 1
+        row = re.compile(r"\bsource: (\d+)").search(policy.text, begin)
+        span = self._spans.get(int(row[1]) if row else 0, self._spans[0])
+        return replace(finding, span=span, fix=None, related=())
 
     def _leave_out(self, cell: Cell, name: str, message: str, advice: str = "") -> bool:
         """Whether something may be left out; a finding if nobody accepted that."""
@@ -265,7 +274,7 @@ class TableReader:
             return [(given[0], text)]
         if not self._plain(cell):
             return []
-        if _NAME.fullmatch(cell.text) and (what == "type" or "\n" not in cell.text):
+        if _NAME.fullmatch(cell.text):
             return [(_identifier(text), text)]
         self._refuse(cell, f"`{text}` cannot be the name of one {what}", f"name it: `--name {quote(text)}=NAME`")
         return []
@@ -283,6 +292,7 @@ class TableReader:
         if times[row.entity, operation] > 1:
             self.found.append(TWICE.at(cell.span, f"`{row.entity}` has several rows `{operation}`"))
         elif condition is not None and row.whole:
+            self._spans[cell.span.line] = cell.span
             note = row.parts["note"].text if "note" in row.parts else ""
             written.setdefault(row.entity, {})[operation] = {
                 **({} if operation.replace("_", " ") == title else {"title": title}),
@@ -424,6 +434,9 @@ def edited(given: Sequence[Table], made: Sequence[Table]) -> Iterator[Diagnostic
             if cell.text != other.text:
                 message = f"the page says `{_joined(cell.text)}`, its policy `{_joined(other.text)}`"
                 yield EDITED.at(cell.span, message, _EDIT)
+    for table in given:
+        if table not in shown and {"operation", "requires"} <= {*map(_heading, table.header.cells)}:
+            yield EDITED.at(table.header.cells[0].span, "the policy of this page has no such table", _EDIT)
     for anchor in (anchor for anchor in rows if anchor not in seen):
         top = (given or made)[0].header.cells[0].span
         yield EDITED.at(top, f"the row `{anchor}` of the policy is not on the page", _EDIT)

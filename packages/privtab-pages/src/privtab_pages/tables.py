@@ -139,6 +139,7 @@ def _markdown_html(text: str) -> tuple[str, dict[int, tuple[int, int]]]:
     row = width = 0
     end = -1
     begins: list[int] = []
+    at = iter(begins)
     for token in parser.parse(text):
         row = token.map[0] if token.map else row
         html = parser.renderer.render([token], parser.options, {})
@@ -216,8 +217,9 @@ class _Page(HTMLParser):
         depth = self._depth()
         if not _VOID.fullmatch(tag):
             self._open.append((tag, state))
-        if self._text is not None and not state:
-            self._text.append("^" if tag in ("sup", "sub") else f"[{tag}]" if _PICTURES.fullmatch(tag) else "")
+        shown = self._title if self._text is None else self._text
+        if shown is not None and not state:
+            shown.append("^" if tag in ("sup", "sub") else f"[{tag}]" if _PICTURES.fullmatch(tag) else "")
         if self._text is not None and not _INLINE.fullmatch(tag):
             self._text.append("\n")
         if depth and not self._anchor and self._table is not None and tag in ("tr", "a"):

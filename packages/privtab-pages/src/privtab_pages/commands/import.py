@@ -9,7 +9,7 @@ from privtab.cli._app import Commands
 from privtab.cli._options import OutputOption
 from privtab.cli._output import deliver, fail_if, show_diagnostics
 from privtab.cli._parameters import argument, option
-from privtab.errors import UsageError
+from privtab.errors import PolicyInvalid, UsageError
 from privtab.key_values import key_values
 
 PANEL = "Write"
@@ -97,6 +97,11 @@ def table(
         raise no_table(str(page), found_tables)
     show_diagnostics(reader.found, {str(page): source.text})
     if not reader.found or allow_partial:
-        program_of(SourceFile.of("policy.yaml", policy))
+        written = SourceFile.of("policy.yaml", policy)
+        try:
+            program_of(written)
+        except PolicyInvalid as error:
+            show_diagnostics([reader.on_page(found, written) for found in error.diagnostics], {str(page): source.text})
+            fail_if(error)
         deliver(policy, output)
     fail_if(reader.found and not allow_partial)
