@@ -33,7 +33,8 @@ def table(
         option("--column PART=NAME", "The column of a part: entity, operation, requires, effects, note."),
     ] = None,
     name: Annotated[
-        list[str] | None, option("--name TEXT=TYPE", "A type that the page calls otherwise: `Programs=program`.")
+        list[str] | None,
+        option("--name TEXT=NAME", "A type or operation that the page calls otherwise: `Programs=program`."),
     ] = None,
     inside: Annotated[
         list[str] | None, option("--inside TYPE=PARENT", "A type that lies in another; the others are roots.")
@@ -53,8 +54,8 @@ def table(
 
     A page that `privtab docs` made gives back its policy as it was. In other tables, cells are read that follow the language
     or a common way to write it (`READ on the table`); every other cell is reported, and nothing is guessed: without
-    `--allow-partial`, nothing is written then, and with it, operations of such rows are denied. Check what was read against
-    the page before you use it.
+    `--allow-partial`, nothing is written then, and with it, operations of such rows are denied. Columns, tables and texts
+    that are left out are reported, too, unless `--accept` names them. Check what was read against the page before you use it.
 
     Example:
       privtab import table docs/cdap.md -o policy.yaml
@@ -87,7 +88,7 @@ def table(
         version=version,
         document=page.name,
         columns=parts,
-        names=key_values(name, "--name", "TEXT=TYPE", example="Programs=program"),
+        names=key_values(name, "--name", "TEXT=NAME", example="Programs=program"),
         inside=key_values(inside, "--inside", "TYPE=PARENT", example="table=schema"),
         sets=key_values(set_, "--set", "NAME=A,B", example="ALL=READ,WRITE"),
         accepted=accept or (),
