@@ -496,3 +496,43 @@ def test_what_a_workbook_hides_is_named(tmp_path: Path) -> None:
     ]
     assert "sheet 2019" in str(table_reader.found[-1].help)
     assert [*rules(policy)] == [("shop", "see")]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "<tr><td>open<td><p hidden>none or<br>see below</p>none</tr>",
+        "<tr><td>open<td><p><s>none or</p><p>see</s></p>none</tr>",
+        "<tr><td>open<td><s>a<tr><td>shut<td>none</tr>",
+        "<tr><td rowspan=0>open<td>none<td>x</tr>",
+        f"<tr><td rowspan={'9' * 5000}>open<td data-cell=x>none<td>x</tr>",
+    ],
+)
+def test_elements_end_where_browsers_end_them(more: str, tmp_path: Path) -> None:
+    policy, found = read(tmp_path / "wiki.html", f"{HEAD_HTML}{SEE}{more}</table>")
+    assert found
+    assert ("shop", "open") not in rules(policy)
+
+
+def test_rows_and_headings_begin_without_their_tags(tmp_path: Path) -> None:
+    text = "<h1>Door</h1><h2>Shop<table><tr><th>Action<th>Requires</tr><td>open<td>none<tr><td>shut<td>none</table>"
+    policy, found = read(tmp_path / "wiki.html", text)
+    assert found == []
+    assert rules(policy) == {("shop", "open"): "anyone", ("shop", "shut"): "anyone"}
+
+
+@pytest.mark.parametrize("name", ["wiki.xlsx", "wiki.csv"])
+def test_broken_files_are_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("a" * 200_000, encoding="utf-8")
+    with pytest.raises(FileError, match="cannot read"):
+        tables(page_source(tmp_path / name))
+
+
+@pytest.mark.parametrize("suffix", [".md", ".html"])
+def test_a_table_beside_the_rows_of_an_own_page_is_refused(suffix: str) -> None:
+    page = PolicyPage(program=program_of(load(find_policy("cdap/final"))), revision="", source="privtab: 1\n")
+    text = page.markdown() if suffix == ".md" else page.html()
+    made = tables(SourceFile.of(f"page{suffix}", text))
+    more = "<h2>Shop</h2><table><tr><th>Operation<th>Requires<tr><td>open<td>none</table>"
+    (finding,) = edited(tables(SourceFile.of(f"page{suffix}", f"{text}\n\n{more}\n")), made)
+    assert finding.message == "the policy of this page has no such table"

@@ -44,6 +44,12 @@ _PICTURES = re.compile(
     r"audio|button|canvas|embed|iframe|img|input|math|meter|object|progress|select|svg|textarea|video"
 )
 """What people see and no text says: a cell that has one cannot be read."""
+_BLOCK = re.compile(
+    "address|article|aside|blockquote|center|details|div|dl|fieldset|figure|footer|form|h[1-6]|header|hr|main|menu|nav|ol|p|pre|section|summary|table|ul"
+)
+"""Elements that end a paragraph."""
+_TITLES = ("h1", "h2", "h3", "h4", "h5", "h6")
+_ABOVE = (*_TITLES, "table")
 _HEADING = re.compile("h[1-6]|caption|summary")
 _CELLS = ("td", "th", "caption")
 _ENDS: Mapping[str, tuple[str, ...]] = {
@@ -101,7 +107,10 @@ def tables(source: SourceFile) -> list[Table]:
     """The tables of a page, read by the name of its file."""
     match Path(source.path).suffix.lower():
         case ".csv":
-            rows = list(_csv_rows(source))
+            try:
+                rows = list(_csv_rows(source))
+            except csv.Error as error:
+                raise FileError(f"cannot read {source.path} as CSV: {error}") from error
             return [Table(heading="", header=rows[0], rows=tuple(rows[1:]))] if rows else []
         case ".html" | ".htm" | ".xlsx":
             return _Page(source.path, source.text).tables
@@ -271,9 +280,11 @@ class _Page(HTMLParser):
         if tag == "table" and in_table and not {*_CELLS} & {*tags[in_table:]}:
             self._close(in_table - 1)
             return
-        ends = (*_ENDS.get(tag, ()), *(() if _INLINE.fullmatch(tag) else ("p",)))
+        ends = (*_ENDS.get(tag, ()), *(("p",) if _BLOCK.fullmatch(tag) else ()), *(_TITLES if tag in _ABOVE else ()))
         if ended := [at for at in range(in_table, len(tags)) if tags[at] in ends]:
             self._close(ended[0])
+        if len(_ENDS.get(tag, ())) > len(_CELLS) and self._depth() == 1 and self._cells:
+            self._end_row()
 
     def _state(self, tag: str, given: Mapping[str, str]) -> str:
         """Why the text of an element is no text of the page; empty if it is."""
@@ -300,7 +311,7 @@ class _Page(HTMLParser):
         if self._places:
             line, known = self._places.get(line, (line, 0))
             column = known - 1 if known else column
-        elif "data-cell" in given and self._table:
+        elif self._table and self._table.sheet and re.fullmatch(r"\d{1,9},\d{1,9}", given.get("data-cell", "")):
             path = f"{path} [{self._table.sheet}]"
             line, column = (int(number) for number in given["data-cell"].split(","))
             column -= 1
@@ -308,6 +319,8 @@ class _Page(HTMLParser):
 
     def _close(self, at: int) -> None:
         """End all elements from a place of the stack on, the innermost first."""
+        again = [element for element in self._open[at + 1 :] if element[0] in ("s", "strike")]
+        again = [] if self._open[at : at + 1] and self._open[at][0] in (*_ENDS, "table") else again  # as in browsers
         while len(self._open) > at:
             tag, _ = self._open.pop()
             depth = self._depth()
@@ -325,6 +338,7 @@ class _Page(HTMLParser):
                 text = _lines("".join(self._bold))
                 self._bold = None
                 self._heading += "" if "\0" in text or not text else f" / {text}"
+        self._open += again
 
     def _end_heading(self, tag: str, text: str) -> None:
         """Take a heading; what may be one, or a remark, is added to the heading above, which then names no type."""
@@ -386,4 +400,4 @@ def _style(rule: str) -> str:
 
 
 def _number(text: str) -> int:
-    return 1_000 if text.strip() == "0" else min(int(text), 1_000) if text.isdecimal() else 1
+    return 1 if not text.isdecimal() else min(int(text.lstrip("0")[:4] or 1_000), 1_000)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from privtab._resources import how_to_install
 from privtab.errors import FileError, UsageError
@@ -24,7 +25,7 @@ def workbook_html(path: Path) -> str:
             f"{''.join(_rows(sheet, formulas[sheet.title]))}</table>"
             for sheet in values.worksheets
         )
-    except (OSError, KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
+    except (OSError, LookupError, ValueError, TypeError, AttributeError, SyntaxError, BadZipFile) as error:
         raise FileError(f"cannot read {path} as a workbook: {error}") from error
 
 
