@@ -536,3 +536,13 @@ def test_a_table_beside_the_rows_of_an_own_page_is_refused(suffix: str) -> None:
     more = "<h2>Shop</h2><table><tr><th>Operation<th>Requires<tr><td>open<td>none</table>"
     (finding,) = edited(tables(SourceFile.of(f"page{suffix}", f"{text}\n\n{more}\n")), made)
     assert finding.message == "the policy of this page has no such table"
+
+
+@pytest.mark.parametrize(
+    "comment", ["<!-- a --!>", "<!-->", "<!--->", "<!-- a -- > none or -->", '<b title="<!--"></b>']
+)
+def test_comments_end_where_browsers_end_them(comment: str, tmp_path: Path) -> None:
+    text = f"{HEAD_HTML}<tr><td>open<td>{comment}READ (entity)</tr>{SEE}</table>"
+    policy, found = read(tmp_path / "wiki.html", text)
+    assert found == []
+    assert rules(policy) == {("shop", "open"): "READ (entity)", ("shop", "see"): "READ (entity)"}

@@ -27,6 +27,10 @@ _DASHES = re.compile(r"^[ >]*(?=[^\n]*\|)(?=[^\n]*-)[|: -]+$", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"---[ \t]*\n.*?^(?:---|\.\.\.)[ \t]*$", re.DOTALL | re.MULTILINE)
 _BLANKS = re.compile("[ \t\r\n\f\v\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
 """Blanks, also those at which no line breaks: in the text of a cell they are one blank."""
+_COMMENT = re.compile(
+    r"(<[a-z/](?:\"[^\"]*\"|'[^']*'|[^'\">])*>)|<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL | re.IGNORECASE
+)
+"""A tag, or a comment as browsers end it: older versions of html.parser do otherwise."""
 _SHEETS = re.compile(r"<style\b[^>]*>(.*?)</style", re.DOTALL | re.IGNORECASE)
 _ONLY_SOMETIMES = re.compile(r"/\*.*?\*/|@[^{;]*(?:;|\{(?:[^{}]*\{[^{}]*\})*[^{}]*\})", re.DOTALL)
 """Comments of style sheets, and rules that hold on paper or small screens."""
@@ -215,7 +219,7 @@ class _Page(HTMLParser):
         self._spans = (1, 1)
         self._above: dict[int, tuple[int, Cell]] = {}
         self._below: dict[int, tuple[int, Cell]] = {}
-        self.feed(text)
+        self.feed(_COMMENT.sub(lambda found: found[1] or "\n" * found[0].count("\n"), text))
         self.close()
         self._close(0)
 
