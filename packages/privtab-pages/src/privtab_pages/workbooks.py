@@ -46,28 +46,23 @@ def _rows(sheet: Any, formulas: Any) -> Iterator[str]:
             if (line, cell.column) in covered:
                 continue
             value = formulas[cell.coordinate].value if cell.value is None else cell.value
-            text = "" if value is None else _text(value)
-            if cell.font.strike:
-                text = f"<s>{text}</s>"
+            text = "" if value is None else _text(value, cell.font)
             if cell.comment is not None:
                 text += f"<span hidden>{escape(cell.comment.text)}</span>"
             span = spans.get(cell.coordinate)
             spanned = f' rowspan="{len(span.left)}" colspan="{len(span.top)}"' if span else ""
             unseen = " hidden" if cell.column in hidden or ";;;" in cell.number_format else ""
             written.append(f'<td data-cell="{line},{cell.column}"{spanned}{unseen}>{text}</td>')
-        if any(cell.value is not None for cell in row) or any(
-            merged.min_row <= line <= merged.max_row for merged in spans.values()
-        ):
+        if any(map(_filled, row)) or any(merged.min_row <= line <= merged.max_row for merged in spans.values()):
             yield f"<tr{' hidden' if shape.hidden or shape.height == 0 else ''}>{''.join(written)}</tr>\n"
 
 
-def _text(value: Any) -> str:
-    """The text of a cell, whose parts may have fonts of their own."""
-    if not isinstance(value, list):
-        return escape(str(value)).replace("\n", "<br>")
-    parts = ((str(part), getattr(part, "font", None)) for part in value)
-    return "".join(
-        f"<{'s' if font and font.strike else 'sup' if font and font.vertAlign else 'span'}>{_text(text)}"
-        f"</{'s' if font and font.strike else 'sup' if font and font.vertAlign else 'span'}>"
-        for text, font in parts
-    )
+def _filled(cell: Any) -> bool:
+    return cell.value is not None or cell.comment is not None
+
+
+def _text(value: Any, font: Any) -> str:
+    """The text of a cell, or of a part of it that has a font of its own."""
+    tag = "s" if font and font.strike else "sup" if font and font.vertAlign else "span"
+    parts = [_text(str(part), getattr(part, "font", None)) for part in value] if isinstance(value, list) else []
+    return f"<{tag}>{''.join(parts) or escape(str(value)).replace(chr(10), '<br>')}</{tag}>"
