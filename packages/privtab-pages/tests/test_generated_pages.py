@@ -169,9 +169,8 @@ def in_csv(made: Made, random: Random, path: Path) -> None:
 
 def in_workbook(made: Made, random: Random, path: Path) -> None:
     openpyxl = pytest.importorskip("openpyxl")
-    from openpyxl.cell.rich_text import CellRichText, TextBlock
-    from openpyxl.cell.text import InlineFont
-    from openpyxl.styles import Font
+    rich_text = pytest.importorskip("openpyxl.cell.rich_text")
+    inline_font = pytest.importorskip("openpyxl.cell.text").InlineFont
 
     book = openpyxl.Workbook()
     book.remove(book.active)
@@ -181,9 +180,11 @@ def in_workbook(made: Made, random: Random, path: Path) -> None:
             for column, text in enumerate(row, 1):
                 at = sheet.cell(line, column, text.text or None)
                 if text.before:
-                    at.value = CellRichText(TextBlock(InlineFont(strike=True), text.before), f" {text.text}")
+                    at.value = rich_text.CellRichText(
+                        rich_text.TextBlock(inline_font(strike=True), text.before), f" {text.text}"
+                    )
                 elif text.how == "struck":
-                    at.font = Font(strike=True)
+                    at.font = openpyxl.styles.Font(strike=True)
             if any(text.how == "hidden" for text in row):
                 sheet.row_dimensions[line].hidden = True
         if number in made.hidden:
