@@ -3,10 +3,12 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from privtab.base.diagnostics import Diagnostic
+from privtab.base.errors import FileError
 from privtab.base.source import SourceFile, load
 from privtab.language.fmt import format_source
 from privtab.pipeline import find_policy, policy_names, program_of
@@ -45,11 +47,11 @@ ROWS = (
 )
 
 
-def reader(**options: dict[str, str]) -> TableReader:
-    return TableReader(system="shop", version="draft", document="wiki", **{"inside": {"shelf": "shop"}, **options})  # type: ignore[arg-type]
+def reader(**options: Any) -> TableReader:
+    return TableReader(system="shop", version="draft", document="wiki", **{"inside": {"shelf": "shop"}, **options})
 
 
-def read(path: Path, text: str, **options: dict[str, str]) -> tuple[str | None, list[Diagnostic]]:
+def read(path: Path, text: str, **options: Any) -> tuple[str | None, list[Diagnostic]]:
     path.write_text(text, encoding="utf-8")
     table_reader = reader(**options)
     policy = table_reader.read(tables(page_source(path)))
@@ -64,7 +66,7 @@ def same(policy: str | None) -> bool:
 
 @pytest.mark.parametrize(("name", "text"), [("wiki.md", MARKDOWN), ("wiki.html", HTML)])
 def test_cells_are_read_that_follow_a_pattern(name: str, text: str, tmp_path: Path) -> None:
-    policy, found = read(tmp_path / name, text)
+    policy, found = read(tmp_path / name, text, accepted=("shifted",))
     assert found == []
     assert same(policy)
 
@@ -107,8 +109,7 @@ def test_a_cell_that_follows_no_pattern_is_reported_and_its_operation_left_out(
     program = program_of(SourceFile.of("policy.yaml", policy))
     if not message:
         # A bar ends the cell: what is behind it stands in a column without a name.
-        assert program.rules["shop", "open"].requires_text == "READ (shop)"
-        return
+        message = "the column `column 4` is not read"
     assert set(program.rules) == {("shop", "close")}
     (finding,) = found
     assert message in finding.message
@@ -128,7 +129,7 @@ def test_names_for_several_privileges_are_not_guessed(tmp_path: Path) -> None:
 def test_rows_twice_are_reported(tmp_path: Path) -> None:
     text = "Object | Action | Requires |\n---|---|---|\nShop | open | READ (Shop) |\nShop | open | WRITE (Shop) |\n"
     _, found = read(tmp_path / "wiki.md", text)
-    assert [finding.name for finding in found] == ["row-twice"]
+    assert [finding.name for finding in found] == ["row-twice", "row-twice"]
 
 
 TABLE = "Object | Action | Requires |\n---|---|---|\nShop | open | READ (Shop) |\n"
@@ -172,18 +173,20 @@ def test_what_is_required_of_no_operation_is_reported(row: str, tmp_path: Path) 
 def test_two_columns_for_one_part_are_not_guessed(tmp_path: Path) -> None:
     text = "Object | Action | Requires | Permissions |\n---|---|---|---|\nShop | open | READ (Shop) | WRITE (Shop) |\n"
     _, (finding,) = read(tmp_path / "wiki.md", text)
-    assert finding.help == "say which column does: `--column requires=NAME`"
-    _, found = read(tmp_path / "wiki.md", text, columns={"requires": "Permissions"})
+    assert finding.help is not None
+    assert finding.help.endswith("say what it holds: `--column requires=Permissions`")
+    _, found = read(tmp_path / "wiki.md", text, columns={"requires": "Permissions"}, accepted=("Requires",))
     assert found == []
 
 
 def test_what_is_not_read_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "wiki.md"
     text = "Object | Action | Requires | Unless |\n---|---|---|---|\nShop | open | READ (Shop) | at night |\n\nTerm | Meaning |\n---|---|\n"
-    path.write_text(text, encoding="utf-8")
-    table_reader = reader()
-    table_reader.read(tables(page_source(path)))
-    assert [(cell.span.line, cell.text) for cell in table_reader.left_out] == [(1, "Unless"), (5, "Term")]
+    policy, found = read(tmp_path / "wiki.md", text)
+    assert rules(policy) == {}
+    assert [(finding.name, finding.span.line) for finding in found] == [("left-out", 1), ("left-out", 5)]
+    policy, found = read(tmp_path / "wiki.md", text, accepted=("Unless", "table Term"))
+    assert found == []
+    assert rules(policy) == {("shop", "open"): "READ (shop)"}
 
 
 def test_tables_inside_of_cells_end_no_table(tmp_path: Path) -> None:
@@ -197,8 +200,12 @@ def test_tables_inside_of_cells_end_no_table(tmp_path: Path) -> None:
 def test_struck_text_is_not_read_as_if_it_held(tmp_path: Path) -> None:
     cell = "<s>anyone or</s> READ (entity)"
     text = f"<h2>Shop</h2><table><tr><th>Action<th>Requires</tr><tr><td>open<td>{cell}</tr></table>"
-    _, (finding,) = read(tmp_path / "wiki.html", text)
-    assert finding.message.startswith("cannot read `~~anyone or READ (entity)`")
+    policy, (finding,) = read(tmp_path / "wiki.html", text)
+    assert finding.message == "`anyone or` is not read: it is struck out"
+    assert rules(policy) == {}
+    policy, found = read(tmp_path / "wiki.html", text, accepted=("struck",))
+    assert found == []
+    assert rules(policy) == {("shop", "open"): "READ (entity)"}
 
 
 def test_a_page_without_such_a_table_gives_nothing(tmp_path: Path) -> None:
@@ -258,3 +265,284 @@ def test_cells_that_a_page_lacks_are_seen() -> None:
     found = list(edited(tables(SourceFile.of("page.md", cut)), tables(SourceFile.of("page.md", text))))
     assert found
     assert all("the page says ``" in finding.message for finding in found)
+
+
+HEAD_HTML = "<h2>Shop</h2><table><tr><th>Action<th>Requires</tr>"
+SEE = "<tr><td>see<td>READ (entity)</tr>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "~~WRITE~~",
+        "<s>x</s>",
+        "<del>x</del>",
+        "<strike>x</strike>",
+        '<span style="text-decoration: line-through">x</span>',
+        '<span style="TEXT-DECORATION-LINE:line-through">x</span>',
+        "<span hidden>x</span>",
+        '<span style="display : none">x</span>',
+        '<b style="visibility:hidden">x</b>',
+        '<b style="opacity: 0">x</b>',
+        "<template>x</template>",
+        "<noscript>x</noscript>",
+    ],
+)
+@pytest.mark.parametrize("column", [0, 1])
+def test_text_that_does_not_hold_or_is_not_seen_stops_until_it_is_accepted(
+    text: str, column: int, tmp_path: Path
+) -> None:
+    cells = ["open", "WRITE (entity)"]
+    cells[column] = f"{text} {cells[column]}"
+    page = f"# Shop\n\n| Action | Requires |\n|---|---|\n| see | READ (entity) |\n| {cells[0]} | {cells[1]} |\n"
+    policy, (finding,) = read(tmp_path / "wiki.md", page)
+    assert (finding.name, finding.span.line) == ("left-out", 6)
+    assert [*rules(policy)] == [("shop", "see")]
+    policy, found = read(tmp_path / "wiki.md", page, accepted=("struck", "hidden"))
+    assert found == []
+    assert rules(policy)["shop", "open"] == "WRITE (entity)"
+
+
+def test_style_sheets_strike_and_hide(tmp_path: Path) -> None:
+    sheet = "<style>@media print { td { display: none } } p .old, #no { text-decoration: line-through }</style>"
+    text = f'{sheet}{HEAD_HTML}{SEE}<tr class="old"><td>open<td>none</tr><tr id=no><td>shut<td>none</tr></table>'
+    policy, found = read(tmp_path / "wiki.html", text)
+    assert [finding.name for finding in found] == ["left-out"] * 4
+    assert [*rules(policy)] == [("shop", "see")]
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "<div hidden>{}</div>",
+        "<details><summary>Old</summary>{}</details>",
+        "<template>{}</template>",
+        '<div style="display:none">{}</div>',
+        "<del>{}</del>",
+    ],
+)
+def test_tables_that_are_not_seen_are_named(around: str, tmp_path: Path) -> None:
+    other = f"{HEAD_HTML}<tr><td>open<td>none</tr></table>"
+    text = f"{around.format(other)}<h2>Shop</h2>{HEAD_HTML}{SEE}</table>"
+    policy, (finding,) = read(tmp_path / "wiki.html", text)
+    assert (finding.name, finding.help) == ("left-out", "to do without: `--accept 'table Action'`")
+    assert [*rules(policy)] == [("shop", "see")]
+
+
+@pytest.mark.parametrize(
+    ("page", "pairs"),
+    [
+        ("Shop\n====\n\n{}\n", ["shop"]),
+        ("# Door\n\nShop\n----\n\n{}\n", ["shop"]),
+        ("###### Shop #\n\n{}\n", ["shop"]),
+        ("<h5>Shop</h5>\n\n{}\n", ["shop"]),
+        ("# Shop\n\n- item\n\n  {}\n", ["shop"]),
+        ("# Shop\n\n> {}\n", ["shop"]),
+        ("---\ntitle: Wiki\n---\n# Shop\n{}\n", ["shop"]),
+        ("# Shop\n\n<details><summary>Old</summary>\n\nno table\n\n</details>\n\n{}\n", ["shop"]),
+    ],
+)
+def test_tables_are_read_under_their_heading(page: str, pairs: list[str], tmp_path: Path) -> None:
+    prefix = "\n> " if "> {}" in page else "\n  " if "  {}" in page else "\n"
+    table = prefix.join(("| Action | Requires |", "|---|---|", "| open | READ (entity) |"))
+    policy, found = read(tmp_path / "wiki.md", page.format(table))
+    assert found == []
+    assert [entity for entity, _ in rules(policy)] == pairs
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "# Shop\n\n**Door**\n\n{}\n",
+        "# Shop\n\n<details open><summary>Door</summary>\n\n{}\n\n</details>\n",
+        "{}\n",
+        "# Shop <sup>1</sup>\n\n{}\n",
+        "# ~~Shop~~\n\n{}\n",
+        "# Shop / Door\n\n{}\n",
+    ],
+)
+def test_a_table_without_a_heading_that_names_its_type_is_reported(page: str, tmp_path: Path) -> None:
+    table = "| Action | Requires |\n|---|---|\n| open | READ (entity) |"
+    policy, (finding,) = read(tmp_path / "wiki.md", page.format(table))
+    assert finding.name == "unreadable-cell"
+    assert not re.search("open:", policy or "")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "\n\n| Action | Requires |\n|---|---|---|\n| shut | none |\n",
+        "- x | shut | none\n",
+        "> x | shut | none\n",
+        "\n\n<table><tr><td>Action<td>Needs</table>\n",
+        "\n\n> | Term | Means |\n> |---|---|\n> | open | only by night |\n",
+    ],
+)
+def test_rows_and_tables_that_are_not_read_are_named(more: str, tmp_path: Path) -> None:
+    _, (finding,) = read(tmp_path / "wiki.md", f"{TABLE.rstrip()}\n{more}")
+    assert finding.name == "left-out"
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "op\u200ben",
+        "op\u00aden",
+        "open<sup>1</sup>",
+        "open\u00b9",
+        "open*",
+        "open \u2020",
+        "open[^1]",
+        "GET /v1/{name}",
+        "Create/edit",
+        "12",
+        "2. Open",
+        "\u67e5\u770b",
+        "open<br>shut",
+        "\u043epen",
+        "open ![x](y.png)",
+        "open\ufe0f",
+    ],
+)
+def test_what_is_no_name_becomes_none(operation: str, tmp_path: Path) -> None:
+    policy, found = read(tmp_path / "wiki.md", f"{TABLE}Shop | {operation} | none |\n{operation} | shut | none |\n")
+    assert [finding.span.line for finding in found] == [4, 5]
+    assert [*rules(policy)] == [("shop", "open")]
+
+
+def test_a_name_that_a_page_writes_otherwise_is_said(tmp_path: Path) -> None:
+    names = {"Shut / lock": "shut, lock", "The shop": "shop"}
+    policy, found = read(tmp_path / "wiki.md", f"{TABLE}The shop | Shut / lock | none |\n", names=names)
+    assert found == []
+    assert [operation for _, operation in rules(policy)] == ["open", "shut", "lock"]
+
+
+def test_types_are_not_merged(tmp_path: Path) -> None:
+    _, (finding,) = read(tmp_path / "wiki.md", f"{TABLE}Data set | see | none |\nData-set | shut | none |\n")
+    assert "would both be the type `data_set`" in finding.message
+
+
+def test_blanks_that_do_not_break_are_blanks(tmp_path: Path) -> None:
+    policy, found = read(tmp_path / "wiki.md", f"{TABLE}Shop | set&nbsp;owner | READ\u00a0(Shop) |\n")
+    assert found == []
+    assert rules(policy)["shop", "set_owner"] == "READ (shop)"
+
+
+@pytest.mark.parametrize(
+    "row", ["share | everyone | see below |", "share | everyone | see below | |", "share | everyone | | |"]
+)
+def test_a_row_whose_condition_is_unreadable_is_no_shifted_row(row: str, tmp_path: Path) -> None:
+    text = "Object | Action | Requires | Notes |\n---|---|---|---|\nShop | open | READ (Shop) | |\n"
+    policy, (finding,) = read(tmp_path / "wiki.md", f"{text}{row}\n")
+    assert finding.span.line == 4
+    assert [*rules(policy)] == [("shop", "open")]
+
+
+def test_a_cell_under_several_headings_is_reported(tmp_path: Path) -> None:
+    text = f"{HEAD_HTML}{SEE}<tr><td colspan=2>none</tr></table>"
+    policy, (finding,) = read(tmp_path / "wiki.html", text)
+    assert finding.message == "one cell stands under several headings"
+    assert [*rules(policy)] == [("shop", "see")]
+
+
+def test_cells_that_span_rows_are_in_each(tmp_path: Path) -> None:
+    text = (
+        "<table><tr><th>Object<th>Action<th>Requires</tr><tr><td rowspan=3>Shop<td>open<td rowspan=2>READ (Shop)</tr>"
+    )
+    policy, found = read(tmp_path / "wiki.html", f"{text}<tr><td>see</tr><tr><td>shut<td>none</tr></table>")
+    assert found == []
+    assert rules(policy) == {
+        ("shop", "open"): "READ (shop)",
+        ("shop", "see"): "READ (shop)",
+        ("shop", "shut"): "anyone",
+    }
+
+
+def test_a_table_without_rows_is_reported(tmp_path: Path) -> None:
+    _, (finding,) = read(tmp_path / "wiki.csv", "Object,Action,Requires\n")
+    assert finding.message == "the table has no row"
+
+
+def test_pages_of_other_encodings_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "wiki.csv").write_bytes("Object,Action,Requires\nCaf\u00e9,open,none\n".encode("latin-1"))
+    with pytest.raises(FileError, match="2:4: not UTF-8"):
+        page_source(tmp_path / "wiki.csv")
+
+
+def test_what_a_workbook_hides_is_named(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    sheet, path = book.active, tmp_path / "wiki.xlsx"
+    for row in (
+        ("Object", "Action", "Requires", "Only if"),
+        ("Shop", "see", "READ (Shop)"),
+        (None, "open", "none", "at night"),
+        ("=A2", "shut", "none"),
+    ):
+        sheet.append(row)
+    sheet.merge_cells("A2:A3")
+    sheet.column_dimensions["D"].hidden = True
+    old = book.create_sheet("2019")
+    old.append(("Object", "Action", "Requires"))
+    old.sheet_state = "hidden"
+    book.save(path)
+    table_reader = reader()
+    policy = table_reader.read(tables(page_source(path)))
+    assert [(finding.span.path, finding.span.line, finding.span.column) for finding in table_reader.found] == [
+        (f"{path} [Sheet]", 1, 4),
+        (f"{path} [Sheet]", 3, 4),
+        (f"{path} [Sheet]", 4, 1),
+        (f"{path} [2019]", 1, 1),
+    ]
+    assert "sheet 2019" in str(table_reader.found[-1].help)
+    assert [*rules(policy)] == [("shop", "see")]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "<tr><td>open<td><p hidden>none or<br>see below</p>none</tr>",
+        "<tr><td>open<td><p><s>none or</p><p>see</s></p>none</tr>",
+        "<tr><td>open<td><s>a<tr><td>shut<td>none</tr>",
+        "<tr><td rowspan=0>open<td>none<td>x</tr>",
+        f"<tr><td rowspan={'9' * 5000}>open<td data-cell=x>none<td>x</tr>",
+    ],
+)
+def test_elements_end_where_browsers_end_them(more: str, tmp_path: Path) -> None:
+    policy, found = read(tmp_path / "wiki.html", f"{HEAD_HTML}{SEE}{more}</table>")
+    assert found
+    assert ("shop", "open") not in rules(policy)
+
+
+def test_rows_and_headings_begin_without_their_tags(tmp_path: Path) -> None:
+    text = "<h1>Door</h1><h2>Shop<table><tr><th>Action<th>Requires</tr><td>open<td>none<tr><td>shut<td>none</table>"
+    policy, found = read(tmp_path / "wiki.html", text)
+    assert found == []
+    assert rules(policy) == {("shop", "open"): "anyone", ("shop", "shut"): "anyone"}
+
+
+@pytest.mark.parametrize("name", ["wiki.xlsx", "wiki.csv"])
+def test_broken_files_are_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("a" * 200_000, encoding="utf-8")
+    with pytest.raises(FileError, match="cannot read"):
+        tables(page_source(tmp_path / name))
+
+
+@pytest.mark.parametrize("suffix", [".md", ".html"])
+def test_a_table_beside_the_rows_of_an_own_page_is_refused(suffix: str) -> None:
+    page = PolicyPage(program=program_of(load(find_policy("cdap/final"))), revision="", source="privtab: 1\n")
+    text = page.markdown() if suffix == ".md" else page.html()
+    made = tables(SourceFile.of(f"page{suffix}", text))
+    more = "<h2>Shop</h2><table><tr><th>Operation<th>Requires<tr><td>open<td>none</table>"
+    (finding,) = edited(tables(SourceFile.of(f"page{suffix}", f"{text}\n\n{more}\n")), made)
+    assert finding.message == "the policy of this page has no such table"
+
+
+@pytest.mark.parametrize(
+    "comment", ["<!-- a --!>", "<!-->", "<!--->", "<!-- a -- > none or -->", '<b title="<!--"></b>']
+)
+def test_comments_end_where_browsers_end_them(comment: str, tmp_path: Path) -> None:
+    text = f"{HEAD_HTML}<tr><td>open<td>{comment}READ (entity)</tr>{SEE}</table>"
+    policy, found = read(tmp_path / "wiki.html", text)
+    assert found == []
+    assert rules(policy) == {("shop", "open"): "READ (entity)", ("shop", "see"): "READ (entity)"}

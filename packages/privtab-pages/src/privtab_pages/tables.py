@@ -1,36 +1,67 @@
-"""Read the tables of a page: Markdown, HTML, CSV, or a sheet of a workbook."""
+"""Read the tables of a page as people see them: Markdown, HTML, CSV, or the sheets of a workbook."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from html import escape
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple
-from zipfile import BadZipFile
+from typing import NamedTuple
 
-from privtab.base import files
 from privtab.base.diagnostics import Span
-from privtab.base.errors import FileError, UsageError
-from privtab.base.resources import how_to_install
+from privtab.base.errors import FileError
 from privtab.base.source import SourceFile, load
+from privtab_pages.workbooks import workbook_html
 
+STRUCK, HIDDEN = "struck", "hidden"
+"""Why text of a page is left out: the page strikes it out, or shows it to nobody."""
+_CODE = "code"
 _BAR = re.compile(r"(?<!\\)\|")
-_LINE = re.compile(r"[\s|:-]*")
-_HIDDEN = re.compile(r" {0,3}(?:(?P<fence>`{3,}|~{3,})|<!--)")
-"""What begins code or a comment, whose tables are none of the page."""
-_OTHER_BLOCK = re.compile(rf"\s*$| {{0,3}}(?:#|>|[*+-] )|{_HIDDEN.pattern}")
-_LINK = re.compile(r"\[((?:[^\[\]\\]|\\.)*)\]\([^()]*\)")
-_CODE = re.compile(r"(`+) ?(.*?) ?\1")
-_EMPHASIS = re.compile(r"(\*{1,2})(?=\S)(.+?)(?<=\S)\1")
-_BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
-_ANCHOR = re.compile(r'<a id="([^"]*)"></a>')
-_STRUCK = "~~"
-"""What struck text begins with, as in Markdown: no condition has it, so nobody reads what no longer holds."""
-_ESCAPED = re.compile(r"\\([\\`*_|<>\[\]{}()#+.!-])")
+_QUOTED = re.compile(r"[\s>]*(?:(?:[*+-]|\d+[.)])\s+)*")
+_LINE = re.compile(r"\r\n|\n|\r")
+_DASHES = re.compile(r"^[ >]*(?=[^\n]*\|)(?=[^\n]*-)[|: -]+$", re.MULTILINE)
+_FRONT_MATTER = re.compile(r"---[ \t]*\n.*?^(?:---|\.\.\.)[ \t]*$", re.DOTALL | re.MULTILINE)
+_BLANKS = re.compile("[ \t\r\n\f\v\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
+"""Blanks, also those at which no line breaks: in the text of a cell they are one blank."""
+_COMMENT = re.compile(
+    r"(<[a-z/](?:\"[^\"]*\"|'[^']*'|[^'\">])*>)|<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL | re.IGNORECASE
+)
+"""A tag, or a comment as browsers end it: older versions of html.parser do otherwise."""
+_SHEETS = re.compile(r"<style\b[^>]*>(.*?)</style", re.DOTALL | re.IGNORECASE)
+_ONLY_SOMETIMES = re.compile(r"/\*.*?\*/|@[^{;]*(?:;|\{(?:[^{}]*\{[^{}]*\})*[^{}]*\})", re.DOTALL)
+"""Comments of style sheets, and rules that hold on paper or small screens."""
+_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+_SELECTED = re.compile(r"[\w-]*(?:[.#][\w-]+)?")
+_HIDES = re.compile(
+    r"display:none|visibility:(?:hidden|collapse)|(?:opacity|font-size):0(?:\.0+)?(?:;|!|[a-z%]|$)|mso-hide:all"
+)
+_VOID = re.compile(r"area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr")
+_INLINE = re.compile(
+    r"a|abbr|b|bdi|bdo|cite|code|data|del|dfn|em|font|i|ins|kbd|label|mark|q|s|samp|span|strike|strong|time|tt|u|var|wbr|sub|sup"
+)
+"""Elements that end no line; all others do."""
+_PICTURES = re.compile(
+    r"audio|button|canvas|embed|iframe|img|input|math|meter|object|progress|select|svg|textarea|video"
+)
+"""What people see and no text says: a cell that has one cannot be read."""
+_BLOCK = re.compile(
+    "address|article|aside|blockquote|center|details|div|dl|fieldset|figure|footer|form|h[1-6]|header|hr|main|menu|nav|ol|p|pre|section|summary|table|ul"
+)
+"""Elements that end a paragraph."""
+_TITLES = ("h1", "h2", "h3", "h4", "h5", "h6")
+_ABOVE = (*_TITLES, "table")
+_HEADING = re.compile("h[1-6]|caption|summary")
+_CELLS = ("td", "th", "caption")
+_ENDS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(_CELLS, _CELLS),
+    "tr": (*_CELLS, "tr"),
+    **dict.fromkeys(("thead", "tbody", "tfoot"), (*_CELLS, "tr", "thead", "tbody", "tfoot")),
+}
+"""Which open elements of a table a start tag ends, as in browsers."""
 
 
 class Cell(NamedTuple):
@@ -38,6 +69,8 @@ class Cell(NamedTuple):
 
     text: str
     span: Span
+    lost: tuple[tuple[str, str], ...] = ()
+    """What it has beside its text, each part after STRUCK or HIDDEN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,214 +87,321 @@ class Table:
     """A table with the names of its columns."""
 
     heading: str
-    """The text of the heading above it."""
+    """The text of the heading above it, or of its caption."""
     header: Row
     rows: tuple[Row, ...]
+    lost: str = ""
+    """STRUCK or HIDDEN for a table that no longer holds, or that nobody sees."""
+    sheet: str = ""
+    """The sheet of a workbook."""
 
 
 def page_source(path: Path) -> SourceFile:
-    """The text of a page; a workbook's first sheet as CSV. Raises FileError, and UsageError if the library for workbooks is missing."""
-    return SourceFile.of(str(path), _sheet(path)) if path.suffix == ".xlsx" else load(path)
+    """The text of a page; a workbook as HTML. Raises FileError, and UsageError if the library for workbooks is missing."""
+    if path.suffix.lower() == ".xlsx":
+        return SourceFile.of(str(path), workbook_html(path))
+    source = load(path)
+    if source.undecodable is not None:
+        line, column = source.position(source.undecodable)
+        raise FileError(f"{path}:{line}:{column}: not UTF-8: save the page in this encoding")
+    return source
 
 
 def tables(source: SourceFile) -> list[Table]:
     """The tables of a page, read by the name of its file."""
-    suffix = Path(source.path).suffix.lower()
-    if suffix in (".csv", ".xlsx"):
-        rows = list(_csv_rows(source))
-        return [Table(heading="", header=rows[0], rows=tuple(rows[1:]))] if rows else []
-    if suffix in (".html", ".htm"):
-        return _Html(source).tables
-    return list(_markdown_tables(source))
+    match Path(source.path).suffix.lower():
+        case ".csv":
+            try:
+                rows = list(_csv_rows(source))
+            except csv.Error as error:
+                raise FileError(f"cannot read {source.path} as CSV: {error}") from error
+            return [Table(heading="", header=rows[0], rows=tuple(rows[1:]))] if rows else []
+        case ".html" | ".htm" | ".xlsx":
+            return _Page(source.path, source.text).tables
+        case _:
+            return _Page(source.path, *_markdown_html(source.text)).tables
 
 
 def _csv_rows(source: SourceFile) -> Iterator[Row]:
     reader = csv.reader(StringIO(source.text, newline=""))
     line = 1
     for texts in reader:
-        spans = [Span(path=source.path, line=line, column=1, end_line=line, end_column=2)] * len(texts)
+        written, at, cells = source.text[source.starts[line - 1] :].partition("\n")[0], 0, []
+        for text in texts:
+            at = max(at, written.find(text.partition("\n")[0], at))
+            span = Span(path=source.path, line=line, column=at + 1, end_line=line, end_column=at + 2)
+            cells.append(Cell(_lines(text), span))
+            at += len(text)
         line = reader.line_num + 1
-        if any(text.strip() for text in texts):
-            yield Row(cells=tuple(Cell(text.strip(), span) for text, span in zip(texts, spans, strict=True)))
+        if any(cell.text for cell in cells):
+            yield Row(cells=tuple(cells))
 
 
-def _sheet(path: Path) -> str:
-    """The first sheet of a workbook as CSV: the values of cells as text."""
-    try:
-        from openpyxl import load_workbook  # type: ignore[import-untyped]
-    except ImportError:
-        raise UsageError(f"workbooks need openpyxl: {how_to_install('excel')}; or save the sheet as CSV") from None
-    try:
-        sheet = load_workbook(files.archive(path), read_only=True, data_only=True).worksheets[0]
-    except (OSError, KeyError, ValueError, IndexError, BadZipFile) as error:
-        raise FileError(f"cannot read {path} as a workbook: {error}") from error
-    text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows(sheet.iter_rows(values_only=True))
-    return text.getvalue()
+def _markdown_html(text: str) -> tuple[str, dict[int, tuple[int, int]]]:
+    """A page in Markdown as HTML, and the line and column of the page (0: unknown) for each line of it."""
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block import table
+
+    parser = MarkdownIt("commonmark", {"html": True, "maxNesting": 100}).enable("strikethrough")
+    # After the other blocks, as on GitHub: a comment or a heading with bars begins no table.
+    parser.block.ruler.before("lheading", "rows", table, {"alt": ["paragraph", "reference"]})
+    text = re.sub(_LINE, "\n", text)
+    front = _FRONT_MATTER.match(text)
+    text = "\n" * front[0].count("\n") + text[front.end() :] if front else text
+    lines, written, places = text.split("\n"), [], {}
+    row = width = 0
+    end = -1
+    begins: list[int] = []
+    at = iter(begins)
+    for token in parser.parse(text):
+        row = token.map[0] if token.map else row
+        html = parser.renderer.render([token], parser.options, {})
+        column = 0
+        match token.type:
+            case "table_open" if token.map:
+                width, end = 0, token.map[1]
+            case "tr_open":
+                begins = _begins(lines[row])
+                at = iter([*begins, *[len(lines[row])] * 1_000])
+            case "th_open" | "td_open":
+                width += token.type == "th_open"
+                column = next(at, 0) + 1
+            case "tr_close":
+                more = "".join(f"<td>{escape(lines[row][begin:].strip(' |'))}</td>" for begin in begins[width:])
+                html = more + html
+        mine = "\n".join(lines[slice(*token.map)]) if token.map and token.type not in ("fence", "table_open") else ""
+        cut_off = bool(mine) and row == end and "|" in lines[row] and not html.startswith("<!--")
+        if cut_off or (token.type == "paragraph_open" and _DASHES.search(mine)):
+            html = f"<table><tr><td>{escape(lines[row])}</td></tr></table>{html}"  # rows that people see as text
+            end = -1
+        for number, line in enumerate(html.split("\n")):
+            written.append(line)
+            places[len(written)] = (row + 1 + number, column)
+    return "\n".join(written), places
 
 
-def _markdown_tables(source: SourceFile) -> Iterator[Table]:
-    """Tables as GitHub Flavored Markdown has them: rows go on to a blank line or another block, with bars or without."""
-    heading, above, closing = "", "", None
-    header: Row | None = None
-    rows: list[Row] = []
-    for number, text in enumerate([*source.text.splitlines(), ""], 1):
-        if closing is not None:
-            closing = None if closing.search(text) else closing
-            continue
-        if header is not None and not _OTHER_BLOCK.match(text):
-            rows.append(_markdown_row(source, number, text))
-            continue
-        if header is not None:
-            yield Table(heading=heading, header=header, rows=tuple(rows))
-            header, rows, above = None, [], ""
-        if opening := _HIDDEN.match(text):
-            fence = opening["fence"]
-            closing = re.compile(rf" {{0,3}}{fence}{fence[0]}*\s*$" if fence else "-->")
-            closing = None if not fence and closing.search(text, opening.end()) else closing
-        elif "|" in above and "|" in text and "-" in text and _LINE.fullmatch(text) and not above.startswith("    "):
-            header = _markdown_row(source, number - 1, above)
-        elif text.startswith("#"):
-            heading = _plain(text.lstrip("#").strip())
-        above = text
+def _begins(line: str) -> list[int]:
+    """Where the cells of a row begin in its line."""
+    bars = [bar.start() for bar in _BAR.finditer(line)]
+    begins = [bar + 1 for bar in bars]
+    if not bars or not _QUOTED.fullmatch(line[: bars[0]]):
+        begins.insert(0, 0)
+    if bars and len(begins) > 1 and not line[bars[-1] + 1 :].strip():
+        begins.pop()
+    return [begin + len(line[begin:]) - len(line[begin:].lstrip()) for begin in begins]
 
 
-def _markdown_row(source: SourceFile, number: int, text: str) -> Row:
-    bars = [bar.start() for bar in _BAR.finditer(text)]
-    first = text.lstrip().startswith("|")
-    starts = [bar + 1 for bar in bars] if first else [0, *(bar + 1 for bar in bars)]
-    ends = [*(bars[1:] if first else bars), len(text)]
-    cells = []
-    for start, end in zip(starts, ends, strict=True):
-        raw = text[start:end]
-        begin = start + len(raw) - len(raw.lstrip())
-        last = max(begin + 2, end + 1)
-        span = Span(path=source.path, line=number, column=begin + 1, end_line=number, end_column=last)
-        cells.append(Cell(_plain(raw.strip()), span))
-    if text.rstrip().endswith("|"):
-        cells.pop()
-    anchor = _ANCHOR.search(text)
-    return Row(cells=tuple(cells), anchor=anchor[1] if anchor else "")
+def _lines(text: str) -> str:
+    lines = (_BLANKS.sub(" ", line).strip() for line in text.split("\n"))
+    return "\n".join(filter(None, lines))
 
 
-def _plain(text: str) -> str:
-    """The text of Markdown, without what only lays it out."""
-    text = _BREAK.sub("\n", _ANCHOR.sub("", text))
-    text = _LINK.sub(r"\1", text)
-    parts, start = [], 0
-    for code in _CODE.finditer(text):
-        parts += [_unescaped(text[start : code.start()]), code[2].replace("\\|", "|")]
-        start = code.end()
-    return "".join((*parts, _unescaped(text[start:]))).strip()
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(r"\1", _EMPHASIS.sub(r"\2", text))
-
-
-class _Html(HTMLParser):
+class _Page(HTMLParser):
     """The tables of HTML, however its end tags are left out."""
 
-    def __init__(self, source: SourceFile) -> None:
+    def __init__(self, path: str, text: str, places: Mapping[int, tuple[int, int]] | None = None) -> None:
         super().__init__()
         self.tables: list[Table] = []
-        self._source = source
+        self._path = path
+        self._places = places
+        self._styles = _styles("\n".join(_SHEETS.findall(text)))
+        self._open: list[tuple[str, str]] = []
         self._heading = ""
-        self._in_heading = False
-        self._rows: list[Row] | None = None
+        self._title: list[str] | None = None
+        self._bold: list[str] | None = None
+        self._table: Table | None = None
+        self._rows: list[Row] = []
         self._cells: list[Cell] = []
         self._anchor = ""
         self._text: list[str] | None = None
-        self._place = (1, 0)
+        self._lost: list[tuple[str, str]] = []
+        self._span = self._place({})
         self._spans = (1, 1)
-        self._nested = 0
         self._above: dict[int, tuple[int, Cell]] = {}
-        self.feed(source.text)
+        self._below: dict[int, tuple[int, Cell]] = {}
+        self.feed(_COMMENT.sub(lambda found: found[1] or "\n" * found[0].count("\n"), text))
         self.close()
-        self._end_table()
+        self._close(0)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given: dict[str, Any] = dict(attrs)
-        match tag:
-            case "table" if self._text is not None:
-                self._nested += 1
-            case "tr" | "td" | "th" if self._nested:
-                self.handle_data("\n")
-            case "table":
-                self._end_table()
-                self._rows = []
-            case "tr" if self._rows is not None:
-                self._end_row()
-                self._anchor = given.get("id") or ""
-            case "td" | "th" if self._rows is not None:
-                self._end_cell()
-                self._text, self._place = [], self.getpos()
-                self._spans = _number(given.get("rowspan")), _number(given.get("colspan"))
-            case "br" | "li" | "p" | "div" | "small" if self._text is not None:
-                self._text.append("\n")
-            case "s" | "del" | "strike" if self._text is not None:
-                self._text.append(_STRUCK)
-            case "h1" | "h2" | "h3" | "h4":
-                self._in_heading, self._heading = True, ""
+        given = {name: value or "" for name, value in reversed(attrs)}
+        self._end_implied(tag)
+        state = self._state(tag, given)
+        depth = self._depth()
+        if not _VOID.fullmatch(tag):
+            self._open.append((tag, state))
+        shown = self._title if self._text is None else self._text
+        if shown is not None and not state:
+            shown.append("^" if tag in ("sup", "sub") else f"[{tag}]" if _PICTURES.fullmatch(tag) else "")
+        if self._text is not None and not _INLINE.fullmatch(tag):
+            self._text.append("\n")
+        if depth and not self._anchor and self._table is not None and tag in ("tr", "a"):
+            self._anchor = given.get("id", "")
+        if tag == "table" and not depth:
+            heading = "" if "data-sheet" in given else self._heading
+            header = Row(cells=(Cell("", self._place(given)),))
+            self._table = Table(heading=heading, header=header, rows=(), lost=state, sheet=given.get("data-sheet", ""))
+        elif tag in ("td", "th") and depth == 1:
+            self._text, self._lost, self._span = [], [], self._place(given)
+            self._spans = _number(given.get("rowspan", "")), _number(given.get("colspan", ""))
+        elif _HEADING.fullmatch(tag) and depth == (tag == "caption") and state != HIDDEN:
+            self._title = []
+        elif tag == "p" and not depth:
+            self._bold = []
+
+    handle_startendtag = handle_starttag
+    """As in browsers, a slash ends no element."""
 
     def handle_endtag(self, tag: str) -> None:
-        match tag:
-            case "table" if self._nested:
-                self._nested -= 1
-            case "tr" | "td" | "th" if self._nested:
-                pass
-            case "table":
-                self._end_table()
-            case "tr":
-                self._end_row()
-            case "td" | "th":
-                self._end_cell()
-            case "h1" | "h2" | "h3" | "h4":
-                self._in_heading = False
+        tags = [tag for tag, _ in self._open]
+        bound = 0 if tag == "table" or "table" not in tags else len(tags) - 1 - tags[::-1].index("table")
+        if tag in tags[bound:]:
+            self._close(len(tags) - 1 - tags[::-1].index(tag))
 
     def handle_data(self, data: str) -> None:
+        state = self._open[-1][1] if self._open else ""
+        data = _BLANKS.sub(" ", data)
+        if state == _CODE or not data:
+            return
         if self._text is not None:
-            self._text.append(data)
-        elif self._in_heading:
-            self._heading += data
+            if not state:
+                self._text.append(data)
+            elif data.strip():
+                self._lost.append((state, data))
+                self._text.append(" " if state == STRUCK else "")
+        elif state != HIDDEN and self._title is not None:
+            self._title.append("~~" if state else data)
+        elif state != HIDDEN and self._bold is not None and data.strip():
+            self._bold.append(data if any(tag in ("b", "strong") for tag, _ in self._open) else "\0")
+
+    def _depth(self) -> int:
+        return sum(tag == "table" for tag, _ in self._open)
+
+    def _end_implied(self, tag: str) -> None:
+        """Close what a start tag ends; a table within a table that is in no cell ends the first."""
+        tags = [tag for tag, _ in self._open]
+        in_table = len(tags) - tags[::-1].index("table") if "table" in tags else 0
+        if tag == "table" and in_table and not {*_CELLS} & {*tags[in_table:]}:
+            self._close(in_table - 1)
+            return
+        ends = (*_ENDS.get(tag, ()), *(("p",) if _BLOCK.fullmatch(tag) else ()), *(_TITLES if tag in _ABOVE else ()))
+        if ended := [at for at in range(in_table, len(tags)) if tags[at] in ends]:
+            self._close(ended[0])
+        if len(_ENDS.get(tag, ())) > len(_CELLS) and self._depth() == 1 and self._cells:
+            self._end_row()
+
+    def _state(self, tag: str, given: Mapping[str, str]) -> str:
+        """Why the text of an element is no text of the page; empty if it is."""
+        around = self._open[-1][1] if self._open else ""
+        if tag == "summary" and self._open and self._open[-1][0] == "details":
+            around = self._open[-2][1] if len(self._open) > 1 else ""
+        if around:
+            return around
+        names = (tag, f"#{given.get('id')}", *(f".{name}" for name in given.get("class", "").split()))
+        selected = {
+            self._styles[name] for name in (*names, *(f"{tag}{name}" for name in names[1:])) if name in self._styles
+        }
+        state = _style(given.get("style", ""))
+        if tag in ("script", "style"):
+            return _CODE
+        closed = tag in ("details", "dialog") and "open" not in given
+        if closed or tag in ("template", "noscript", "datalist") or "hidden" in given or HIDDEN in (state, *selected):
+            return HIDDEN
+        return STRUCK if tag in ("s", "del", "strike") or STRUCK in (state, *selected) else ""
+
+    def _place(self, given: Mapping[str, str]) -> Span:
+        line, column = self.getpos()
+        path = self._path
+        if self._places:
+            line, known = self._places.get(line, (line, 0))
+            column = known - 1 if known else column
+        elif self._table and self._table.sheet and re.fullmatch(r"\d{1,9},\d{1,9}", given.get("data-cell", "")):
+            path = f"{path} [{self._table.sheet}]"
+            line, column = (int(number) for number in given["data-cell"].split(","))
+            column -= 1
+        return Span(path=path, line=line, column=column + 1, end_line=line, end_column=column + 4)
+
+    def _close(self, at: int) -> None:
+        """End all elements from a place of the stack on, the innermost first."""
+        again = [element for element in self._open[at + 1 :] if element[0] in ("s", "strike")]
+        again = [] if self._open[at : at + 1] and self._open[at][0] in (*_ENDS, "table") else again  # as in browsers
+        while len(self._open) > at:
+            tag, _ = self._open.pop()
+            depth = self._depth()
+            if self._text is not None and not _INLINE.fullmatch(tag):
+                self._text.append("\n")
+            if tag == "table" and not depth:
+                self._end_table()
+            elif tag == "tr" and depth == 1:
+                self._end_row()
+            elif tag in ("td", "th") and depth == 1:
+                self._end_cell()
+            elif _HEADING.fullmatch(tag) and self._title is not None and depth == (tag == "caption"):
+                self._end_heading(tag, _lines("".join(self._title)))
+            elif tag == "p" and not depth and self._bold is not None:
+                text = _lines("".join(self._bold))
+                self._bold = None
+                self._heading += "" if "\0" in text or not text else f" / {text}"
+        self._open += again
+
+    def _end_heading(self, tag: str, text: str) -> None:
+        """Take a heading; what may be one, or a remark, is added to the heading above, which then names no type."""
+        self._title = None
+        if tag == "caption" and self._table is not None:
+            self._table = replace(self._table, heading=text or self._table.heading)
+        elif tag == "summary":
+            self._heading += "" if self._open and self._open[-1][1] else f" / {text}"
+        else:
+            self._heading = text
 
     def _end_cell(self) -> None:
-        if self._text is None:
-            return
-        lines = (" ".join(line.split()) for line in "".join(self._text).split("\n"))
-        line, column = self._place
-        end = Span(path=self._source.path, line=line, column=column + 1, end_line=line, end_column=column + 4)
-        cell = Cell("\n".join(filter(None, lines)), end)
+        cell = Cell(_lines("".join(self._text or ())), self._span, tuple(self._lost))
         rows, columns = self._spans
         self._text = None
         for _ in range(columns):
             self._fill()
             if rows > 1:
-                self._above[len(self._cells)] = (rows - 1, cell)
+                self._below[len(self._cells)] = (rows - 1, cell)
             self._cells.append(cell)
 
     def _fill(self) -> None:
         """Add the cells that begin in a row above."""
-        while (at := len(self._cells)) in self._above and self._above[at][1] not in self._cells:
-            left, cell = self._above.pop(at)
+        while len(self._cells) in self._above:
+            left, cell = self._above.pop(len(self._cells))
             if left > 1:
-                self._above[at] = (left - 1, cell)
+                self._below[len(self._cells)] = (left - 1, cell)
             self._cells.append(cell)
 
     def _end_row(self) -> None:
-        self._end_cell()
-        if self._cells and self._rows is not None:
+        if self._cells or self._above:
             self._fill()
+            while self._above:
+                self._cells.append(Cell("", self._span))
+                self._fill()
             self._rows.append(Row(cells=tuple(self._cells), anchor=self._anchor))
+        self._above, self._below = self._below, {}
         self._cells, self._anchor = [], ""
 
     def _end_table(self) -> None:
-        self._end_row()
-        if self._rows:
+        if self._cells:
+            self._end_row()
+        if self._table is not None and self._rows:
             header, *rows = self._rows
-            self.tables.append(Table(heading=self._heading.strip(), header=header, rows=tuple(rows)))
-        self._rows, self._above, self._nested = None, {}, 0
+            self.tables.append(replace(self._table, header=header, rows=tuple(rows)))
+        self._table, self._rows, self._above, self._below = None, [], {}, {}
 
 
-def _number(text: str | None) -> int:
-    return min(int(text), 1_000) if text and text.isdecimal() and int(text) else 1
+def _styles(sheet: str) -> dict[str, str]:
+    """The classes, ids and elements that a style sheet hides or strikes out."""
+    rules = _RULE.findall(_ONLY_SOMETIMES.sub("", sheet))
+    names = ((selector.strip().split()[-1:], _style(rule)) for many, rule in rules for selector in many.split(","))
+    return {name: state for last, state in names if state for name in last if _SELECTED.fullmatch(name)}
+
+
+def _style(rule: str) -> str:
+    rule = "".join(rule.lower().split())
+    return HIDDEN if _HIDES.search(rule) else STRUCK if "line-through" in rule else ""
+
+
+def _number(text: str) -> int:
+    return 1 if not text.isdecimal() else min(int(text.lstrip("0")[:4] or 1_000), 1_000)

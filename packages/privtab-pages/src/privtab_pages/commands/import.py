@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from privtab.base.errors import UsageError
+from privtab.base.errors import PolicyInvalid, UsageError
 from privtab.base.key_values import key_values
-from privtab.base.printable import count
 from privtab.command._app import Commands
 from privtab.command._options import OutputOption
-from privtab.command._output import deliver, err, fail_if, show_diagnostics
+from privtab.command._output import deliver, fail_if, show_diagnostics
 from privtab.command._parameters import argument, option
 
 PANEL = "Write"
@@ -34,7 +33,8 @@ def table(
         option("--column PART=NAME", "The column of a part: entity, operation, requires, effects, note."),
     ] = None,
     name: Annotated[
-        list[str] | None, option("--name TEXT=TYPE", "A type that the page calls otherwise: `Programs=program`.")
+        list[str] | None,
+        option("--name TEXT=NAME", "A type or operation that the page calls otherwise: `Programs=program`."),
     ] = None,
     inside: Annotated[
         list[str] | None, option("--inside TYPE=PARENT", "A type that lies in another; the others are roots.")
@@ -42,8 +42,11 @@ def table(
     set_: Annotated[
         list[str] | None, option("--set NAME=A,B", "A name on the page that stands for several privileges.")
     ] = None,
+    accept: Annotated[
+        list[str] | None, option("--accept NAME", "Do without what a finding gives this name; repeatable.")
+    ] = None,
     allow_partial: Annotated[
-        bool, option("--allow-partial", "Leave out rows that could not be read instead of stopping.")
+        bool, option("--allow-partial", "Leave out rows that could not be read whole instead of stopping.")
     ] = False,
     output: OutputOption = None,
 ) -> None:
@@ -51,8 +54,8 @@ def table(
 
     A page that `privtab docs` made gives back its policy as it was. In other tables, cells are read that follow the language
     or a common way to write it (`READ on the table`); every other cell is reported, and nothing is guessed: without
-    `--allow-partial`, nothing is written then, and with it, operations of such rows are denied. Check what was read against
-    the page before you use it.
+    `--allow-partial`, nothing is written then, and with it, operations of such rows are denied. Columns, tables and texts
+    that are left out are reported, too, unless `--accept` names them. Check what was read against the page before you use it.
 
     Example:
       privtab import table docs/cdap.md -o policy.yaml
@@ -85,19 +88,21 @@ def table(
         version=version,
         document=page.name,
         columns=parts,
-        names=key_values(name, "--name", "TEXT=TYPE", example="Programs=program"),
+        names=key_values(name, "--name", "TEXT=NAME", example="Programs=program"),
         inside=key_values(inside, "--inside", "TYPE=PARENT", example="table=schema"),
         sets=key_values(set_, "--set", "NAME=A,B", example="ALL=READ,WRITE"),
+        accepted=accept or (),
     )
     policy = reader.read(found_tables)
     if policy is None:
         raise no_table(str(page), found_tables)
     show_diagnostics(reader.found, {str(page): source.text})
-    for cell in reader.left_out:
-        err().print(f"{page}:{cell.span.line}: not read: what is under `{' '.join(cell.text.split())}`", style="dim")
-    if reader.shifted:
-        err().print(f"{count(reader.shifted, 'row')} without a first cell: read as of the entity above")
     if not reader.found or allow_partial:
-        program_of(SourceFile.of("policy.yaml", policy))
+        written = SourceFile.of("policy.yaml", policy)
+        try:
+            program_of(written)
+        except PolicyInvalid as error:
+            show_diagnostics([reader.on_page(found, written) for found in error.diagnostics], {str(page): source.text})
+            fail_if(error)
         deliver(policy, output)
     fail_if(reader.found and not allow_partial)

@@ -1,0 +1,248 @@
+"""Pages made from small random tables, with one addition: it is reported, and no row is other than its table says."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from html import escape
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from seeds import seeds
+
+from privtab.base.errors import FileError, UsageError
+from privtab_pages.imported import TableReader
+from privtab_pages.tables import page_source, tables
+
+PARTS = ("Entity", "Operation", "Privileges")
+TYPES = ("table", "view", "topic")
+OPERATIONS = ("load", "drop", "set owner", "describe", "purge")
+CONDITIONS = (
+    "READ (entity)",
+    "WRITE (entity)",
+    "READ/WRITE (entity)",
+    "none",
+    "READ (table) and WRITE (view)",
+    "owner (entity)",
+)
+UNSEEN = "\u200b\u00ad\u2060\ufeff\u202e\u200e\u034f\u115f\u3164\ufe0f\u2800\U000e0041\x7f\u180e"
+FOOTNOTES = ("*", "†", "¹", "²", "[1]", " (1)", "[^1]", "‡", "①")
+UNREADABLE = ("see below", "not applicable", "READ (table) unless locked", "", "READ (table", "as agreed", "—")
+
+
+class Text(NamedTuple):
+    """The text of a cell, and what is done to it: nothing, or it is struck or hidden, or has a part that is."""
+
+    text: str
+    how: str = ""
+    before: str = ""
+    """A part that stands before it and is struck or hidden."""
+
+
+Rows = list[list[Text]]
+
+
+class Made(NamedTuple):
+    """A page: its tables with their headings, and the sheets, rows and columns that are hidden."""
+
+    tables: list[tuple[str, Rows]]
+    hidden: frozenset[int] = frozenset()
+    """The positions of hidden tables or sheets."""
+
+
+def cell(text: str) -> Text:
+    return Text(text)
+
+
+def base(random: Random) -> Rows:
+    """A table with at most one row for each operation of a type, and every type that a condition names."""
+    pairs = [(type_, operation) for type_ in TYPES for operation in random.sample(OPERATIONS, 2)]
+    rows = [[*map(cell, (*pair, random.choice(CONDITIONS)))] for pair in sorted(random.sample(pairs, 5))]
+    return [[*map(cell, PARTS)], *([*map(cell, (type_, "see", "READ (entity)"))] for type_ in TYPES), *rows]
+
+
+def added(random: Random, rows: Rows) -> Made:
+    """A page of the table with one addition."""
+    rows = [list(row) for row in rows]
+    at, column = random.randrange(1, len(rows)), random.randrange(3)
+    chosen = rows[at][column]
+    more: Rows = [[*map(cell, PARTS)], [*map(cell, ("table", "drop all", "none"))]]
+    match random.randrange(11):
+        case 0:
+            position = random.randrange(4)
+            heading = random.choice(("Additional privileges", "Only if", "Ownership: YES", "Needs", "", "Denied to"))
+            for number, row in enumerate(rows):
+                row.insert(position, cell(heading if not number else "WRITE (table)" if number == at else ""))
+        case 1:
+            rows[at] = [Text(text.text, random.choice(("struck", "hidden"))) for text in rows[at]]
+        case 2:
+            rows[at][column] = Text(chosen.text, random.choice(("struck", "hidden")))
+        case 3:
+            rows[at][2] = Text(
+                chosen.text if column == 2 else "WRITE (entity)",
+                random.choice(("struck before", "hidden before")),
+                "none or",
+            )
+        case 4:
+            other = [[*map(cell, ("Term", "Meaning"))], [*map(cell, ("drop", "only by night"))]]
+            return Made([("", rows), ("Glossary", other)])
+        case 5:
+            return Made([("", rows), ("Old", more)], frozenset({1}))
+        case 6:
+            return Made([("Old", more), ("", rows)], frozenset({0}))
+        case 7:
+            place = random.randrange(1, len(chosen.text) or 1)
+            rows[at][column] = cell(chosen.text[:place] + random.choice(UNSEEN) + chosen.text[place:])
+        case 8:
+            rows[at][random.randrange(2)] = cell(chosen.text.split()[0].strip("()/") + random.choice(FOOTNOTES))
+        case 9:
+            rows[at][2] = cell(random.choice(UNREADABLE))
+        case _:
+            rows[at][random.randrange(2)] = cell(
+                random.choice(("GET /v1/x", "Table / View", "a/b/c", "12", "2. Drop", "查看", "a.b"))
+            )
+    return Made([("", rows)])
+
+
+def marked(text: Text, random: Random, *, markdown: bool = False) -> str:
+    """A cell as HTML or Markdown."""
+    struck = [
+        "<s>{}</s>",
+        "<del>{}</del>",
+        "<strike>{}</strike>",
+        '<span style="text-decoration: line-through">{}</span>',
+        '<b class="old">{}</b>',
+    ]
+    hidden = [
+        "<span hidden>{}</span>",
+        '<i style="display : none">{}</i>',
+        '<span style="visibility:hidden">{}</span>',
+        "<template>{}</template>",
+        "<details><summary></summary>{}</details>",
+    ]
+    plain = escape(text.text)
+    if markdown:
+        plain, struck = plain.replace("[", "\\["), [*struck[:4], "~~{}~~"]
+    wrapped = random.choice(struck if "struck" in text.how else hidden)
+    if text.before:
+        return f"{wrapped.format(text.before)} {plain}"
+    return wrapped.format(plain) if text.how and plain else plain
+
+
+def in_markdown(made: Made, random: Random, path: Path) -> None:
+    lines = []
+    for number, (heading, rows) in enumerate(made.tables):
+        prefix = random.choice(("", "> ", "   ")) if number not in made.hidden else ""
+        level = f"# {heading}" if random.random() < 0.5 else f"{heading}\n==="
+        lines += [level if heading else "", "", "<details>\n" if number in made.hidden else ""]
+        bars = random.choice(("| {} |", "{} |")) if rows[0][0].text else "| {} |"
+        body = [bars.format(" | ".join(marked(text, random, markdown=True) for text in row)) for row in rows]
+        lines += [prefix + line for line in (body[0], "|".join(["---"] * len(rows[0])), *body[1:])]
+        lines += ["", "</details>\n" if number in made.hidden else ""]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def in_html(made: Made, random: Random, path: Path) -> None:
+    parts = ["<style>.old { text-decoration: line-through }</style>"]
+    for number, (heading, rows) in enumerate(made.tables):
+        attribute = random.choice(("hidden", 'style="display:none"')) if number in made.hidden else ""
+        caption = f"<caption>{heading}</caption>" if heading and random.random() < 0.5 else ""
+        parts.append(f"<h{number + 2}>{heading}</h{number + 2}>" if heading and not caption else "")
+        ends = random.choice((("</td>", "</tr>"), ("", "")))
+        body = "".join(
+            f"<tr>{''.join(f'<td>{marked(text, random)}{ends[0]}' for text in row)}{ends[1]}\n" for row in rows
+        )
+        parts.append(f"<table {attribute}>{caption}{body}</table>")
+    path.write_text("\n".join(parts), encoding="utf-8")
+
+
+def in_csv(made: Made, random: Random, path: Path) -> None:
+    """A page without marks: nothing of it is hidden or struck."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        for _, rows in made.tables:
+            csv.writer(file).writerows([text.text for text in row] for row in rows)
+            file.write("\n" * random.randrange(3))
+
+
+def in_workbook(made: Made, random: Random, path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    rich_text = pytest.importorskip("openpyxl.cell.rich_text")
+    inline_font = pytest.importorskip("openpyxl.cell.text").InlineFont
+
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for number, (heading, rows) in enumerate(made.tables):
+        sheet = book.create_sheet(heading or f"Sheet{number}")
+        for line, row in enumerate(rows, 1):
+            for column, text in enumerate(row, 1):
+                at = sheet.cell(line, column, text.text or None)
+                if text.before:
+                    at.value = rich_text.CellRichText(
+                        rich_text.TextBlock(inline_font(strike=True), text.before), f" {text.text}"
+                    )
+                elif text.how == "struck":
+                    at.font = openpyxl.styles.Font(strike=True)
+            if any(text.how == "hidden" for text in row):
+                sheet.row_dimensions[line].hidden = True
+        if number in made.hidden:
+            sheet.sheet_state = random.choice(("hidden", "veryHidden"))
+    book.active = next(number for number in range(len(made.tables)) if number not in made.hidden)
+    book.save(path)
+
+
+WRITERS: dict[str, Callable[[Made, Random, Path], None]] = {
+    "md": in_markdown,
+    "html": in_html,
+    "csv": in_csv,
+    "xlsx": in_workbook,
+}
+
+
+def outcome(path: Path) -> tuple[str | None, list[Any]]:
+    reader = TableReader(system="page", version="draft", document="page")
+    try:
+        return reader.read(tables(page_source(path))), reader.found
+    except (FileError, UsageError) as error:
+        return None, [error]
+
+
+def rows_of(policy: str | None) -> set[tuple[str, str, str]]:
+    """The rows of a policy, which is also what `--allow-partial` writes."""
+    tables_of = yaml.safe_load(policy or "{}").get("tables", {})
+    return {(type_, name, row["requires"]) for type_, rows in tables_of.items() for name, row in rows.items()}
+
+
+def misread(seeds: range, folder: Path) -> Iterator[str]:
+    """The pages that gave a row which their table does not have, or no finding."""
+    for seed in seeds:
+        random = Random(seed)
+        rows = base(random)
+        kind = random.choice((*("md", "html") * 4, "csv", "xlsx"))
+        plain, path = folder / f"plain.{kind}", folder / f"page.{kind}"
+        WRITERS[kind](Made([("", rows)]), random, plain)
+        made = added(random, rows)
+        decorated = bool(made.hidden) or any(text.how for _, table in made.tables for row in table for text in row)
+        if kind == "csv" and decorated:
+            continue
+        if kind == "xlsx" and any("\x7f" in text.text for _, table in made.tables for row in table for text in row):
+            continue
+        WRITERS[kind](made, random, path)
+        policy, found = outcome(plain)
+        assert policy is not None, seed
+        assert found == [], (seed, found)
+        rest, found = outcome(path)
+        if not found or not rows_of(rest) <= rows_of(policy):
+            yield f"{seed}: {path.read_text(encoding='utf-8') if kind != 'xlsx' else made}"
+
+
+@pytest.mark.parametrize("seed", seeds(range(40), quick=10))
+def test_an_addition_to_a_page_is_reported(seed: int, tmp_path: Path) -> None:
+    assert list(misread(range(seed * 5, seed * 5 + 5), tmp_path)) == []
+
+
+@pytest.mark.long
+def test_additions_to_many_pages_are_reported(search_seed: int, tmp_path: Path) -> None:
+    assert list(misread(range(search_seed, search_seed + 10_000), tmp_path)) == []
