@@ -30,7 +30,7 @@ PASSWORD = "secret"  # noqa: S105  (of the test alone)
 START_SECONDS, COMMAND_SECONDS = 120, 60
 DENIED = re.compile(r"\w+AuthorizationException|[Aa]uthorization failed|Not authorized to access \w+")
 UNADDRESSED = "org.apache.kafka.tools.ProducerPerformance"
-"""The tool that finds the broker in its configuration alone."""
+"""The tool for transactions, which finds the broker in its configuration alone."""
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 LOGGING = """log4j.rootLogger=WARN, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from checkout import ROOT
-from kafka_server import ANONYMOUS, Kafka, Output, kafka
+from kafka_server import ANONYMOUS, UNADDRESSED, Kafka, Output, kafka
 from signed_door import DoorServer, door_server
 from unusual_names import CARRIED
 
@@ -129,7 +129,7 @@ def test_missing_and_oddly_typed_parts_are_denied(door: DoorServer) -> None:
         for odd in (..., None, 5, True, 1.5, [], {}, ["READ"], {"name": "orders"}, ""):
             asked = copy.deepcopy(known)
             *outer, last = place
-            inside = asked
+            inside: Any = asked
             for key in outer:
                 inside = inside[key]
             if odd is ...:
@@ -203,15 +203,15 @@ def plainly(broker: Kafka, user: str, topic: str) -> Output:
 
 
 def consume(broker: Kafka, user: str, topic: str, group: str) -> Output:
-    words = ("--topic", topic, "--group", group, "--consumer.config", "CONFIG", "--timeout-ms", "10000")
-    words = (*words, "--from-beginning", "--max-messages", "1")
-    return broker.run(user, "org.apache.kafka.tools.consumer.ConsoleConsumer", *words)
+    words = ("--topic", topic, "--group", group, "--consumer.config", "CONFIG", "--from-beginning")
+    limits = ("--max-messages", "1", "--timeout-ms", "10000")
+    return broker.run(user, "org.apache.kafka.tools.consumer.ConsoleConsumer", *words, *limits)
 
 
 def transaction(broker: Kafka, user: str, topic: str, identifier: str) -> Output:
     words = ("--topic", topic, "--transactional-id", identifier, "--producer.config", "CONFIG")
-    words = (*words, "--num-records", "2", "--record-size", "5", "--throughput", "-1", "--transaction-duration-ms", "1")
-    return broker.run(user, "org.apache.kafka.tools.ProducerPerformance", *words)
+    sent = ("--num-records", "2", "--record-size", "5", "--throughput", "-1", "--transaction-duration-ms", "1")
+    return broker.run(user, UNADDRESSED, *words, *sent)
 
 
 def partitions(broker: Kafka, user: str, topic: str) -> Output:
