@@ -13,8 +13,8 @@ import requests
 from documentation_pages import Block, read
 from kafka_server import kafka
 
-from privtab.cli._app import run
-from privtab.opa.server import OpaServer
+from privtab.command._app import run
+from privtab.engines.opa.server import OpaServer
 
 PAGE = "docs/how-to/kafka.md"
 ADDRESS = "127.0.0.1:8181"

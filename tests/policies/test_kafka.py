@@ -12,10 +12,10 @@ import pytest
 from checkout import ROOT
 from kafka_server import java
 
+from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
 from privtab.state.load import from_tables, validate
 
 POLICY = ROOT / "policy_src" / "kafka" / "3.9.yaml"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from failing_servers import free_port
 
-from privtab import user_cache
+from privtab.base import user_cache
 
 VERSION, AUTHORIZER = "3.9.1", "1.5.1"
 FOLDER_VARIABLE = "PRIVTAB_KAFKA"

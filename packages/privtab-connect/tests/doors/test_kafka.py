@@ -137,8 +137,8 @@ def test_missing_and_oddly_typed_parts_are_denied(door: DoorServer) -> None:
             else:
                 inside[last] = odd
             assert door.ask("allow", asked) is not read, (place, odd)
-    for odd in (None, 5, [], [known], "READ", {"input": known}):
-        assert door.ask("allow", odd) is False
+    for whole in (None, 5, [], [known], "READ", {"input": known}):
+        assert door.ask("allow", whole) is False
 
 
 def test_names_of_any_kind(door: DoorServer, table: Embedded) -> None:
