@@ -20,6 +20,9 @@ from privtab.state.load import from_tables, validate
 
 POLICY = ROOT / "policy_src" / "kafka" / "3.9.yaml"
 ORACLE = ROOT / "tests" / "support" / "StandardAcls.java"
+
+pytestmark = pytest.mark.xdist_group("kafka")
+
 USERS, EVERYONE = ("ann", "ben", "ANONYMOUS"), "*"
 NAMES = {
     "cluster": ("kafka-cluster",),

@@ -321,10 +321,18 @@ def test_an_idempotent_producer_needs_write_on_some_topic(broker: Kafka) -> None
     assert produce(broker, "shop-service", "orders").denied == []
 
 
-def test_whatever_kafka_asked_was_known_to_the_door(broker: Kafka, asked: DoorServer) -> None:
+def test_whatever_kafka_asked_was_known_to_the_door(broker: Kafka, asked: DoorServer, door: DoorServer) -> None:
     """No question of the broker was denied because the door did not know it, and its own principal did its work."""
     assert not consume(broker, "olga", "orders", "last").denied
     sent = [line["input"] for line in asked.decision_logs()]
     by = {(one["requestContext"]["principal"]["name"], one["action"]["operation"]) for one in sent}
     assert {("broker", "CLUSTER_ACTION"), ("broker", "CREATE"), ("olga", "READ")} <= by
-    assert [one for one in sent if asked.ask("refused", one) is not None] == []
+    assert [one for one in sent if door.ask("refused", one) is not None] == []
+
+
+def test_the_log_is_decided_again(broker: Kafka, asked: DoorServer) -> None:
+    """What Kafka asked is read back from OPA's log as the table's requests, and answered the same."""
+    assert not consume(broker, "olga", "orders", "logged").denied
+    found = asked.replayed("kafka/3.9", STATE)
+    assert (found.count("lost"), found.count("gained"), found.count("unexplained"), found.not_replayed) == (0, 0, 0, {})
+    assert found.replayed > found.allowed > 20
