@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from failing_servers import free_port
+from trino_server import stop, write_properties
 
 from privtab.base import user_cache
 
@@ -73,7 +74,7 @@ class Kafka:
             "sasl.mechanism": "PLAIN",
             "sasl.jaas.config": f'{LOGIN} username="{user}" password="{PASSWORD}";',
         }
-        _properties(path, CLIENT | {"bootstrap.servers": address} | (login if user != ANONYMOUS else {}))
+        write_properties(path, CLIENT | {"bootstrap.servers": address} | (login if user != ANONYMOUS else {}))
         words = [str(path) if word == "CONFIG" else word for word in arguments]
         if tool != UNADDRESSED:
             words += ["--bootstrap-server", address]
@@ -140,7 +141,7 @@ def kafka(authorizer: Mapping[str, str], users: Sequence[str]) -> Iterator[Kafka
         login = f'{LOGIN} username="{BROKER}" password="{PASSWORD}" {known};'
         listeners = f"CLIENT://{clients},ANYONE://{anonymous}"
         path = folder / "server.properties"
-        _properties(path, {
+        write_properties(path, {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@{controllers}",
@@ -185,13 +186,4 @@ def kafka(authorizer: Mapping[str, str], users: Sequence[str]) -> Iterator[Kafka
                 assert time.monotonic() < deadline, f"Kafka did not start:\n{text[-4000:]}"
             yield running
         finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def _properties(path: Path, values: Mapping[str, str]) -> None:
-    path.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
+            stop(process)
