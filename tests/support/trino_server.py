@@ -147,9 +147,9 @@ def trino(
         etc = folder / "etc"
         (etc / "catalog").mkdir(parents=True)
         for catalog in ("tpch", "memory"):
-            _properties(etc / "catalog" / f"{catalog}.properties", {"connector.name": catalog})
-        _properties(etc / "catalog" / "lake.properties", {**LAKE, "local.location": name})
-        _properties(etc / "access-control.properties", {"access-control.name": "opa", **access_control})
+            write_properties(etc / "catalog" / f"{catalog}.properties", {"connector.name": catalog})
+        write_properties(etc / "catalog" / "lake.properties", {**LAKE, "local.location": name})
+        write_properties(etc / "access-control.properties", {"access-control.name": "opa", **access_control})
         config = {
             "node.environment": "test",
             "node.id": "test",
@@ -163,7 +163,7 @@ def trino(
             "access-control.config-files": str(etc / "access-control.properties"),
             "query.max-memory-per-node": "200MB",
         }
-        _properties(etc / "config.properties", config | dict(further or {}))
+        write_properties(etc / "config.properties", config | dict(further or {}))
         options = ["-Xmx1G", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1", "-Djdk.attach.allowAttachSelf=true"]
         options += ["-Dfile.encoding=UTF-8", f"-Dconfig={etc / 'config.properties'}", "-cp", f"{server}/lib/*"]
         environment = {key: value for key, value in os.environ.items() if key != "JDK_JAVA_OPTIONS"}
@@ -185,13 +185,18 @@ def trino(
                 time.sleep(0.5)
             yield running
         finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            stop(process)
 
 
-def _properties(path: Path, values: Mapping[str, str]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a server, and kill it if it does not."""
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def write_properties(path: Path, values: Mapping[str, str]) -> None:
     path.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")

@@ -74,7 +74,8 @@ class LogOptions:
     door: Annotated[
         str | None,
         option(
-            "--door DOCUMENT", "The log is of an OPA that answers this door: trino, polaris, or a document of your own."
+            "--door DOCUMENT",
+            "The log is of an OPA that answers this door: trino, polaris, kafka, or a document of your own.",
         ),
     ] = None
     metrics: Annotated[

@@ -157,9 +157,12 @@ def test_an_unknown_document(program: Program) -> None:
         load("trin", program)
 
 
-@pytest.mark.parametrize("door", ["trino", "polaris"])
+@pytest.mark.parametrize("door", ["trino", "polaris", "kafka"])
 def test_shipped_doors_reach_every_row(door: str) -> None:
-    assert load(door, load_program({"trino": "trino/476", "polaris": "polaris/1.7"}[door])).notes == ()
+    assert (
+        load(door, load_program({"trino": "trino/476", "polaris": "polaris/1.7", "kafka": "kafka/3.9"}[door])).notes
+        == ()
+    )
 
 
 def test_the_document_of_the_page_is_one(tmp_path: Path) -> None:

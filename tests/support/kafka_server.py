@@ -1,0 +1,189 @@
+"""A real Kafka broker with OPA's authorizer, from the jars on Maven Central, and Kafka's own command line tools as its users."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from failing_servers import free_port
+from trino_server import stop, write_properties
+
+from privtab.base import user_cache
+
+VERSION, AUTHORIZER = "3.9.1", "1.5.1"
+FOLDER_VARIABLE = "PRIVTAB_KAFKA"
+ARTIFACTS = (
+    ("org.apache.kafka", "kafka_2.13", VERSION),
+    ("org.apache.kafka", "kafka-tools", VERSION),
+    ("org.openpolicyagent.kafka", "opa-authorizer", AUTHORIZER),
+)
+BROKER, ANONYMOUS = "broker", "ANONYMOUS"
+PASSWORD = "secret"  # noqa: S105  (of the test alone)
+START_SECONDS, COMMAND_SECONDS = 120, 60
+DENIED = re.compile(r"\w+AuthorizationException|[Aa]uthorization failed|Not authorized to access \w+")
+UNADDRESSED = "org.apache.kafka.tools.ProducerPerformance"
+"""The tool for transactions, which finds the broker in its configuration alone."""
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+LOGGING = """log4j.rootLogger=WARN, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.target=System.err
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%p %m (%c)%n
+"""
+CLIENT = {"request.timeout.ms": "10000", "default.api.timeout.ms": "20000", "max.block.ms": "20000"}
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a command of Kafka printed and logged, and how it ended."""
+
+    code: int
+    printed: str
+    logged: str
+
+    @property
+    def denied(self) -> list[str]:
+        """What says that an authorization failed."""
+        return DENIED.findall(self.printed + self.logged)
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """A running broker, which is its own controller."""
+
+    address: str
+    anonymous_address: str
+    """Where nobody authenticates."""
+    folder: Path
+
+    def run(self, user: str, tool: str, *arguments: str, given: str = "") -> Output:
+        """Run a class of Kafka's command line tools; `CONFIG` stands for the user's configuration, `given` is typed."""
+        path = self.folder / f"{user}.properties"
+        address = self.anonymous_address if user == ANONYMOUS else self.address
+        login = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{LOGIN} username="{user}" password="{PASSWORD}";',
+        }
+        write_properties(path, CLIENT | {"bootstrap.servers": address} | (login if user != ANONYMOUS else {}))
+        words = [str(path) if word == "CONFIG" else word for word in arguments]
+        if tool != UNADDRESSED:
+            words += ["--bootstrap-server", address]
+        found = subprocess.run(
+            [*java(self.folder), "-Xmx256m", tool, *words],
+            input=given, check=False, text=True, capture_output=True, cwd=self.folder, timeout=COMMAND_SECONDS,
+        )  # fmt: skip
+        return Output(found.returncode, found.stdout, found.stderr)
+
+
+def jars() -> Path:
+    """The folder of Kafka's jars and the authorizer's; skips the test where they cannot be had."""
+    if given := os.environ.get(FOLDER_VARIABLE):
+        return Path(given)
+    folder = user_cache.folder() / f"kafka-{VERSION}-opa-{AUTHORIZER}"
+    if folder.is_dir():
+        return folder
+    if (maven := shutil.which("mvn")) is None:
+        pytest.skip(f"Kafka {VERSION} needs Maven, and {FOLDER_VARIABLE} names no folder with its jars")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as staged:
+        wanted = "".join(
+            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+            for group, name, version in ARTIFACTS
+        )
+        (Path(staged) / "pom.xml").write_text(
+            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>tests</groupId>'
+            f"<artifactId>kafka</artifactId><version>1</version><dependencies>{wanted}</dependencies></project>",
+            encoding="utf-8",
+        )
+        command = [
+            maven,
+            "-q",
+            "-B",
+            "dependency:copy-dependencies",
+            "-DincludeScope=runtime",
+            "-DoutputDirectory=jars",
+        ]
+        found = subprocess.run(command, cwd=staged, check=False, timeout=1800, capture_output=True, text=True)
+        if found.returncode:
+            pytest.skip(
+                f"Kafka {VERSION} (59 MB) cannot be had from Maven, and {FOLDER_VARIABLE} names no folder with it"
+            )
+        (Path(staged) / "jars").rename(folder)
+    return folder
+
+
+def java(folder: Path) -> list[str]:
+    """The command that runs a class of the jars, whose log goes to the errors; skips the test if there is no Java."""
+    if (program := shutil.which("java")) is None:
+        pytest.skip(f"Kafka {VERSION} needs Java, and there is none on the path")
+    logging = folder / "log4j.properties"
+    logging.write_text(LOGGING, encoding="utf-8")
+    return [program, "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}", "-cp", f"{jars()}/*"]
+
+
+@contextmanager
+def kafka(authorizer: Mapping[str, str], users: Sequence[str]) -> Iterator[Kafka]:
+    """Start a broker with the authorizer's properties and these users. It has no super users: its own principal is `broker`."""
+    with tempfile.TemporaryDirectory(prefix="privtab-kafka-") as name:
+        folder = Path(name)
+        clients, anonymous, controllers = (f"127.0.0.1:{free_port()}" for _ in range(3))
+        known = " ".join(f'user_{user}="{PASSWORD}"' for user in (BROKER, *users))
+        login = f'{LOGIN} username="{BROKER}" password="{PASSWORD}" {known};'
+        listeners = f"CLIENT://{clients},ANYONE://{anonymous}"
+        path = folder / "server.properties"
+        write_properties(path, {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{controllers}",
+            "listeners": f"{listeners},CONTROLLER://{controllers}",
+            "advertised.listeners": listeners,
+            "inter.broker.listener.name": "CLIENT",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT,ANYONE:PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "listener.name.client.plain.sasl.jaas.config": login,
+            "listener.name.controller.plain.sasl.jaas.config": login,
+            "log.dirs": str(folder / "log"),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.num.partitions": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "auto.create.topics.enable": "false",
+            "delegation.token.secret.key": PASSWORD,
+            **authorizer,
+        })  # fmt: skip
+        command = java(folder)
+        formatted = [*command, "kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(path)]
+        subprocess.run(formatted, check=True, capture_output=True, timeout=COMMAND_SECONDS)
+        log = folder / "broker.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*command, "-Xmx512m", "kafka.Kafka", str(path)],
+                cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            )  # fmt: skip
+        try:
+            running = Kafka(clients, anonymous, folder)
+            deadline = time.monotonic() + START_SECONDS
+            while running.run(
+                BROKER, "org.apache.kafka.tools.TopicCommand", "--list", "--command-config", "CONFIG"
+            ).code:
+                text = log.read_text(encoding="utf-8", errors="replace")
+                assert process.poll() is None, f"Kafka ended:\n{text[-4000:]}"
+                assert time.monotonic() < deadline, f"Kafka did not start:\n{text[-4000:]}"
+            yield running
+        finally:
+            stop(process)
