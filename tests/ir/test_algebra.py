@@ -7,16 +7,15 @@ import re
 from pathlib import Path
 
 import pytest
-from checkout import ROOT
+from checkout import PACKAGES, ROOT
 
-import privtab
 from privtab.ir import nodes
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.formula import Truth, flat
 from privtab.ir.nodes import ALWAYS, NEVER, And, Atom, ByType, Formula, Has, Or, Owner, ServiceAdmin, Target, When
 from privtab.pipeline import load_program
 
-PACKAGE = Path(privtab.__file__).parent
+MODULES = [(path.relative_to(package).as_posix(), path) for package in PACKAGES for path in package.rglob("*.py")]
 SHELF, TABLE = Target(slot="", type="shelf"), Target(slot="", type="table")
 READ, WRITE, OWNER = Has(privilege="READ", target=SHELF), Has(privilege="WRITE", target=SHELF), Owner(target=TABLE)
 APART = {
@@ -58,8 +57,7 @@ def walks(path: Path) -> bool:
 
 
 def test_conditions_are_walked_in_one_place() -> None:
-    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if walks(path)}
-    assert found == set(APART)
+    assert {name for name, path in MODULES if walks(path)} == set(APART)
 
 
 def tells_atoms_apart(path: Path) -> bool:
@@ -81,9 +79,8 @@ def test_the_page_names_who_tells_kinds_of_atoms_apart() -> None:
     rows = [line.split("|")[2] for line in section.splitlines() if line.startswith("|")][2:]
     named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
     # `syntax` knows no atoms: there, `has` is a word that a cell begins with by mistake.
-    modules = (path for path in PACKAGE.rglob("*.py") if "syntax" not in path.parts)
-    found = {path for path in modules if tells_atoms_apart(path)}
-    assert sorted(named) == sorted(path.relative_to(PACKAGE).with_suffix("").as_posix() for path in found)
+    found = [name for name, path in MODULES if "syntax" not in path.parts and tells_atoms_apart(path)]
+    assert sorted(named) == sorted(name.removesuffix(".py") for name in found)
     interpreters = rows[: rows.index(next(row for row in rows if "ir/facts" in row))]
     assert sum(row.count("`") // 2 for row in interpreters) == 6, "the text says how many"
 

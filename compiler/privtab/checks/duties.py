@@ -15,14 +15,13 @@ from privtab.ir.nodes import (
     RESOURCE,
     Atom,
     ByType,
-    Compare,
     Effect,
     Has,
     Member,
+    OnTarget,
     Owner,
     Role,
     Rule,
-    ServiceAdmin,
 )
 from privtab.model import nodes as m
 
@@ -132,7 +131,7 @@ def _effects_suffice(view: View, rule: Rule, other: Rule) -> bool:
     gained = [e for e in rule.effects if e.kind != "revoke" and e.target.slot == RESOURCE]
 
     def reaches(effect: Effect, atom: Atom) -> bool:
-        if isinstance(atom, ServiceAdmin | Compare) or atom.target.slot != RESOURCE:
+        if not isinstance(atom, OnTarget) or atom.target.slot != RESOURCE:
             return False
         same_type = effect.target.type == atom.target.type
         match atom:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TypeVar, assert_never
+from typing import TypeVar, assert_never, cast
 
 from privtab import paths
 from privtab._once import once, once_for_each, once_within
@@ -58,9 +58,6 @@ def types_of(program: ir.Program, target: ir.Target) -> tuple[str, ...]:
     """The types that the entity of a target may have: for `parent`, also the type around the one that nests."""
     outer = program.entities[target.type].parent if target.level == "parent" else None
     return (target.type,) if outer is None else (target.type, outer)
-
-
-ATOMS = (ir.Has, ir.Owner, ir.Member, ir.Self, ir.Holds, ir.ServiceAdmin, ir.HasBelow, ir.OwnsBelow, ir.Compare)
 
 
 def conjunction(*parts: ir.Formula) -> ir.Formula:
@@ -162,16 +159,11 @@ def move(formula: ir.Formula, slot: str) -> ir.Formula:
 
 def several(atom: ir.Formula) -> ir.Target | None:
     """The target of an atom that means several levels of a type that nests; None if it means one."""
-    match atom:
-        case ir.Compare():
-            return next((target for target in atom.targets if target.level in SEVERAL), None)
-        case ir.Has(target=target) | ir.Owner(target=target) | ir.Member(target=target) if target.level in SEVERAL:
-            return target
-        case _:
-            return None
+    targets = atom.targets if isinstance(atom, ir.Atomic) else ()
+    return next((target for target in targets if target.level in SEVERAL), None)
 
 
-def on_entity(atom: ir.Atom) -> ir.Has | ir.Owner | ir.Member | ir.Self | ir.Holds | ir.ServiceAdmin | ir.Compare:
+def on_entity(atom: ir.Atom) -> ir.Atom:
     """An atom, held on its entity itself where it may be held below it."""
     if isinstance(atom, ir.HasBelow):
         return ir.Has(privilege=atom.privilege, target=atom.target)
@@ -195,13 +187,13 @@ def with_targets(part: P, change: Callable[[ir.Target], ir.Target]) -> P:
     def changed(term: ir.Term) -> ir.Term:
         return term if term.target is None else replace(term, target=change(term.target))
 
-    if isinstance(part, ir.ServiceAdmin):
-        return part
     if isinstance(part, ir.Compare):
         right = part.right
         return replace(part, left=changed(part.left), right=changed(right) if isinstance(right, ir.Term) else right)
-    target = change(part.target)
-    return part if target is part.target else replace(part, target=target)
+    if isinstance(part, ir.OnTarget | ir.Can):
+        target = change(part.target)
+        return cast("P", part if target is part.target else replace(part, target=target))
+    return part
 
 
 @once_within
@@ -247,10 +239,7 @@ class RequestAlgebra(Algebra[T]):
         if isinstance(formula, ir.Compare) and (whole := several(formula)) is not None:
             join = self.any_of if whole.level == "any" else self.all_of
             return join(map(self.atom, on_each_level(self.program, formula, self.levels[whole.slot])))
-        if (
-            not isinstance(formula, ir.Has | ir.Owner | ir.Member | ir.HasBelow | ir.OwnsBelow)
-            or formula.target.type not in self._nested
-        ):
+        if not isinstance(formula, ir.OnTarget) or formula.target.type not in self._nested:
             return super().fold(formula)
         targets = located(self.program, formula.target, self.levels[formula.target.slot])
         join = self.any_of if formula.target.level == "any" else self.all_of
@@ -312,16 +301,12 @@ def walk(formula: ir.Formula) -> Iterator[ir.Formula]:
         match node:
             case ir.And() | ir.Or():
                 waiting += reversed(node.parts)
-            case ir.Has() | ir.Owner() | ir.Can():
+            case ir.Atomic() | ir.Can():
                 pass
             case ir.When():
                 waiting.append(node.body)
             case ir.ByType():
                 waiting += (case_ for _, case_ in reversed(node.cases))
-            case (
-                ir.Member() | ir.Self() | ir.Holds() | ir.ServiceAdmin() | ir.HasBelow() | ir.OwnsBelow() | ir.Compare()
-            ):
-                pass
             case _:
                 assert_never(node)
 
@@ -346,19 +331,17 @@ def recipients(program: ir.Program, rule: ir.Rule) -> tuple[ir.WithSlot, ...]:
 
 def atoms(formula: ir.Formula) -> Iterator[ir.Atom]:
     """Every atom in the formula itself."""
-    return (node for node in walk(formula) if isinstance(node, ATOMS))
+    return (node for node in walk(formula) if isinstance(node, ir.Atomic))
 
 
 def leaves(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Atom]:
     """Every atom that the formula reaches, also through `can`; may repeat."""
-    return (node for node in followed(program, formula) if isinstance(node, ATOMS))
+    return (node for node in followed(program, formula) if isinstance(node, ir.Atomic))
 
 
 def targets_of(part: ir.Atom | ir.Can) -> tuple[ir.Target, ...]:
     """The entities that an atom or a `can` is about."""
-    if isinstance(part, ir.Compare):
-        return part.targets
-    return () if isinstance(part, ir.ServiceAdmin) else (part.target,)
+    return part.targets if isinstance(part, ir.Atomic) else (part.target,)
 
 
 def references(formula: ir.Formula) -> Iterator[ir.Can]:

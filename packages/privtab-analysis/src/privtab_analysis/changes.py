@@ -9,7 +9,7 @@ from typing import TypeAlias, assert_never
 
 from privtab.ir.nodes import Has
 from privtab.names import PrincipalKind
-from privtab.reference.rights import GIVEN_BY, Right, key_of, row_giving
+from privtab.reference.rights import Right, key_of, row_giving
 from privtab.request import Entity
 from privtab.state.nodes import Assignment, Grant, State
 
@@ -33,7 +33,7 @@ class Give:
     @property
     def table(self) -> str:
         """The table of the row."""
-        return GIVEN_BY[type(self.right)]
+        return self.right.kind.table
 
     @property
     def privilege(self) -> str | None:
@@ -101,8 +101,10 @@ def _giving_text(change: Give, user: str) -> str:
             return f"make user:{user} owner of {change.entity}"
         case "members":
             return f"make user:{user} a member of {change.entity}"
-        case _:
+        case "service_admins":
             return f"make user:{user} a service admin"
+        case table:
+            raise AssertionError(table)
 
 
 def change_kind(change: Change) -> str:
@@ -128,8 +130,7 @@ def apply(state: State, user: str, changes: Iterable[Change]) -> State:
             case Give():
                 name = user if change.to == "user" else _new(before, change.to, user)
                 principal = f"{change.to}:{name}"
-                to = dict.fromkeys(GIVEN_BY.values(), principal)
-                row = row_giving(change.right, change.entity, user=user, to=to)
+                row = row_giving(change.right, change.entity, user=user, to={change.table: principal})
                 if row is not None:
                     state = state.with_row(*row)
                 if change.to == "role":

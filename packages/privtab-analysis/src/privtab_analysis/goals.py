@@ -11,7 +11,7 @@ from privtab.ir.nodes import RESOURCE, Atom, Formula, Rule
 from privtab.locations import GrowingLocations
 from privtab.names import quoted
 from privtab.reference.evaluate import Reference
-from privtab.reference.rights import GIVEN_BY, by_ownership
+from privtab.reference.rights import by_ownership
 from privtab.request import Entity, Request
 from privtab.state.names import StateNames
 from privtab_analysis.caller import Caller
@@ -108,8 +108,8 @@ class RelevantFacts:
             held = on_entity(atom)
             found = self._required if held is atom else self._below
             for right in (held, *by_ownership(caller.program, held)):
-                for target in targets_of(right) if GIVEN_BY.get(type(right)) in _FACTS else ():
-                    found.add((target.slot, _FACTS[GIVEN_BY[type(right)]], getattr(right, "privilege", "")))
+                for target in targets_of(right) if right.kind.table in _FACTS else ():
+                    found.add((target.slot, _FACTS[right.kind.table], getattr(right, "privilege", "")))
         self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in (*self._required, *self._below))}
 
     def can_contribute(self, fact: GainedFact) -> bool:

@@ -13,12 +13,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, combinations, islice
 from typing import NamedTuple
 
+from privtab.errors import UnsupportedError
 from privtab.ir.formula import RequestAlgebra, Truth, on_entity
 from privtab.ir.nodes import Atom, Can, Has, Holds, Program
 from privtab.ir.support import Tool, check_support
 from privtab.names import PrincipalKind, last_name, path_of
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.reference.rights import GIVEN_BY, Right, Rights, about, key_of
+from privtab.reference.rights import Right, Rights, about, key_of, right_text
 from privtab.request import Entity, Request
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller
@@ -37,6 +38,8 @@ from privtab_analysis.provenance import Provenance
 
 ROLE_SETS = 64
 """How many sets of additional roles are tried."""
+_NOT_GIVEN = ("", "assignments")
+"""The tables of atoms that no row gives, or by which roles are given, which are tried one set after another."""
 
 
 class Ways(NamedTuple):
@@ -172,7 +175,10 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         """The rights that give an atom on its own entity, each alone unless there is a denial, and the changes that give them."""
         right = self._right(atom)
         for given in () if right is None else self.rights.on_itself(right):
-            to = self.given_to.get(GIVEN_BY.get(type(given), ""))
+            table = given.kind.table
+            if table not in (*self.given_to, *_NOT_GIVEN):
+                raise UnsupportedError(f"what would give `{right_text(given)}` is not known to `explain`")
+            to = self.given_to.get(table)
             places = self.rights.granting(given) if isinstance(given, Has) else [given]
             if to is not None and places:
                 above = tuple(Entity.parse(key_of(place)) for place in places[:-1])

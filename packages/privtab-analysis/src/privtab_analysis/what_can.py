@@ -16,7 +16,7 @@ from privtab._once import once_within
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, atom_of, canonical
 from privtab.ir.formula import asked_condition, compares
-from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, Program, Rule, ServiceAdmin
+from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, OnTarget, Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.names import LEFT_OUT, bare_name, check_user
@@ -378,4 +378,4 @@ def _split(
 
 def _slot(atom: Leaf) -> str:
     assert not isinstance(atom, ByType | Compare), "types are given, and objects of policies with attributes are tried"
-    return RESOURCE if isinstance(atom, ServiceAdmin) else atom.target.slot
+    return atom.target.slot if isinstance(atom, OnTarget) else RESOURCE
