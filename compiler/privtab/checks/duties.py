@@ -10,19 +10,7 @@ from privtab.diagnostics import Severity
 from privtab.errors import Undecided
 from privtab.hints import listed
 from privtab.ir.formula import own_condition, types_of
-from privtab.ir.nodes import (
-    ALWAYS,
-    RESOURCE,
-    Atom,
-    ByType,
-    Effect,
-    Has,
-    Member,
-    OnTarget,
-    Owner,
-    Role,
-    Rule,
-)
+from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Effect, Has, Member, OnTarget, Owner, Role, Rule
 from privtab.model import nodes as m
 
 
@@ -140,10 +128,9 @@ def _effects_suffice(view: View, rule: Rule, other: Rule) -> bool:
                 reached = effect.target.type in view.program.granting_types(privilege, atom.target.type)
                 granted = with_implied(view.policy, effect.privileges, effect.target.type)
                 return (privilege in granted or owns) and reached
-            case Owner():
-                return same_type and effect.what == "owner" and not effect.privileges
-            case Member():
-                return same_type and effect.what == "member" and not effect.privileges
+            case Owner() | Member():
+                what = "owner" if isinstance(atom, Owner) else "member"
+                return same_type and effect.what == what and not effect.privileges
             case _:
                 return False
 

@@ -50,7 +50,7 @@ class Atomic:
     @property
     def targets(self) -> tuple[Target, ...]:
         """The entities that it is about."""
-        return ()
+        return (self.target,) if isinstance(self, OnTarget) else ()
 
     @property
     def names(self) -> dict[str, str]:
@@ -63,8 +63,3 @@ class OnTarget(Atomic):
     """An atom about one entity."""
 
     target: Target
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        """The entity."""
-        return (self.target,)

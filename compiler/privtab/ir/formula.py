@@ -159,8 +159,7 @@ def move(formula: ir.Formula, slot: str) -> ir.Formula:
 
 def several(atom: ir.Formula) -> ir.Target | None:
     """The target of an atom that means several levels of a type that nests; None if it means one."""
-    targets = atom.targets if isinstance(atom, ir.Atomic) else ()
-    return next((target for target in targets if target.level in SEVERAL), None)
+    return next((t for t in atom.targets if t.level in SEVERAL), None) if isinstance(atom, ir.Atomic) else None
 
 
 def on_entity(atom: ir.Atom) -> ir.Atom:

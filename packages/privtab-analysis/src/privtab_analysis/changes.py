@@ -101,10 +101,9 @@ def _giving_text(change: Give, user: str) -> str:
             return f"make user:{user} owner of {change.entity}"
         case "members":
             return f"make user:{user} a member of {change.entity}"
-        case "service_admins":
-            return f"make user:{user} a service admin"
         case table:
-            raise AssertionError(table)
+            assert table == "service_admins", table
+            return f"make user:{user} a service admin"
 
 
 def change_kind(change: Change) -> str:
@@ -129,8 +128,8 @@ def apply(state: State, user: str, changes: Iterable[Change]) -> State:
         match change:
             case Give():
                 name = user if change.to == "user" else _new(before, change.to, user)
-                principal = f"{change.to}:{name}"
-                row = row_giving(change.right, change.entity, user=user, to={change.table: principal})
+                to = {change.table: f"{change.to}:{name}"}
+                row = row_giving(change.right, change.entity, user=user, to=to)
                 if row is not None:
                     state = state.with_row(*row)
                 if change.to == "role":

@@ -38,8 +38,6 @@ from privtab_analysis.provenance import Provenance
 
 ROLE_SETS = 64
 """How many sets of additional roles are tried."""
-_NOT_GIVEN = ("", "assignments")
-"""The tables of atoms that no row gives, or by which roles are given, which are tried one set after another."""
 
 
 class Ways(NamedTuple):
@@ -108,6 +106,8 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             "owners": _kind_for_caller(self.program, () if owner is None else owner.kinds),
             "members": "user",
             "service_admins": "user",
+            "assignments": None,  # sets of roles are tried one after another
+            "": None,
         }
         """Who is given a right, by its table: the caller, or a new role or group of theirs; None if there is no way."""
         self.additions = tuple(additions)
@@ -175,10 +175,9 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         """The rights that give an atom on its own entity, each alone unless there is a denial, and the changes that give them."""
         right = self._right(atom)
         for given in () if right is None else self.rights.on_itself(right):
-            table = given.kind.table
-            if table not in (*self.given_to, *_NOT_GIVEN):
+            if given.kind.table not in self.given_to:
                 raise UnsupportedError(f"what would give `{right_text(given)}` is not known to `explain`")
-            to = self.given_to.get(table)
+            to = self.given_to[given.kind.table]
             places = self.rights.granting(given) if isinstance(given, Has) else [given]
             if to is not None and places:
                 above = tuple(Entity.parse(key_of(place)) for place in places[:-1])

@@ -160,10 +160,8 @@ def _whole(condition: conditions.Condition, engine: RowEngine) -> Part:
 
 
 def _part(condition: conditions.Atom, engine: RowEngine) -> Part:
-    if condition.comparison is not None:
-        return Part(condition.kind, atom=condition)
     if not condition.type:
-        return Part(condition.kind, atom=condition, within=0)
+        return Part(condition.kind, atom=condition, within=NEVER_KEPT if condition.comparison else 0)
     chain, privilege = engine.reader.chains[condition.type], condition.privilege
     is_direct = condition.slot == conditions.RESOURCE and (not privilege or condition.kind == "has_below")
     return Part(

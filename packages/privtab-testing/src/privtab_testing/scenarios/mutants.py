@@ -212,8 +212,6 @@ class _PointMutation:
             case ir.Compare():
                 for changed in self._compared(atom):
                     yield "comparison", self._replaced(changed, atom), changed
-            case _:
-                return
 
     def _elsewhere(
         self, atom: ir.Has | ir.Owner | ir.Member, types: Types, on: frozenset[str] | None = None
