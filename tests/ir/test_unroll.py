@@ -13,8 +13,8 @@ from privtab.base.errors import Undecided
 from privtab.base.request import Entity, Request
 from privtab.ir.canonical import canonical
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import ATOMS, item_condition
-from privtab.ir.nodes import Formula, Program
+from privtab.ir.formula import item_condition
+from privtab.ir.nodes import Atomic, Formula, Program
 from privtab.ir.unroll import Unrolled, levels_that_matter, unrolled
 from privtab.reference.evaluate import Reference
 from privtab.state.nodes import Assignment, Grant, State
@@ -168,7 +168,7 @@ def test_what_owners_of_levels_have(inheritance: str, deny: str, tmp_path: Path)
     program = pipeline.load_program(path)
     exact, form = ImplicationChecker(program), canonical(program)
     conditions = ((rule, item_condition(rule)) for rule in program.rules.values() if rule.entity == "table")
-    condition = {rule.operation: atom for rule, atom in conditions if isinstance(atom, ATOMS)}
+    condition = {rule.operation: atom for rule, atom in conditions if isinstance(atom, Atomic)}
     owned = [f"owns_{name}" for name in ("first", "some", "each")]
     found = {
         f"{a} {b}"
@@ -223,6 +223,6 @@ def test_what_is_held_below_levels_implies(inheritance: str, deny: str, levels: 
         entailed = {
             names
             for names, (f, g) in pairs.items()
-            if isinstance(f, ATOMS) and isinstance(g, ATOMS) and form.entails(frozenset({f}), g)
+            if isinstance(f, Atomic) and isinstance(g, Atomic) and form.entails(frozenset({f}), g)
         }
         assert entailed == found, "minimal sets know what the solver knows"

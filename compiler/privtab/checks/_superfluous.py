@@ -32,8 +32,8 @@ from privtab.checks._parts import (
 )
 from privtab.checks._view import View
 from privtab.ir.facts import unrelated
-from privtab.ir.formula import ATOMS, item_condition
-from privtab.ir.nodes import ALWAYS, And, Atom, Formula, Or, Rule, When
+from privtab.ir.formula import item_condition
+from privtab.ir.nodes import ALWAYS, And, Atom, Atomic, Formula, Or, Rule, When
 from privtab.ir.some_minimal_sets import superfluous_atoms
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
 from privtab.model import nodes as m
@@ -425,7 +425,7 @@ def _absorbed_parts(view: View, node: Node, *, every: bool) -> dict[Path, Why]:
     removed: dict[Path, Why] = {}
     for part in node.parts:
         formula = view.lowering.formula(part.condition) if part.shape == "leaf" else None
-        if isinstance(formula, ATOMS) and first.setdefault(formula, part.path) != part.path:
+        if isinstance(formula, Atomic) and first.setdefault(formula, part.path) != part.path:
             removed[part.path] = "others" if every else "twice"
     for atom in superfluous_atoms(view.canonical, first, every=every):
         removed[first[atom]] = "others" if every else "less"

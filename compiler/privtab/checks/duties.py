@@ -10,20 +10,7 @@ from privtab.base.hints import listed
 from privtab.checks._parts import with_implied
 from privtab.checks._view import Found, View, check, view_of
 from privtab.ir.formula import own_condition, types_of
-from privtab.ir.nodes import (
-    ALWAYS,
-    RESOURCE,
-    Atom,
-    ByType,
-    Compare,
-    Effect,
-    Has,
-    Member,
-    Owner,
-    Role,
-    Rule,
-    ServiceAdmin,
-)
+from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Effect, Has, Member, OnTarget, Owner, Role, Rule
 from privtab.model import nodes as m
 
 
@@ -132,7 +119,7 @@ def _effects_suffice(view: View, rule: Rule, other: Rule) -> bool:
     gained = [e for e in rule.effects if e.kind != "revoke" and e.target.slot == RESOURCE]
 
     def reaches(effect: Effect, atom: Atom) -> bool:
-        if isinstance(atom, ServiceAdmin | Compare) or atom.target.slot != RESOURCE:
+        if not isinstance(atom, OnTarget) or atom.target.slot != RESOURCE:
             return False
         same_type = effect.target.type == atom.target.type
         match atom:
@@ -141,10 +128,9 @@ def _effects_suffice(view: View, rule: Rule, other: Rule) -> bool:
                 reached = effect.target.type in view.program.granting_types(privilege, atom.target.type)
                 granted = with_implied(view.policy, effect.privileges, effect.target.type)
                 return (privilege in granted or owns) and reached
-            case Owner():
-                return same_type and effect.what == "owner" and not effect.privileges
-            case Member():
-                return same_type and effect.what == "member" and not effect.privileges
+            case Owner() | Member():
+                what = "owner" if isinstance(atom, Owner) else "member"
+                return same_type and effect.what == what and not effect.privileges
             case _:
                 return False
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
 
 from privtab.base.diagnostics import Severity, Span
 from privtab.base.errors import Undecided
@@ -89,10 +88,8 @@ def requires_nothing(condition: m.Condition, *, flags: bool) -> bool:
             return not flags or requires_nothing(body, flags=flags)
         case m.LeftOut():
             return not flags
-        case m.HoldsPrivilege() | m.Related() | m.IsSelf() | m.IsServiceAdmin() | m.CanDo() | m.Compared():
-            return False
         case _:
-            assert_never(condition)
+            return False
 
 
 def _first(condition: m.Condition) -> m.Required | m.LeftOut | None:

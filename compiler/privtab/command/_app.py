@@ -243,7 +243,7 @@ def _command(arguments: Sequence[str]) -> Any:
     if first not in MODULES:
         return command(first if first in plugged() else None)
     group = getattr(import_module(MODULES[first]), "app", None)
-    return command(first, own=group is None or second in subcommands(group))
+    return command(first, own=group is None or (second in subcommands(group) and (id(group), second) not in _added))
 
 
 def run(arguments: Sequence[str]) -> int:

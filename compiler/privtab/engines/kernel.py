@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -339,19 +339,26 @@ class Kernel:
         """Evaluate an atom about a user's names and an entity that is not a privilege or an ownership."""
         paths = batch.paths[atom.slot]
         level = paths.level(self.plan.reader.depth(atom.type))
-        if atom.kind == "self":
-            caller_positions = pc.index_in(decoded(level.names), value_set=batch.names).fill_null(-1).to_numpy()
-            is_caller: Truth = caller_positions[select(level.name_codes, view.path_positions)] == view.user_positions
-            return is_caller
         users = batch.codes[view.user_positions]
-        if atom.kind == "holds":
-            return self._is_principal("role", level, view, users)
-        is_member: Truth = (
-            self._arrays.members[atom.type].find(pair(users, paths.places(atom.type, view.path_positions))) >= 0
-        )
-        if self.plan.reader.principal[atom.type] == "group":
-            is_member = is_member | self._is_principal("group", level, view, users)
-        return is_member
+        match atom.kind:
+            case "self":
+                caller_positions = pc.index_in(decoded(level.names), value_set=batch.names).fill_null(-1).to_numpy()
+                is_caller: Truth = (
+                    caller_positions[select(level.name_codes, view.path_positions)] == view.user_positions
+                )
+                return is_caller
+            case "holds":
+                return self._is_principal("role", level, view, users)
+            case "member":
+                places = paths.places(atom.type, view.path_positions)
+                is_member: Truth = self._arrays.members[atom.type].find(pair(users, places)) >= 0
+                if self.plan.reader.principal[atom.type] == "group":
+                    is_member = is_member | self._is_principal("group", level, view, users)
+                return is_member
+            case "has" | "owner" | "service_admin" | "has_below" | "owns_below" | "compare":
+                raise AssertionError(atom.kind)  # decided before
+            case _:
+                assert_never(atom.kind)
 
     def _is_principal(self, kind: str, level: Level, view: View, users: Codes) -> Truth:
         """Whether an entity is a principal of the pair's user, by its last name or by its whole path."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, assert_never
 
 from privtab.base.names import last_name, refers_to
 from privtab.base.paths import base_type
@@ -411,8 +411,10 @@ def special(
             return has_below
         case "owns_below":
             return lambda _, principals, active, path: [(0, owner) for owner in owning_below(path, principals, active)]
-        case _:
+        case "has" | "owner" | "compare":
             raise AssertionError(atom.kind)
+        case _:
+            assert_never(atom.kind)
 
 
 def groups_of(principals: Sequence[str]) -> Iterable[str]:

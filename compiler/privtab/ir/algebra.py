@@ -22,7 +22,7 @@ class Algebra(ABC, Generic[T]):
     def fold(self, formula: ir.Formula) -> T:
         """The value of a condition."""
         match formula:
-            case ir.Has() | ir.Owner():
+            case ir.Atomic():
                 return self.atom(formula)
             case ir.And():
                 return self.all_of(map(self.fold, formula.parts))
@@ -34,10 +34,6 @@ class Algebra(ABC, Generic[T]):
                 return self.when(formula)
             case ir.ByType():
                 return self.by_type(formula)
-            case (
-                ir.Member() | ir.Self() | ir.Holds() | ir.ServiceAdmin() | ir.HasBelow() | ir.OwnsBelow() | ir.Compare()
-            ):
-                return self.atom(formula)
             case _:
                 assert_never(formula)
 

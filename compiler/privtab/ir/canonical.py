@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias, assert_never, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from privtab.base.errors import Undecided
 from privtab.base.once import once
@@ -147,29 +147,13 @@ class Canonical:
 
     def order(self, atom: Leaf) -> tuple[int, str, int, str]:
         """Sort key: membership first, then privileges and roles, then ownership; from the root down."""
-        match atom:
-            case ir.Member(target=target):
-                return (0, target.slot, self._position[target.type], level_text(target))
-            case ir.ServiceAdmin():
-                return (1, "", 0, "")
-            case ir.Self(target=target):
-                return (2, target.slot, 0, "")
-            case ir.Has(target=target, privilege=privilege):
-                return (3, target.slot, self._position[target.type], f"{privilege}{level_text(target)}")
-            case ir.Holds(target=target):
-                return (4, target.slot, self._position[target.type], "")
-            case ir.Owner(target=target):
-                return (5, target.slot, self._position[target.type], level_text(target))
-            case ir.HasBelow(target=target, privilege=privilege):
-                return (3, target.slot, self._position[target.type], f"{privilege} or below")
-            case ir.OwnsBelow(target=target):
-                return (5, target.slot, self._position[target.type], "or below")
-            case ir.Compare():
-                return (7, "", 0, repr(atom))
-            case ir.ByType(slot=slot, text=text):
-                return (6, slot, 0, text)
-            case _:
-                assert_never(atom)
+        if isinstance(atom, ir.ByType):
+            return (6, atom.slot, 0, atom.text)
+        if not isinstance(atom, ir.OnTarget):
+            return (atom.kind.rank, "", 0, repr(atom))
+        target, below = atom.target, isinstance(atom, ir.HasBelow | ir.OwnsBelow)
+        text = " ".join((*atom.names.values(), *(["or below"] if below else [])))
+        return (atom.kind.rank, target.slot, self._position[target.type], f"{text}{level_text(target)}")
 
     @property
     def independent(self) -> bool:
@@ -210,10 +194,9 @@ class Canonical:
                 return any(isinstance(a, ir.Owner | ir.OwnsBelow) and self._within(a.target, target) for a in atoms)
             case ir.Compare():
                 return self._comparisons.follows([a for a in atoms if isinstance(a, ir.Compare)], atom)
-            case ir.Owner() | ir.Member() | ir.Self() | ir.Holds() | ir.ServiceAdmin() | ir.ByType():
-                return False
             case _:
-                assert_never(atom)
+                assert isinstance(atom, ir.ByType) or atom.kind.alone
+                return False
 
     def _restates(self, atom: Leaf, other: Leaf) -> bool:
         """Whether an atom says what another does, of an entity that all objects share, or by the level: what holds on every one does on any."""

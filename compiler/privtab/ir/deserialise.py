@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from privtab.base.attributes import AttributeKind, Attributes, Operator
 from privtab.base.diagnostics import Span
@@ -24,8 +24,7 @@ from privtab.ir.serialise import FORMAT, FORMAT_NEWER, KINDS_OF_NODES
 
 T = TypeVar("T")
 
-_ON_TARGETS = {KINDS_OF_NODES[node]: node for node in (ir.Owner, ir.Member, ir.Self, ir.Holds, ir.OwnsBelow)}
-_OF_PRIVILEGES = {KINDS_OF_NODES[node]: node for node in (ir.Has, ir.HasBelow)}
+_ATOMS: Mapping[str, Any] = {KINDS_OF_NODES[node]: node for node in get_args(ir.Atom) if node is not ir.Compare}
 
 
 def program_from_json(document: object, shown: str) -> ir.Program:
@@ -281,13 +280,12 @@ def _formula(part: _JsonObject) -> ir.Formula:
     if len(part.document) != 1:
         raise ValueError(f"{part.where} is not a condition")
     [kind] = part.document
-    if kind in _OF_PRIVILEGES:
-        return _OF_PRIVILEGES[kind](privilege=part.part(kind).text("privilege"), target=_target(part.part(kind)))
-    if kind in _ON_TARGETS:
-        return _ON_TARGETS[kind](target=_target(part.part(kind)))
+    if kind in _ATOMS:
+        inside, atom = part.part(kind), _ATOMS[kind]
+        names = {name: inside.text(name) for name in atom.kind.names}
+        target = {"target": _target(inside)} if issubclass(atom, ir.OnTarget) else {}
+        return cast("ir.Atom", atom(**names, **target))
     match kind:
-        case "service_admin":
-            return ir.ServiceAdmin()
         case "and" | "or":
             return (ir.And if kind == "and" else ir.Or)(parts=tuple(map(_formula, part.list(kind))))
         case "compare":

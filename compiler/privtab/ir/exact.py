@@ -84,7 +84,7 @@ class ImplicationChecker:
         """What the solver decides, in less time; None if a condition depends on the request or has too many minimal sets."""
         if any(depends_on_request(self.program, h) or any(isinstance(a, RELATED) for a in walk(h)) for h in (f, g)):
             return None
-        if isinstance(g, ir.Owner | ir.Member | ir.Self | ir.Holds | ir.ServiceAdmin):  # which no other atom entails
+        if isinstance(g, ir.Atomic) and g.kind.alone:
             return not self._truth(g, lambda atom: atom != g).fold(f)
         try:
             found = canonical(self.program).minimal_sets(f)
@@ -165,13 +165,13 @@ class ImplicationChecker:
                 return self.means_the_same(own) and self._same_below(target)
             case ir.OwnsBelow(target=target):
                 return self.same_path(target.type) and self._same_below(target)
-            case ir.Owner() | ir.Member() | ir.Self() | ir.Holds() | ir.Can():
+            case ir.OnTarget() | ir.Can():
                 return self.same_path(node.target.type)
             case ir.ByType():
                 return all(self.same_path(type_) for type_, _ in node.cases)
             case ir.Compare():
                 return self.same_attributes(node) and all(self.same_path(target.type) for target in node.targets)
-            case ir.ServiceAdmin() | ir.And() | ir.Or() | ir.When():
+            case ir.Atomic() | ir.And() | ir.Or() | ir.When():
                 return True
             case _:
                 assert_never(node)

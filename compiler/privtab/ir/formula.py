@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TypeVar, assert_never
+from typing import TypeVar, assert_never, cast
 
 from privtab.base import paths
 from privtab.base.once import once, once_for_each, once_within
@@ -63,9 +63,6 @@ def types_of(program: ir.Program, target: ir.Target) -> tuple[str, ...]:
     return (target.type,) if outer is None else (target.type, outer)
 
 
-ATOMS = (ir.Has, ir.Owner, ir.Member, ir.Self, ir.Holds, ir.ServiceAdmin, ir.HasBelow, ir.OwnsBelow, ir.Compare)
-
-
 def conjunction(*parts: ir.Formula) -> ir.Formula:
     """The conjunction of the parts, flattened and without duplicates; a single part is returned as it is."""
     flat = _flattened(ir.And, parts)
@@ -108,7 +105,7 @@ def asked_forms(program: ir.Program, rule: ir.Rule) -> tuple[bool, ...]:
     if not program.unnamed(rule):
         return (True,)
     nodes = followed(program, item_condition(rule)) if program.entities[rule.entity].nested else ()
-    targets = (target for node in nodes if isinstance(node, (*ATOMS, ir.Can)) for target in targets_of(node))
+    targets = (target for node in nodes if isinstance(node, ir.Atomic | ir.Can) for target in targets_of(node))
     depends_on_name = rule.each is not None or any(
         target.type == rule.entity and target.level in ("first", "any") for target in targets
     )
@@ -180,16 +177,10 @@ def move(formula: ir.Formula, slot: str) -> ir.Formula:
 
 def several(atom: ir.Formula) -> ir.Target | None:
     """The target of an atom that means several levels of a type that nests; None if it means one."""
-    match atom:
-        case ir.Compare():
-            return next((target for target in atom.targets if target.level in SEVERAL), None)
-        case ir.Has(target=target) | ir.Owner(target=target) | ir.Member(target=target) if target.level in SEVERAL:
-            return target
-        case _:
-            return None
+    return next((t for t in atom.targets if t.level in SEVERAL), None) if isinstance(atom, ir.Atomic) else None
 
 
-def on_entity(atom: ir.Atom) -> ir.Has | ir.Owner | ir.Member | ir.Self | ir.Holds | ir.ServiceAdmin | ir.Compare:
+def on_entity(atom: ir.Atom) -> ir.Atom:
     """An atom, held on its entity itself where it may be held below it."""
     if isinstance(atom, ir.HasBelow):
         return ir.Has(privilege=atom.privilege, target=atom.target)
@@ -213,13 +204,13 @@ def with_targets(part: P, change: Callable[[ir.Target], ir.Target]) -> P:
     def changed(term: ir.Term) -> ir.Term:
         return term if term.target is None else replace(term, target=change(term.target))
 
-    if isinstance(part, ir.ServiceAdmin):
-        return part
     if isinstance(part, ir.Compare):
         right = part.right
         return replace(part, left=changed(part.left), right=changed(right) if isinstance(right, ir.Term) else right)
-    target = change(part.target)
-    return part if target is part.target else replace(part, target=target)
+    if isinstance(part, ir.OnTarget | ir.Can):
+        target = change(part.target)
+        return cast("P", part if target is part.target else replace(part, target=target))
+    return part
 
 
 @once_within
@@ -265,10 +256,7 @@ class RequestAlgebra(Algebra[T]):
         if isinstance(formula, ir.Compare) and (whole := several(formula)) is not None:
             join = self.any_of if whole.level == "any" else self.all_of
             return join(map(self.atom, on_each_level(self.program, formula, self.levels[whole.slot])))
-        if (
-            not isinstance(formula, ir.Has | ir.Owner | ir.Member | ir.HasBelow | ir.OwnsBelow)
-            or formula.target.type not in self._nested
-        ):
+        if not isinstance(formula, ir.OnTarget) or formula.target.type not in self._nested:
             return super().fold(formula)
         targets = located(self.program, formula.target, self.levels[formula.target.slot])
         join = self.any_of if formula.target.level == "any" else self.all_of
@@ -330,16 +318,12 @@ def walk(formula: ir.Formula) -> Iterator[ir.Formula]:
         match node:
             case ir.And() | ir.Or():
                 waiting += reversed(node.parts)
-            case ir.Has() | ir.Owner() | ir.Can():
+            case ir.Atomic() | ir.Can():
                 pass
             case ir.When():
                 waiting.append(node.body)
             case ir.ByType():
                 waiting += (case_ for _, case_ in reversed(node.cases))
-            case (
-                ir.Member() | ir.Self() | ir.Holds() | ir.ServiceAdmin() | ir.HasBelow() | ir.OwnsBelow() | ir.Compare()
-            ):
-                pass
             case _:
                 assert_never(node)
 
@@ -370,19 +354,17 @@ def recipients(program: ir.Program, rule: ir.Rule) -> tuple[ir.WithSlot, ...]:
 
 def atoms(formula: ir.Formula) -> Iterator[ir.Atom]:
     """Every atom in the formula itself."""
-    return (node for node in walk(formula) if isinstance(node, ATOMS))
+    return (node for node in walk(formula) if isinstance(node, ir.Atomic))
 
 
 def leaves(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Atom]:
     """Every atom that the formula reaches, also through `can`; may repeat."""
-    return (node for node in followed(program, formula) if isinstance(node, ATOMS))
+    return (node for node in followed(program, formula) if isinstance(node, ir.Atomic))
 
 
 def targets_of(part: ir.Atom | ir.Can) -> tuple[ir.Target, ...]:
     """The entities that an atom or a `can` is about."""
-    if isinstance(part, ir.Compare):
-        return part.targets
-    return () if isinstance(part, ir.ServiceAdmin) else (part.target,)
+    return part.targets if isinstance(part, ir.Atomic) else (part.target,)
 
 
 def references(formula: ir.Formula) -> Iterator[ir.Can]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Literal, assert_never
+from typing import Literal
 
 from privtab.base.attributes import Value
 from privtab.base.names import quoted
@@ -161,24 +161,13 @@ def _is_word(constant: object) -> bool:
 def atom_words(atom: Leaf, place: Callable[[ir.Target], str]) -> str:
     """The text of an atom, the same in every output; `place` returns the text of its target."""
     match atom:
-        case ir.ServiceAdmin():
-            return "service admin"
-        case ir.Self():
-            return "self"
         case ir.ByType():
             return atom.text
-        case ir.Has():
-            return f"{quoted(atom.privilege)} ({place(atom.target)})"
-        case ir.Owner() | ir.Member() | ir.Holds():
-            return f"{type(atom).__name__.lower()} ({place(atom.target)})"
-        case ir.HasBelow():
-            return f"{quoted(atom.privilege)} ({place(atom.target)} or below)"
-        case ir.OwnsBelow():
-            return f"owner ({place(atom.target)} or below)"
         case ir.Compare():
             return compare_text(atom, place)
         case _:
-            assert_never(atom)
+            names = {name: quoted(value) for name, value in atom.names.items()}
+            return atom.kind.words.format(**names, place="".join(map(place, atom.targets)))
 
 
 def condition_text(formula: ir.Formula, rule: ir.Rule, *, inside: bool = False) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from privtab.base.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
 from privtab.base.diagnostics import Span
@@ -16,8 +16,9 @@ from privtab.base.effects import BY_ACTIVE_ROLE, EffectKind
 from privtab.base.names import LEFT_OUT, NO_OBJECT
 from privtab.base.nodes import dataclass
 from privtab.base.once import once
-from privtab.base.paths import Level
 from privtab.base.sql_text import FilterKind, Word, operation_of
+from privtab.ir import atoms
+from privtab.ir.atoms import AtomKind
 from privtab.ir.semantics import Inheritance, OwnerKind, Semantics
 
 RESOURCE = ""
@@ -25,75 +26,67 @@ RESOURCE = ""
 
 Origin: TypeAlias = Literal["row", "core", "any"]
 Creation: TypeAlias = Literal["surely", "perhaps"]
+Target = atoms.Target
+Atomic = atoms.Atomic
+OnTarget = atoms.OnTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """An entity of a request: the object in `slot`, or the entity of type `type` on its path.
-
-    A `single` type attached to the path counts as lying on it, with the path of its parent.
-    """
-
-    slot: str
-    type: str
-    level: Level = "nearest"
-    """Which entity, if the type nests. `parent`: the one around the nearest, or what contains the type if that is the outermost."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Has:
+class Has(OnTarget):
     """The caller holds `privilege` on the target."""
 
+    kind: ClassVar = AtomKind(words="{privilege} ({place})", rank=3, table="grants", reads="", names=("privilege",))
     privilege: str
-    target: Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class Owner(OnTarget):
     """The caller owns the target."""
 
-    target: Target
+    kind: ClassVar = AtomKind(words="owner ({place})", rank=5, table="owners", reads="", alone=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class Member(OnTarget):
     """The caller belongs to the target."""
 
-    target: Target
+    kind: ClassVar = AtomKind(words="member ({place})", rank=0, table="members", reads="members", alone=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Self:
+class Self(OnTarget):
     """The target is the caller."""
 
-    target: Target
+    kind: ClassVar = AtomKind(words="self", rank=2, table="", reads="", keyed=False, alone=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holds:
+class Holds(OnTarget):
     """The target is a role that the caller holds, directly or through a group."""
 
-    target: Target
+    kind: ClassVar = AtomKind(words="holds ({place})", rank=4, table="assignments", reads="holds", alone=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceAdmin:
+class ServiceAdmin(Atomic):
     """The caller is a service administrator."""
 
+    kind: ClassVar = AtomKind(words="service admin", rank=1, table="service_admins", reads="service_admins", alone=True)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HasBelow:
+class HasBelow(OnTarget):
     """The caller holds `privilege` on the target or on an entity below it."""
 
+    kind: ClassVar = AtomKind(words="{privilege} ({place} or below)", rank=3, table="", reads="", names=("privilege",))
     privilege: str
-    target: Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnsBelow:
+class OwnsBelow(OnTarget):
     """The caller owns the target or an entity below it."""
 
-    target: Target
+    kind: ClassVar = AtomKind(words="owner ({place} or below)", rank=5, table="", reads="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +100,10 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compare:
+class Compare(Atomic):
     """Two attributes, or one and constants, stand in a relation. It does not hold if a value is absent."""
 
+    kind: ClassVar = AtomKind(words="", rank=7, table="", reads="")
     left: Term
     operator: Operator
     right: Term | tuple[Scalar, ...]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias, assert_never, get_args
+from typing import Any, TypeAlias, get_args
 
 from privtab.base.names import KINDS, small_letters
 from privtab.base.once import once
@@ -302,15 +302,7 @@ def _atom(program: ir.Program, atom: Leaf) -> dict[str, Any]:
 
 def _held(atom: ir.Atom, place: Callable[[ir.Target], Mapping[str, Any]]) -> dict[str, Any]:
     """What an atom other than a comparison says besides its kind."""
-    match atom:
-        case ir.Has() | ir.HasBelow():
-            return {"privilege": atom.privilege, **place(atom.target)}
-        case ir.Owner() | ir.Member() | ir.Self() | ir.Holds() | ir.OwnsBelow():
-            return {**place(atom.target)}
-        case ir.ServiceAdmin() | ir.Compare():
-            return {}
-        case _:
-            assert_never(atom)
+    return {**atom.names, **(place(atom.target) if isinstance(atom, ir.OnTarget) else {})}
 
 
 def _term(term: ir.Term, place: Callable[[ir.Target], Mapping[str, Any]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from privtab.base.names import LEFT_OUT
 from privtab.base.once import once, once_within
 from privtab.ir.algebra import Algebra
 from privtab.ir.formula import resolve, uses_below, walk
-from privtab.ir.nodes import Atom, ByType, Can, Compare, Formula, Has, Program, Rule, ServiceAdmin, When
+from privtab.ir.nodes import Atom, ByType, Can, Formula, Has, OnTarget, Program, Rule, When
 
 Leaf: TypeAlias = Atom | ByType
 """An atom, or a condition on a `with` object of unspecified type, which is treated like an atom."""
@@ -86,9 +86,9 @@ class Shapes:
 
     def _facts(self, leaf: Leaf) -> _LeafFacts:
         number, kind = len(self._leaf_facts), type(leaf).__name__
-        if isinstance(leaf, ServiceAdmin | ByType):
+        if isinstance(leaf, ByType):
             return _LeafFacts(leaf, number, kind, None, None)
-        if isinstance(leaf, Compare):
+        if not isinstance(leaf, OnTarget):
             return _LeafFacts(leaf, number, (kind, leaf), None, None)
         target = leaf.target
         token: tuple[Hashable, ...] = (kind, target.slot, target.level)

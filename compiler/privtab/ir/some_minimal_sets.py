@@ -9,8 +9,8 @@ from itertools import islice
 from privtab.base.errors import Undecided
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.canonical import AtomSet, Canonical, Leaf, Listing
-from privtab.ir.formula import ATOMS, RequestAlgebra, Truth, conjunction, disjunction, leaves
-from privtab.ir.nodes import And, Atom, ByType, Can, Formula, Or
+from privtab.ir.formula import RequestAlgebra, Truth, conjunction, disjunction, leaves
+from privtab.ir.nodes import And, Atom, Atomic, ByType, Can, Formula, Or
 
 LISTED = 25
 """How many minimal sets are listed for a condition with too many."""
@@ -164,7 +164,7 @@ class _Absorbed(Rebuilder):
     def _without_absorbed(self, formula: Formula) -> Formula:
         if not isinstance(formula, And | Or):
             return formula
-        atoms = [part for part in formula.parts if isinstance(part, ATOMS)]
+        atoms = [part for part in formula.parts if isinstance(part, Atomic)]
         superfluous = superfluous_atoms(self._form, atoms, every=isinstance(formula, And))
         if not superfluous:
             return formula

@@ -20,10 +20,10 @@ from privtab.ir import nodes as ir
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.canonical import Leaf, MinimalSets
 from privtab.ir.formula import (
-    ATOMS,
     conjunction,
     disjunction,
     followed,
+    leaves,
     located,
     on_each_level,
     several,
@@ -67,10 +67,10 @@ def levels_that_matter(*conditions: tuple[ir.Program, ir.Formula]) -> int:
     """The most levels that the answer to a question about these conditions depends on, whatever the bound of the type."""
     last, quantified, owned = 1, 0, False
     for program, formula in conditions:
-        for atom in {node for node in followed(program, formula) if isinstance(node, ATOMS)}:
+        for atom in set(leaves(program, formula)):
             # A condition holds or fails by one level for each `any` and `every`.
             quantified += several(atom) is not None
-            if not isinstance(atom, ir.ServiceAdmin | ir.Compare):
+            if isinstance(atom, ir.OnTarget):
                 last = 2 if atom.target.level == "parent" else last
                 owned = owned or isinstance(atom, ir.Owner | ir.OwnsBelow)
     most = 1 + last + quantified  # the outermost, the last ones, and those
@@ -193,7 +193,7 @@ class Unrolled:
             for node in followed(self.program, formula):
                 if isinstance(node, ir.ByType):
                     varying |= {node.slot} if any(type_ in self.nested for type_, _ in node.cases) else set()
-                elif isinstance(node, (*ATOMS, ir.Can)):
+                elif isinstance(node, ir.Atomic | ir.Can):
                     varying |= {target.slot for target in targets_of(node) if target.type in self.nested}
         return frozenset(varying)
 

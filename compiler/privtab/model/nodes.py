@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import field
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from privtab.base.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
 from privtab.base.diagnostics import Located, Span
@@ -155,6 +155,7 @@ class IsSelf:
 class IsServiceAdmin:
     """The caller is a service administrator."""
 
+    places: ClassVar[tuple[TargetSlot, ...]] = ()
     spot: CellPart
 
 
@@ -403,8 +404,8 @@ def first_spot(condition: Condition) -> CellPart | None:
         match term:
             case HoldsPrivilege(uses=uses):
                 return uses[0].spot
-            case CanDo(spot=spot) | Compared(spot=spot) | IsSelf(spot=spot) | IsServiceAdmin(spot=spot):
-                return spot
             case Related(places=places):
                 return places[0].spot
+            case _:
+                return term.spot
     return next((flag.spot for flag in flags(condition)), None)

@@ -271,8 +271,7 @@ class Rows:
         for term in m.terms(condition):
             if isinstance(term, m.IsSelf):
                 return True
-            places = () if isinstance(term, m.IsServiceAdmin) else term.places
-            at_itself = (p for p in places if p.slot == RESOURCE and p.level in ("nearest", "every"))
+            at_itself = (p for p in term.places if p.slot == RESOURCE and p.level in ("nearest", "every"))
             if any(inside(place.types[0], entity) for place in at_itself):
                 return True
         return False

@@ -168,20 +168,10 @@ class EvaluationContext:
             case ir.ByType():
                 body = dict(formula.cases).get(self.types.get(formula.slot, LEFT_OUT))
                 return body is not None and self.holds(body, results)
-            case ir.Has() | ir.Owner() | ir.Member() | ir.Compare() if (whole := several(formula)) is not None:
+            case ir.Atomic() if (whole := several(formula)) is not None:
                 join = any if whole.level == "any" else all
                 return join(map(self.holds, on_each_level(self.program, formula, self.levels.get(whole.slot, 1))))
-            case (
-                ir.Has()
-                | ir.Owner()
-                | ir.Member()
-                | ir.Self()
-                | ir.Holds()
-                | ir.ServiceAdmin()
-                | ir.HasBelow()
-                | ir.OwnsBelow()
-                | ir.Compare()
-            ):
+            case ir.Atomic():
                 return next(self.sources(formula), None) is not None
             case _:
                 assert_never(formula)

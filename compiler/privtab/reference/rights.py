@@ -7,35 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from privtab.base.request import Entity
+from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, atom_of
 from privtab.ir.formula import targets_of, with_targets
 from privtab.ir.names import atom_words, privilege_names
-from privtab.ir.nodes import Atom, Compare, Has, Holds, Member, Owner, Program, Self, ServiceAdmin, Target
 from privtab.state.nodes import Assignment, Effect, Grant
 
-Right: TypeAlias = Atom
+Right: TypeAlias = ir.Atom
 """An atom about entities: the slot of each target is the key of an entity, `type:path`."""
-ONESELF = Self(target=Target(slot="", type=""))
+ONESELF = ir.Self(target=ir.Target(slot="", type=""))
 """To be the resource, whatever its name is."""
-GIVEN_BY: Mapping[type[Atom], str] = {
-    Has: "grants",
-    Owner: "owners",
-    Member: "members",
-    Holds: "assignments",
-    ServiceAdmin: "service_admins",
-}
-"""The tables whose rows give rights; none gives what is not among them."""
 
 
-def target_of(key: str) -> Target:
+def target_of(key: str) -> ir.Target:
     """The target that stands for an entity, by its key."""
-    return Target(slot=key, type=key.partition(":")[0])
+    return ir.Target(slot=key, type=key.partition(":")[0])
 
 
-def about(leaf: Leaf, key: Callable[[Target], str | None]) -> Right | None:
+def about(leaf: Leaf, key: Callable[[ir.Target], str | None]) -> Right | None:
     """An atom about the entities with these keys; None if one of them has none."""
     atom = atom_of(leaf)
     keys = {target: key(target) for target in targets_of(atom)}
@@ -45,7 +37,7 @@ def about(leaf: Leaf, key: Callable[[Target], str | None]) -> Right | None:
 
 def key_of(right: Right) -> str:
     """The key of the entity on which a right is held; empty if it is held on none."""
-    return "" if isinstance(right, Self | ServiceAdmin | Compare) else right.target.slot
+    return right.target.slot if isinstance(right, ir.OnTarget) and right.kind.keyed else ""
 
 
 def with_key(right: Right, key: str) -> Right:
@@ -66,27 +58,31 @@ def row_giving(
     `entity`: that of the right. `to`: by table, the principal to which privileges, entities and roles of the user belong. `effect`: that of
     the grants, which deny the right instead.
     """
-    table = GIVEN_BY.get(type(right))
-    if table is None:
-        return None
+    table = right.kind.table
     match right:
-        case Has(privilege=privilege) if entity is not None:
+        case ir.Has(privilege=privilege):
+            assert entity is not None
             return table, Grant(grantee=to[table], effect=effect, privilege=privilege, entity=entity)
-        case Owner():
+        case ir.Owner():
             return table, (entity, to[table])
-        case Member():
+        case ir.Member():
             return table, (user, entity)
-        case Holds() if entity is not None:
+        case ir.Holds():
+            assert entity is not None
             return table, Assignment(principal=to[table], role=entity.names[-1])
-        case _:
+        case ir.ServiceAdmin():
             return table, user
+        case ir.Self() | ir.HasBelow() | ir.OwnsBelow() | ir.Compare():
+            return None
+        case _:
+            assert_never(right)
 
 
-def by_ownership(program: Program, right: Right) -> tuple[Owner, ...]:
+def by_ownership(program: ir.Program, right: Right) -> tuple[ir.Owner, ...]:
     """The ownership of its entity, if that gives a right."""
-    if not isinstance(right, Has) or right.privilege not in program.owner_privileges:
+    if not isinstance(right, ir.Has) or right.privilege not in program.owner_privileges:
         return ()
-    return (Owner(target=right.target),)
+    return (ir.Owner(target=right.target),)
 
 
 class Giving:
@@ -99,7 +95,7 @@ class Giving:
         """Each of them, without denials, gives the right."""
         self._denials = frozenset(denials)
 
-    def hold(self, rights: frozenset[Right], denied: frozenset[Has]) -> bool:
+    def hold(self, rights: frozenset[Right], denied: frozenset[ir.Has]) -> bool:
         """Whether some rights and denials give it."""
         if not self.firm.isdisjoint(rights):
             return True
@@ -109,7 +105,7 @@ class Giving:
 class Rights:
     """Which rights give others, under the semantics of a program; denials take grants away."""
 
-    def __init__(self, program: Program, keys: Callable[[Entity], Iterable[str]]) -> None:
+    def __init__(self, program: ir.Program, keys: Callable[[Entity], Iterable[str]]) -> None:
         """`keys`: the keys on the path of an entity."""
         self.program = program
         self.keys = keys
@@ -121,17 +117,17 @@ class Rights:
     def giving(self, right: Right) -> Giving:
         """What gives a right."""
         if right not in self._known:
-            self._known[right] = self._giving(right) if isinstance(right, Has) else Giving(firm={right})
+            self._known[right] = self._giving(right) if isinstance(right, ir.Has) else Giving(firm={right})
         return self._known[right]
 
-    def _giving(self, right: Has) -> Giving:
+    def _giving(self, right: ir.Has) -> Giving:
         places = [(key, target_of(key)) for key in self.grant_keys(right.privilege, right.target.slot)]
         return Giving(
-            firm={Owner(target=target) for _, target in places if right.privilege in self.owner_privileges},
+            firm={ir.Owner(target=target) for _, target in places if right.privilege in self.owner_privileges},
             grants={
                 right,
                 *(
-                    Has(privilege=name, target=target)
+                    ir.Has(privilege=name, target=target)
                     for _, target in places
                     for name in self.names.giving(right.privilege, target.type, "allow")
                 ),
@@ -145,9 +141,9 @@ class Rights:
             self._paths[key] = tuple(self.keys(Entity.parse(key)))
         return self._paths[key] if self.program.inherits(privilege) else self._paths[key][-1:]
 
-    def granting(self, right: Right) -> list[Has]:
+    def granting(self, right: Right) -> list[ir.Has]:
         """The grants, or denials, that count for a privilege on an entity: on it, and on each from which it is inherited."""
-        if not isinstance(right, Has):
+        if not isinstance(right, ir.Has):
             return []
         keys = self.grant_keys(right.privilege, right.target.slot)
         return [replace(right, target=target_of(key)) for key in keys if self.is_grantable(right.privilege, key)]
@@ -158,7 +154,7 @@ class Rights:
 
     def on_itself(self, right: Right) -> list[Right]:
         """What gives a right on its own entity: itself, by each privilege that grants can name for it, or ownership."""
-        if not isinstance(right, Has):
+        if not isinstance(right, ir.Has):
             return [right]
         granted = (replace(right, privilege=name) for name in self.program.granted_as(right.privilege))
         return [*granted, *by_ownership(self.program, right)]

@@ -26,7 +26,7 @@ from privtab.base.request import Entity
 from privtab.base.sql_text import Word
 from privtab.ir.formula import atoms, item_condition, types_of
 from privtab.ir.names import PrivilegeNames
-from privtab.ir.nodes import Holds, Member, Program, ServiceAdmin, nested_on
+from privtab.ir.nodes import Program, nested_on
 from privtab.ir.serialise import vocabulary
 from privtab.state.nodes import RowLocation, State
 from privtab.state.raw import RawRow
@@ -308,15 +308,18 @@ def uses(program: Program) -> UsedParts:
     narrows = semantics.active_roles == "request"
     asks_anything = not program.rules
     asked = [atom for rule in program.rules.values() for atom in atoms(item_condition(rule))]
-    members = (type_ for atom in asked if isinstance(atom, Member) for type_ in types_of(program, atom.target))
+    read = {atom.kind.reads for atom in asked}
+    of_members = (target for atom in asked if atom.kind.reads == "members" for target in atom.targets)
+    members = (type_ for target in of_members for type_ in types_of(program, target))
     member_types = frozenset(program.entities if asks_anything else members)
     return UsedParts(
         member_types=member_types,
         group_membership=asks_anything
+        or "groups" in read
         or any(program.entities[t].principal == "group" for t in member_types)
         or any(Word("groups") in one.parts for one in program.filters),
-        holds=asks_anything or narrows or any(isinstance(atom, Holds) for atom in asked),
-        service_admins=asks_anything or any(isinstance(atom, ServiceAdmin) for atom in asked),
+        holds=asks_anything or narrows or "holds" in read,
+        service_admins=asks_anything or "service_admins" in read,
         state_groups="state" in semantics.groups,
         request_groups="request" in semantics.groups,
         everyone=frozenset(f"group:{group}" for group in semantics.everyones),

@@ -8,8 +8,8 @@ from dataclasses import replace
 from privtab.base.errors import Undecided
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import ATOMS, anchor, flat, resolve, targets_of, walk, with_conditions, without_name
-from privtab.ir.nodes import ALWAYS, RESOURCE, And, Can, Formula, Program, Rule, Target
+from privtab.ir.formula import anchor, flat, resolve, targets_of, walk, with_conditions, without_name
+from privtab.ir.nodes import ALWAYS, RESOURCE, And, Atomic, Can, Formula, Program, Rule, Target
 from privtab.ir.shapes import condition_flags
 
 
@@ -50,7 +50,7 @@ class _Ordered(Rebuilder):
             if node not in self._depths_of_cans:
                 self._depths_of_cans[node] = self._depth(resolve(self._program, node))
             return self._depths_of_cans[node]
-        if isinstance(node, ATOMS):
+        if isinstance(node, Atomic):
             return max((self._depths[target.type] for target in targets_of(node)), default=0)
         return 0
 

@@ -10,7 +10,7 @@ from typing import TypeAlias, assert_never
 from privtab.base.names import PrincipalKind
 from privtab.base.request import Entity
 from privtab.ir.nodes import Has
-from privtab.reference.rights import GIVEN_BY, Right, key_of, row_giving
+from privtab.reference.rights import Right, key_of, row_giving
 from privtab.state.nodes import Assignment, Grant, State
 
 STEPS = 2_000_000
@@ -33,7 +33,7 @@ class Give:
     @property
     def table(self) -> str:
         """The table of the row."""
-        return GIVEN_BY[type(self.right)]
+        return self.right.kind.table
 
     @property
     def privilege(self) -> str | None:
@@ -101,7 +101,8 @@ def _giving_text(change: Give, user: str) -> str:
             return f"make user:{user} owner of {change.entity}"
         case "members":
             return f"make user:{user} a member of {change.entity}"
-        case _:
+        case table:
+            assert table == "service_admins", table
             return f"make user:{user} a service admin"
 
 
@@ -127,8 +128,7 @@ def apply(state: State, user: str, changes: Iterable[Change]) -> State:
         match change:
             case Give():
                 name = user if change.to == "user" else _new(before, change.to, user)
-                principal = f"{change.to}:{name}"
-                to = dict.fromkeys(GIVEN_BY.values(), principal)
+                to = {change.table: f"{change.to}:{name}"}
                 row = row_giving(change.right, change.entity, user=user, to=to)
                 if row is not None:
                     state = state.with_row(*row)

@@ -12,7 +12,7 @@ from privtab.base.request import Entity, Request
 from privtab.ir.formula import asked_condition, item_condition, on_entity, targets_of
 from privtab.ir.nodes import RESOURCE, Atom, Formula, Rule
 from privtab.reference.evaluate import Reference
-from privtab.reference.rights import GIVEN_BY, by_ownership
+from privtab.reference.rights import by_ownership
 from privtab.state.names import StateNames
 from privtab_analysis.caller import Caller
 from privtab_analysis.effects import HELD, FactKind, GainedFact
@@ -108,8 +108,8 @@ class RelevantFacts:
             held = on_entity(atom)
             found = self._required if held is atom else self._below
             for right in (held, *by_ownership(caller.program, held)):
-                for target in targets_of(right) if GIVEN_BY.get(type(right)) in _FACTS else ():
-                    found.add((target.slot, _FACTS[GIVEN_BY[type(right)]], getattr(right, "privilege", "")))
+                for target in targets_of(right) if right.kind.table in _FACTS else ():
+                    found.add((target.slot, _FACTS[right.kind.table], getattr(right, "privilege", "")))
         self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in (*self._required, *self._below))}
 
     def can_contribute(self, fact: GainedFact) -> bool:

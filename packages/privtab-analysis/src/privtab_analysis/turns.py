@@ -13,13 +13,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, combinations, islice
 from typing import NamedTuple
 
+from privtab.base.errors import UnsupportedError
 from privtab.base.names import PrincipalKind, last_name, path_of
 from privtab.base.request import Entity, Request
 from privtab.ir.formula import RequestAlgebra, Truth, on_entity
 from privtab.ir.nodes import Atom, Can, Has, HasBelow, Holds, OwnsBelow, Program
 from privtab.ir.support import Tool, check_support
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.reference.rights import GIVEN_BY, Right, Rights, about, key_of, with_key
+from privtab.reference.rights import Right, Rights, about, key_of, right_text, with_key
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller
 from privtab_analysis.changes import (
@@ -105,6 +106,8 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             "owners": _kind_for_caller(self.program, () if owner is None else owner.kinds),
             "members": "user",
             "service_admins": "user",
+            "assignments": None,  # sets of roles are tried one after another
+            "": None,
         }
         """Who is given a right, by its table: the caller, or a new role or group of theirs; None if there is no way."""
         self.additions = tuple(additions)
@@ -166,7 +169,9 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         """The rights that give an atom on its own entity, each alone unless there is a denial, and the changes that give them."""
         right = self._right(atom)
         for given in () if right is None else self.rights.on_itself(right):
-            to = self.given_to.get(GIVEN_BY.get(type(given), ""))
+            if given.kind.table not in self.given_to:
+                raise UnsupportedError(f"what would give `{right_text(given)}` is not known to `explain`")
+            to = self.given_to[given.kind.table]
             places = self.rights.granting(given) if isinstance(given, Has) else [given]
             if to is not None and places:
                 above = tuple(Entity.parse(key_of(place)) for place in places[:-1])

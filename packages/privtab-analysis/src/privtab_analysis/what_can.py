@@ -19,7 +19,7 @@ from privtab.base.once import once
 from privtab.base.request import Entity
 from privtab.ir.canonical import Leaf, atom_of, canonical
 from privtab.ir.formula import asked_condition, asked_forms, compares
-from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, Program, Rule, ServiceAdmin
+from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, OnTarget, Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.reference.evaluate import Reference
@@ -374,4 +374,4 @@ def _split(
 
 def _slot(atom: Leaf) -> str:
     assert not isinstance(atom, ByType | Compare), "types are given, and objects of policies with attributes are tried"
-    return RESOURCE if isinstance(atom, ServiceAdmin) else atom.target.slot
+    return atom.target.slot if isinstance(atom, OnTarget) else RESOURCE

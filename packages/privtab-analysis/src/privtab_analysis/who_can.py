@@ -17,7 +17,7 @@ from privtab.base.paths import base_type
 from privtab.base.request import Entity, Request, smallest
 from privtab.ir.canonical import Listing
 from privtab.ir.formula import leaves, located
-from privtab.ir.nodes import Atom, Compare, HasBelow, Member, OwnsBelow, Rule, ServiceAdmin
+from privtab.ir.nodes import Atom, Compare, HasBelow, Member, OnTarget, OwnsBelow, Rule
 from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
@@ -153,7 +153,7 @@ class WhoCan:
         for atom in self._atoms:
             if isinstance(atom, HasBelow | OwnsBelow):
                 found.update(key for path in self._context.paths_from(atom.target) for key in path)
-            elif not isinstance(atom, ServiceAdmin | Compare):
+            elif isinstance(atom, OnTarget):
                 found.update(self._context.path(atom.target))
         return found
 
@@ -183,7 +183,7 @@ class WhoCan:
 
     def _located(self, atom: Atom) -> Iterator[Atom]:
         """The atom for each level that it means, where a type nests."""
-        if isinstance(atom, ServiceAdmin | Compare):
+        if not isinstance(atom, OnTarget):
             yield atom
             return
         if atom.target.slot not in self._context.levels:

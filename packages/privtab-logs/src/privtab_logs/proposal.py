@@ -13,7 +13,7 @@ from functools import cached_property
 from privtab.base.request import Entity
 from privtab.ir.formula import item_condition, leaves, on_entity
 from privtab.ir.nodes import Has, Program
-from privtab.reference.rights import GIVEN_BY, by_ownership
+from privtab.reference.rights import by_ownership
 from privtab.state.chains import ROLE, ScopeOverlap
 from privtab.state.located import locations
 from privtab.state.names import StateNames, filters_need
@@ -210,10 +210,10 @@ class _Denials:
         rules = [self._program.rules[one.entity, one.operation] for one in self._program.filters]
         asked = {on_entity(atom) for rule in rules for atom in leaves(self._program, item_condition(rule))}
         rights = asked.union(*(by_ownership(self._program, atom) for atom in asked))
-        tables = {GIVEN_BY[type(right)] for right in rights if type(right) in GIVEN_BY}
+        tables = {right.kind.table for right in rights} - {""}
         privileges = {atom.privilege for atom in asked if isinstance(atom, Has)}
         found = {row for row in range(len(self._rows)) if not privileges.isdisjoint(self._allowed(row)[0])}
-        for table in tables - {GIVEN_BY[Has]}:
+        for table in tables - {"grants"}:
             found.update(self._rows.numbers[table])
         whole = bool(filters_need(self._program))
         bring = {c: whole or not found.isdisjoint(self._rows.about([c])) for c in {*self._rows.containers.values()}}

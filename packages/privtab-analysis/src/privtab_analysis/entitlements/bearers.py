@@ -163,12 +163,12 @@ class PrincipalBearers(Bearers):
         return found
 
     def everywhere(self, principal: str) -> set[str]:
-        """The principal itself, and the groups in it or the groups and roles that hold it; empty for roles that need a scope."""
+        """The principal itself, and the groups in it or the groups and roles that hold it; empty for roles that need a scope, or groups without rows."""
         kind = principal.partition(":")[0]
         if kind == "user":
             return {principal}
         if kind == "group":
-            return self.groups_in(principal)
+            return self.groups_in(principal) if self.is_known(principal) else set()
         if self._scope(principal) is not None:
             return set()
         return {principal}.union(*(self._holders(p) for p, scope in self.assigned(principal) if scope is None))

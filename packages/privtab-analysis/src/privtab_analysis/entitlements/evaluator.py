@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, assert_never
 
 from privtab.base.names import last_name
 from privtab.base.paths import base_type
@@ -170,10 +170,10 @@ class Evaluator:
     def _direct(self, part: Part, asked: Asked) -> Numbers:
         """The subjects for whom an atom holds that takes one look-up."""
         subjects = self.subjects
-        if part.kind == "service_admin":
-            return subjects.admins
         type_, path = base_type(part.type), asked.paths[part.slot][part.depth]
         match part.kind:
+            case "service_admin":
+                return subjects.admins
             case "owner":
                 return self._at(OWNER, type_, path)
             case "member":
@@ -189,8 +189,10 @@ class Evaluator:
                 return NOBODY if user is None else frozenset([user])
             case "has_below" | "owns_below":
                 return frozenset(self._below(part, f"{type_}:{path}"))
-            case _:
+            case "has" | "compare" | "all" | "any":
                 raise AssertionError(part.kind)
+            case _:
+                assert_never(part.kind)
 
     def _most(self, part: Part, asked: Asked) -> int:
         """How many subjects a part can hold for at most, as far as that is known without a search."""
@@ -247,15 +249,16 @@ class Evaluator:
 
     def _comparing(self, part: Part, asked: Asked, among: Numbers | None) -> Numbers:
         """The subjects whose attributes in the state compare so; everyone or nobody if it is not about these."""
-        assert part.comparison is not None
-        of_user = (operand.attribute for operand in part.comparison.operands if operand.of == "user")
+        comparison = None if part.atom is None else part.atom.comparison
+        assert comparison is not None
+        of_user = (operand.attribute for operand in comparison.operands if operand.of == "user")
         if asked.values.given.user.keys() >= set(of_user):
             everyone = self.subjects.everyone if among is None else among
-            return everyone if self._compares(part.comparison, asked, asked.values) else NOBODY
+            return everyone if self._compares(comparison, asked, asked.values) else NOBODY
         having = self.subjects.with_attributes if among is None else self.subjects.with_attributes & among
         of_users = self.index.user_attributes
         values = ((n, replace(asked.values, of_user=of_users[str(self.subjects.all[n].user)])) for n in having)
-        return frozenset(n for n, of_user in values if self._compares(part.comparison, asked, of_user))
+        return frozenset(n for n, of_user in values if self._compares(comparison, asked, of_user))
 
     def _compares(self, comparison: Comparison, asked: Asked, values: RequestValues) -> bool:
         depth = self.reader.depth
@@ -354,6 +357,7 @@ class Evaluator:
 
     def sources(self, part: Part, asked: Asked, subjects: Sequence[int]) -> Iterable[int]:
         """Through what an atom of a minimal set holds for each of some subjects for whom it does, as positions in `found`."""
+        everybody, type_, path = self.subjects.all, base_type(part.type), asked.paths[part.slot][part.depth]
         match part.kind:
             case "self" | "service_admin" | "compare":
                 kind = {"self": SELF, "service_admin": ADMIN, "compare": ATTRIBUTE}[part.kind]
@@ -362,8 +366,6 @@ class Evaluator:
                 return self._sources_of(part, asked.paths[part.slot], subjects)
             case "has_below" | "owns_below":
                 return [self._number(self._source_below(part, asked, n)) for n in subjects]
-        everybody, type_, path = self.subjects.all, base_type(part.type), asked.paths[part.slot][part.depth]
-        match part.kind:
             case "owner":
                 owners = self.index.table(type_)[path]
                 held = ((p for p in everybody[n].principals if owners.get(p, 0) & OWNER) for n in subjects)
@@ -376,9 +378,13 @@ class Evaluator:
                 members, standing = self._members(type_, path), set(self.subjects.standing("group", path))
                 names = ("" if n in members else self._first(n, standing) for n in subjects)
                 return [self._number(Source(0, name, MEMBER)) for name in names]
-            case _:
+            case "holds":
                 standing = set(self.subjects.standing("role", path))
                 return [self._number(Source(0, self._first(n, standing), HOLDS)) for n in subjects]
+            case "all" | "any":
+                raise AssertionError(part.kind)
+            case _:
+                assert_never(part.kind)
 
     def _number(self, source: Source) -> int:
         number = self._number_of.get(source)

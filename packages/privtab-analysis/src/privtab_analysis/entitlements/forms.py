@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import or_
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from privtab.base.paths import Link, base_type
 from privtab.base.request import Request
@@ -37,9 +37,9 @@ class Source(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of a condition, with what is the same for all entities. `kind`: of its atom, `all` or `any`."""
+    """A part of a condition, with what is the same for all entities."""
 
-    kind: str
+    kind: conditions.AtomWord | Literal["all", "any"]
     parts: tuple[Part, ...] = ()
     slot: str = conditions.RESOURCE
     type: str = ""
@@ -50,7 +50,8 @@ class Part(NamedTuple):
     privilege: str = ""
     owned: bool = False
     """Whether owners hold the privilege."""
-    comparison: conditions.Comparison | None = None
+    atom: conditions.Atom | None = None
+    """None for several parts."""
     shared: bool = False
     """Whether the subjects for whom it holds are kept for the question: it stands in several places of a large condition."""
     within: int = NEVER_KEPT
@@ -149,20 +150,23 @@ def _whole(condition: conditions.Condition, engine: RowEngine) -> Part:
             continue
         parts = tuple(made[inner] for inner in part.parts)
         within = max((inner.within for inner in parts), default=NEVER_KEPT)
-        kind = "all" if isinstance(part, conditions.AllOf) else "any"
-        made[part] = Part(kind, parts, shared=size > MOST_PARTS and places > 1, within=within)
+        made[part] = Part(
+            "all" if isinstance(part, conditions.AllOf) else "any",
+            parts,
+            shared=size > MOST_PARTS and places > 1,
+            within=within,
+        )
     return made[condition]
 
 
 def _part(condition: conditions.Atom, engine: RowEngine) -> Part:
-    if condition.comparison is not None:
-        return Part(condition.kind, comparison=condition.comparison)
     if not condition.type:
-        return Part(condition.kind, within=0)
+        return Part(condition.kind, atom=condition, within=NEVER_KEPT if condition.comparison else 0)
     chain, privilege = engine.reader.chains[condition.type], condition.privilege
     is_direct = condition.slot == conditions.RESOURCE and (not privilege or condition.kind == "has_below")
     return Part(
         condition.kind,
+        atom=condition,
         slot=condition.slot,
         type=condition.type,
         depth=chain[-1][1],

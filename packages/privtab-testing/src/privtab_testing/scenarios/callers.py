@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from privtab.base.attributes import Value
 from privtab.base.names import encode_name, path_of
+from privtab.base.once import once
 from privtab.base.request import Entity
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf
-from privtab.ir.formula import on_entity
+from privtab.ir.formula import atoms, item_condition, on_entity
 from privtab.ir.serialise import vocabulary
 from privtab.reference.rights import (
     ONESELF,
@@ -29,6 +30,8 @@ from privtab.reference.rights import (
 HeldSet: TypeAlias = frozenset[Right]
 Ways: TypeAlias = tuple[HeldSet, ...]
 ANYONE: Ways = (frozenset(),)
+_ON_ENTITIES = [a for a in get_args(ir.Atom) if issubclass(a, ir.OnTarget) and a.kind.table and not a.kind.names]
+"""The kinds of atoms that rows give on an entity, but for privileges."""
 Denied: TypeAlias = frozenset[ir.Has]
 """Privileges that are denied on their entities."""
 AttributeValues: TypeAlias = "Mapping[ir.Term, Value | None]"
@@ -140,14 +143,19 @@ class CallerSemantics(Rights):
             target = target_of(key)
             for privilege in self.program.grantable_on(target.type):
                 yield ir.Has(privilege=privilege, target=target)
-            if self.program.semantics.owner is not None:
-                yield ir.Owner(target=target)
-            yield ir.Member(target=target)
-            if self.program.entities[target.type].principal == "role":
-                yield ir.Holds(target=target)
-        yield ir.ServiceAdmin()
+            is_role = self.program.entities[target.type].principal == "role"
+            possible = {"owners": self.program.semantics.owner is not None, "assignments": is_role}
+            yield from (kind(target=target) for kind in _ON_ENTITIES if possible.get(kind.kind.table, True))
+        yield from _on_nothing(self.program)
         if self.program.entities[resource.type].principal == "user" and vocabulary(self.program).complete(resource):
             yield ONESELF
+
+
+@once
+def _on_nothing(program: ir.Program) -> frozenset[Right]:
+    """What rows give a caller that is about no entity: service administration, and what else the conditions name."""
+    asked = (atom for rule in program.rules.values() for atom in atoms(item_condition(rule)))
+    return frozenset({ir.ServiceAdmin(), *(atom for atom in asked if atom.kind.table and not atom.targets)})
 
 
 def at_or_below(program: ir.Program, key: str, suffix: str = "") -> Iterator[tuple[str, str]]:

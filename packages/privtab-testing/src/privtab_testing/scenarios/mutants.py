@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias
 
 from privtab.base.attributes import Attribute, Operator, Scalar
 from privtab.base.effects import PRINCIPAL_TABLES, EffectKind
@@ -212,10 +212,6 @@ class _PointMutation:
             case ir.Compare():
                 for changed in self._compared(atom):
                     yield "comparison", self._replaced(changed, atom), changed
-            case ir.Self() | ir.Holds() | ir.ServiceAdmin():
-                return
-            case _:
-                assert_never(atom)
 
     def _elsewhere(
         self, atom: ir.Has | ir.Owner | ir.Member, types: Types, on: frozenset[str] | None = None
