@@ -216,7 +216,8 @@ def test_rows_in_a_store_of_postgresql_are_joined_beside_it(
                 selected = sql.execute(f"SELECT * FROM boxes WHERE {where['sql']}", where["parameters"])  # noqa: S608
                 assert selected.fetchall() == seen
             kept = sql.execute("SELECT filter, depth, allowed FROM filters").fetchall()
-            assert sorted(kept) == [("shop/1 ann look box", *row) for row in ((-1, 0), (1, 1), (3, 0))]
+            of_ann = [("shop/1 ann look box", *row) for row in ((-1, 0), (1, 1), (3, 0))]
+            assert sorted(kept) == [*of_ann, ("shop/1 nobody look box", -1, 0)]
         assert _app.run(["store", "verify", address]) == 0
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 import sqlalchemy
+from checkout import ROOT
 from postgresql_server import postgresql
 from seeds import seeds
 
@@ -28,7 +28,7 @@ from privtab_connect.pushdown.run import PushReport, push
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgresql-15")]
 
-POLICY = Path(__file__).parents[2] / "policy_src" / "postgresql" / "15.yaml"
+POLICY = ROOT / "policy_src" / "postgresql" / "15.yaml"
 USERS = ("ann", "o'neil/1", "cy", "dan", "E%2Fve")
 ROLES = ("eng", "hr", "ops", "a%b", "x*y")
 ROUTINES = (

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 from lake_policy import POLICY, asks, grant
 from postgresql_server import limit_files, postgresql, stopped
 from sidecars import until
@@ -84,7 +85,7 @@ def lake(url: str, program: Program) -> Store:
 
 def write(url: str, policy: Path, names: list[str], body: str, *, together: bool = True) -> dict[str, tuple[int, str]]:
     """Run a writer for each name, and return the status with which each ended, and its output."""
-    support = str(Path(__file__).parents[1] / "support")
+    support = str(ROOT / "tests" / "support")
     script = SCRIPT.format(support=support, body=textwrap.indent(textwrap.dedent(body), " " * 8))
     folder = policy.parent / f"out{time.time_ns()}"
     folder.mkdir()

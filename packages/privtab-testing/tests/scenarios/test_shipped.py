@@ -10,7 +10,11 @@ from privtab_testing.scenarios import CasePlan
 from privtab_testing.scenarios.collect import plans
 from privtab_testing.scenarios.prove import coverage, observe, score
 
-SYSTEMS = sorted(path for path in (ROOT / "policy_src").iterdir() if path.is_dir())
+SYSTEMS = sorted(
+    path
+    for path in (ROOT / "policy_src").iterdir()
+    if (path / "state.yaml").exists() or list(path.glob("*.scenarios.yaml"))
+)
 
 
 @pytest.fixture(scope="module", params=SYSTEMS, ids=lambda path: path.name)
