@@ -84,12 +84,12 @@ def folder_sources(
 
 def _json_problem(spark: SparkSession, path: Path, *, whole: bool) -> str | None:
     """The problem of JSON of which Spark would read a part: the first of several values on a line, or in a whole file; one of two cells."""
-    text = spark.read.option("wholetext", str(whole)).text(str(path.resolve()))
+    text = spark.read.text(str(path.resolve()), wholetext=whole)
     problem = fn.udf(_problem, "string")("value").alias("problem")
     try:
         found = text.select(problem).where("problem is not null").take(1)
     except spark_errors() as error:
-        return str(error).splitlines()[0]
+        return "not UTF-8" if "UnicodeDecodeError" in str(error) else str(error).splitlines()[0]
     return found[0]["problem"] if found else None
 
 
