@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from privtab.base.names import encode_name
+from privtab.base.names import encode_name, is_wildcard
 from privtab.ir.nodes import Program
 from privtab_connect.doors.document import Alternative, Answer, Conditions, Door, Kind, Place, Shape
 from privtab_connect.doors.emit import shape_of
@@ -130,8 +130,8 @@ class DoorLog:
         if door.groups is not None:
             subject["properties"] = {"groups": _get(asked, door.groups.at)}
         context = {} if door.roles is None else {"active_roles": _get(asked, door.roles.at)}
-        prefixed = str(subject["id"]).startswith("user:")
-        return (subject, context) if _hold(door.caller, asked) and not prefixed else None
+        nobody = str(subject["id"]).startswith("user:") or is_wildcard(str(subject["id"]))
+        return (subject, context) if _hold(door.caller, asked) and not nobody else None
 
     def _fits(self, kind: str, given: Any) -> bool:
         return _hold(self._door.kinds[kind].conditions, given)
