@@ -200,7 +200,7 @@ class Canonical:
 
     def _restates(self, atom: Leaf, other: Leaf) -> bool:
         """Whether an atom says what another does, of an entity that all objects share, or by the level: what holds on every one does on any."""
-        if isinstance(atom, ir.ByType | ir.Compare | ir.ServiceAdmin) or type(atom) is not type(other):
+        if not isinstance(atom, ir.OnTarget) or type(atom) is not type(other):
             return False
         own, wanted = atom.target, cast("ir.Owner", other).target  # of the same kind
         if own.type != wanted.type:
