@@ -22,7 +22,6 @@ FROM_ELSEWHERE = {
     "opa.md": ROOT / "opa" / "README.md",
     "output.md": ROOT / "build" / "README.md",
     "contributing.md": ROOT / "CONTRIBUTING.md",
-    "security.md": DOCS / "SECURITY.md",
     "changelog.md": ROOT / "CHANGELOG.md",
 }
 """Pages of the site, and the files that they are made from."""
