@@ -99,7 +99,8 @@ def catalogue() -> str:
     """The findings by subject: the modules that report them say what it is."""
     names = dict(path.stem.split("-", 1) for path in (DOCS / "rules").glob("P*.md"))
     subjects: dict[str, list[str]] = {}
-    for path in sorted((ROOT / "compiler" / "privtab").glob("[fc]*/*.py")):
+    core = ROOT / "compiler" / "privtab"
+    for path in sorted([*(core / "checks").rglob("*.py"), *(core / "language" / "findings").glob("*.py")]):
         text = path.read_text(encoding="utf-8")
         codes = dict.fromkeys(re.findall(r'^@(?:check\w*|finding)\(\s*"(P\d+)"', text, re.MULTILINE))
         pages = [(code, names[code]) for code in codes if code in names]

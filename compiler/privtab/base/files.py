@@ -76,10 +76,13 @@ def content(path: Path | str, largest: int = LARGEST) -> bytes:
     # Should the path become a pipe meanwhile, opening it must not wait for a writer.
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | (0 if named else getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(os.open(path, flags), "rb") as file:
-        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        status = os.fstat(file.fileno())
+        regular = stat.S_ISREG(status.st_mode)
         if not named and not regular:
             raise FileError(f"cannot read `{path}`: it is not a file")
-        found = file.read(largest + 1)
+        found = file.read(min(status.st_size, largest) + 1)  # `read` takes as much memory as it is allowed to read
+        if status.st_size < len(found) <= largest:  # a pipe, or a file that grows
+            found += file.read(largest + 1 - len(found))
     if len(found) > largest:
         raise FileError(f"`{path}` has more than {_size(largest)}")
     if regular:

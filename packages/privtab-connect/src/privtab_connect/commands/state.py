@@ -35,7 +35,7 @@ from privtab.command._output import (
 from privtab.command._parameters import argument, needing, option
 from privtab.command._tokens import token_in
 from privtab.state.findings import to_json
-from privtab_connect.documents import documents
+from privtab_connect.documents import names
 
 if TYPE_CHECKING:
     from privtab_connect.importing.run import ImportResult
@@ -64,9 +64,7 @@ class Connection:
 
 
 def import_(
-    document: Annotated[
-        str, argument("DOCUMENT", f"Import document: a name ({', '.join(documents('import'))}) or a YAML file.")
-    ],
+    document: Annotated[str, argument("DOCUMENT", f"Import document: a name ({names('import')}) or a YAML file.")],
     source: Annotated[
         str,
         argument(
@@ -139,9 +137,7 @@ def _show(result: ImportResult, output: Path | None) -> None:
 
 
 def push(
-    document: Annotated[
-        str, argument("DOCUMENT", f"Mapping document: a name ({', '.join(documents('mapping'))}) or a YAML file.")
-    ],
+    document: Annotated[str, argument("DOCUMENT", f"Mapping document: a name ({names('mapping')}) or a YAML file.")],
     target: Annotated[str, argument("TARGET", "URL of the database or server, or a file of its policies.")],
     policy: PolicyChoice,
     state: StateOption,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from privtab.base import resources
+from privtab.base.errors import SettingsInvalid
 from privtab.pipeline import policy_folders
 
 
@@ -16,10 +17,21 @@ def documents(kind: str) -> dict[str, Path]:
     return dict(sorted(resources.documents(kind, _folders()).items()))
 
 
+def names(kind: str) -> str:
+    """The names of a kind's documents, for a help text: of those shipped, where the settings are wrong, as commands report."""
+    try:
+        return ", ".join(documents(kind))
+    except SettingsInvalid:
+        return ", ".join(sorted(resources.documents(kind, [_HERE])))
+
+
 def document(name: str, kind: str) -> tuple[str, Path]:
     """The name of a document and its file, of a path or of a name. Raises UsageError."""
     return resources.document(name, kind, _folders())
 
 
 def _folders() -> tuple[Path, ...]:
-    return (*policy_folders(), Path(__file__).parent)
+    return (*policy_folders(), _HERE)
+
+
+_HERE = Path(__file__).parent
