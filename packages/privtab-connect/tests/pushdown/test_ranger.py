@@ -80,7 +80,10 @@ def test_a_pushed_state_is_imported_again(program: Program, pushes: Pusher, tmp_
         found = imported(program, tmp_path)
         assert set(found.state.grants) == set(state.grants)
         alone = program.semantics.inheritance == "down"
-        assert [item.name for item in found.not_taken] == (["alone"] if alone else ["wildcard"] * 2)
+        expected = ["alone"] if alone else ["wildcard"] * 2
+        if alone and not state.grants:
+            expected.append("no-rows")  # an import that leaves nothing says so
+        assert [item.name for item in found.not_taken] == expected
     assert not pushes(state, apply=False).requests
 
 
