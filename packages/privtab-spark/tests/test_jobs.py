@@ -338,7 +338,7 @@ def test_spark_submit_runs_a_job(requests: Path, tmp_path: Path, connected: bool
     if connected:
         pytest.skip("spark-submit is tried once, beside the Classic session")
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    job = ROOT / "compiler" / "privtab" / "spark" / "jobs" / "decide.py"
+    job = ROOT / "packages" / "privtab-spark" / "src" / "privtab_spark" / "jobs" / "decide.py"
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     ran = subprocess.run(
         [
