@@ -47,7 +47,7 @@ RESERVED = frozenset({"names", "state", *(file.removesuffix(".yaml") for file in
 def documents(kind: str, folders: Iterable[Path] = ()) -> dict[str, Path]:
     """The documents of a kind by the names of their systems' folders: those below `folders`, then the shipped ones."""
     found: dict[str, Path] = {}
-    for folder in (*folders, policies()):
+    for folder in dict.fromkeys((*folders, policies())):
         for path in sorted(folder.glob(f"*/{DOCUMENTS[kind]}")):
             found.setdefault(path.parent.name, path)
     return found
@@ -58,9 +58,10 @@ def document(name: str, kind: str, folders: Iterable[Path] = ()) -> tuple[str, P
 
     A document in the folder of a system has the name of the folder, any other that of its file.
     """
-    path, known = Path(name), documents(kind, folders)
+    path = Path(name)
     if path.is_file():
         return path.resolve().parent.name if path.name == DOCUMENTS[kind] else path.stem, path
+    known = documents(kind, folders)
     if name in known:
         return name, known[name]
     advice = did_you_mean(name, known) or f"there are {', '.join(sorted(known))}"
