@@ -25,6 +25,19 @@ def listed(names: Sequence[str]) -> Callable[[], list[str]]:
     return lambda: sorted(names)
 
 
+def face(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """The `__getattr__`, `__dir__` and `__all__` of a package, from the names that it exports of each of its modules.
+
+    The package says the same to type checkers with imports under `if TYPE_CHECKING`, and assigns these three in its `else`.
+
+    >>> __getattr__, __dir__, __all__ = face("privtab.base", {"errors": "PolicyError UsageError"})
+    >>> __getattr__("UsageError").__name__, __all__
+    ('UsageError', ['PolicyError', 'UsageError'])
+    """
+    places = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
+    return lazily(package, places), listed(tuple(places)), sorted(places)
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from privtab.base.lazy import lazily, listed
+from privtab.base.lazy import face
 
 if TYPE_CHECKING:
     from privtab.client._arguments import EntityLike
@@ -17,38 +17,19 @@ if TYPE_CHECKING:
     from privtab.client.aio import AsyncClient
     from privtab.client.embedded import Embedded
     from privtab.client.sync import Client, connect
-
-__all__ = [
-    "Asker",
-    "AsyncClient",
-    "AsyncTransport",
-    "Client",
-    "Embedded",
-    "EntityLike",
-    "Hook",
-    "HttpTransport",
-    "Mode",
-    "Outcome",
-    "Question",
-    "RequestsTransport",
-    "Revision",
-    "Status",
-    "Timeout",
-    "Transport",
-    "connect",
-]
-
-_PLACES = {
-    "_asking": ("Mode", "Status"),
-    "_base": ("Asker",),
-    "_http": ("HttpTransport",),
-    "_observe": ("Hook", "Outcome", "Question"),
-    "_arguments": ("EntityLike",),
-    "_protocol": ("Revision",),
-    "_transport": ("AsyncTransport", "RequestsTransport", "Timeout", "Transport"),
-    "aio": ("AsyncClient",),
-    "embedded": ("Embedded",),
-    "sync": ("Client", "connect"),
-}
-__getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in _PLACES.items() for name in names})
-__dir__ = listed(__all__)
+else:
+    __getattr__, __dir__, __all__ = face(
+        __name__,
+        {
+            "_arguments": "EntityLike",
+            "_asking": "Mode Status",
+            "_base": "Asker",
+            "_http": "HttpTransport",
+            "_observe": "Hook Outcome Question",
+            "_protocol": "Revision",
+            "_transport": "AsyncTransport RequestsTransport Timeout Transport",
+            "aio": "AsyncClient",
+            "embedded": "Embedded",
+            "sync": "Client connect",
+        },
+    )

@@ -9,7 +9,7 @@ import pytest
 import studio_policy
 
 from privtab import Client
-from privtab.client.embedded import Embedded
+from privtab.client import Embedded
 from privtab.engines.opa.server import OpaServer
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from privtab import AccessDenied, AsyncClient, Client, Entity, InvalidRequest, Request
-from privtab.client.embedded import Embedded
+from privtab.client import Embedded
 from privtab.engines.opa.server import OpaServer
 from privtab_web import Guard, acting_as
 

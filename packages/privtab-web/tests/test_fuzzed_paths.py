@@ -19,8 +19,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from privtab.base.names import encode_name
-from privtab.client._observe import Hook, Outcome, Question
-from privtab.client.embedded import Embedded
+from privtab.client import Embedded, Hook, Outcome, Question
 from privtab_web.asgi import AsgiMiddleware, open_route, route
 from privtab_web.wsgi import WsgiMiddleware
 

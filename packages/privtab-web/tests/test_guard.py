@@ -17,7 +17,7 @@ from checkout import PYTHONPATH
 from privtab import AccessDenied, AsyncClient, Client, DecisionUnavailable, Entity, InvalidRequest
 from privtab.base.errors import Unauthenticated, UsageError
 from privtab.bundle.pack import state_bundle
-from privtab.client.embedded import Embedded
+from privtab.client import Embedded
 from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.nodes import Grant, State

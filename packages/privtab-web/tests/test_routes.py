@@ -40,7 +40,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from privtab.base.diagnostics import Span
 from privtab.base.errors import AccessDenied, UsageError
-from privtab.client.embedded import Embedded
+from privtab.client import Embedded
 from privtab_web import Guard, acting_as
 from privtab_web._coverage import Coverage, covered
 from privtab_web._inspect import inspected

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from privtab import AccessDenied, AsyncClient, Client, DecisionError, Entity, Request
-from privtab.client.embedded import Embedded
+from privtab.client import Embedded
 from privtab.engines.opa.server import OpaServer
 from privtab_web.log import DecisionLog
 from privtab_web.otel import Telemetry

@@ -24,7 +24,7 @@ from pydantic import AliasChoices, BaseModel, Field, StringConstraints
 from privtab import Client, Decision
 from privtab.base.errors import AccessDenied, UsageError
 from privtab.bundle.pack import state_bundle
-from privtab.client.embedded import Embedded
+from privtab.client import Embedded
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import from_tables, validate
 from privtab_web import Caller, Guard, Tell, caller, decision

@@ -10,7 +10,7 @@ import pytest
 
 from privtab.base.request import Entity, Request
 from privtab.bundle.pack import state_bundle
-from privtab.client.embedded import Embedded
+from privtab.client import Embedded
 from privtab.pipeline import load_program, policy_bundle
 from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, validate

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from privtab import InvalidRequest
 from privtab.base.request import Entity, Request
 from privtab.bundle.pack import state_bundle
-from privtab.client.embedded import Embedded
+from privtab.client import Embedded
 from privtab.ir.names import filter_of
 from privtab.pipeline import load_program, policy_bundle
 from privtab.reference.evaluate import Reference

@@ -33,7 +33,8 @@ from privtab_spark.states import prepared
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-    from privtab.client._arguments import Details, EntityLike
+    from privtab.client import EntityLike
+    from privtab.client._arguments import Details
     from privtab_spark.shipping import ShippedBytes
 
 

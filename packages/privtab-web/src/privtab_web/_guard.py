@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, TypeAlias,
 
 from privtab.base.errors import AccessDenied, DecisionUnavailable, InvalidRequest, Unauthenticated, UsageError
 from privtab.base.request import Decision, Entity, Request
+from privtab.client import Asker, Mode
 from privtab.client._arguments import entity
-from privtab.client._asking import Mode
-from privtab.client._base import Asker
 from privtab_web._answers import DECISION, LOG, Caller, CallerLike, as_caller, caller, decided
 from privtab_web._needs import EntityTemplate, FilledRequest, RequestTemplate, request_template
 
 if TYPE_CHECKING:
     from contextvars import Token
 
-    from privtab.client._arguments import EntityLike
-    from privtab.client.aio import AsyncClient
+    from privtab.client import AsyncClient, EntityLike
 
 P = ParamSpec("P")
 R = TypeVar("R")

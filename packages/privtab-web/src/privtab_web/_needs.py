@@ -11,7 +11,8 @@ from uuid import UUID
 from privtab.base.errors import InvalidRequest, UsageError
 from privtab.base.names import encode_name
 from privtab.base.request import NOT_SET, Entity
-from privtab.client._arguments import EntityLike, entity, named
+from privtab.client import EntityLike
+from privtab.client._arguments import entity, named
 
 EntityTemplate: TypeAlias = str | tuple[str, str] | Callable[..., EntityLike]
 """An entity: `"table:{catalog}/{schema}/{table}"`, where each argument is one name of the path; `("table", "table_id")`, where

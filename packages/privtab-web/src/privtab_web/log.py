@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from privtab.client._observe import Hook, Outcome, Question, fields, line
+from privtab.client import Hook, Outcome, Question
+from privtab.client._observe import fields, line
 
 __all__ = ["DecisionLog"]
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.base.errors import UsageError
 from privtab.base.resources import how_to_install
-from privtab.client._observe import Hook, Outcome, Question, fields, outcome_word
+from privtab.client import Hook, Outcome, Question
+from privtab.client._observe import fields, outcome_word
 from privtab_web.trace import followed
 
 try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from privtab.client._observe import Hook
+from privtab.client import Hook
 
 __all__ = ["TraceHeaders", "following"]
 

@@ -17,8 +17,7 @@ from privtab.client._arguments import Details
 from privtab.engines.index import Index
 
 if TYPE_CHECKING:
-    from privtab.client.aio import AsyncClient
-    from privtab.client.embedded import Embedded
+    from privtab.client import AsyncClient, Embedded
 
 T = TypeVar("T")
 

@@ -178,7 +178,7 @@ def _write_bundles(
 def _local(
     sources: Sequence[tuple[str | None, list[str]]], max_staleness: float | None, make: Callable[..., Service]
 ) -> list[Service]:
-    from privtab.client.embedded import Embedded
+    from privtab.client import Embedded
     from privtab_server.authzen.points import LocalDecisionPoint
 
     services = []
@@ -196,7 +196,7 @@ def _remote(url: str, systems: list[str] | None, make: Callable[..., Service]) -
     from privtab_server.authzen.points import ClientDecisionPoint
 
     with needing("`privtab serve --opa`", "compiler", "serve"):
-        from privtab.client.aio import AsyncClient
+        from privtab.client import AsyncClient
 
         clients = [(name, AsyncClient(url, system=name, mode="enforce")) for name in _names(systems)]
     return [make(ClientDecisionPoint(client), system=name or "") for name, client in clients]

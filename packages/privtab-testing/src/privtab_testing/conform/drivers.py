@@ -22,9 +22,8 @@ from privtab.base.errors import DecisionError, DriverError, FormatError, UsageEr
 from privtab.base.names import decode_name
 from privtab.base.request import Entity, Request
 from privtab.base.resources import how_to_install
-from privtab.client._http import HttpTransport
+from privtab.client import HttpTransport, Timeout, Transport
 from privtab.client._sender import Sender, SendError
-from privtab.client._transport import Timeout, Transport
 from privtab.ir.nodes import Program
 from privtab_connect.importing.template import Template
 from privtab_testing.conform import SystemAnswer, World

@@ -19,8 +19,8 @@ from privtab.state.nodes import State
 from privtab_testing.scenarios import Because, Case, CasePlan
 
 if TYPE_CHECKING:
+    from privtab.client import Client
     from privtab.client._sender import Sender
-    from privtab.client.sync import Client
 
 
 TIMEOUT = (1.0, 60.0)
@@ -117,8 +117,8 @@ class OpaEngine:
 @contextmanager
 def opa(program: Program) -> Iterator[OpaEngine]:
     """Start an OPA for the duration of the block."""
+    from privtab.client import Client
     from privtab.client._sender import Sender
-    from privtab.client.sync import Client
     from privtab.engines.opa.server import OpaServer
     from privtab.pipeline import policy_bundle
 
