@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from installed import install
 
 import privtab
 from privtab import backends
@@ -66,9 +67,25 @@ def test_a_module_in_the_folder_and_its_name_in_the_list_are_a_back_end(
 ) -> None:
     (tmp_path / "toy.py").write_text(TOY, encoding="utf-8")
     monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path)])
+    monkeypatch.setattr(backends, "BACKENDS", (*BACKENDS, "toy"))
     program = load_program(POLICY)
     files = backend_files(program, "toy", policy_artifacts(program))
     assert files["rows/names.txt"].splitlines() == [rule.id for rule in program.rules.values()]
     with pytest.raises(UnsupportedError):
         backend("toy").files(backends.Compilation(program=program, optimised=program, name="refused"))
     del sys.modules["privtab.backends.toy"]
+
+
+def test_an_entry_point_is_a_back_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, monkeypatch, "[privtab.backends]\ntoy = toy_plugin\n", TOY)
+    out = tmp_path / "out"
+    assert "toy" in backends.backend_names()
+    assert run(["compile", POLICY, "-o", str(out), "--also", "toy"]) == 0
+    rules = [rule.id for rule in load_program(POLICY).rules.values()]
+    assert (out / POLICY / "toy" / "rows" / "names.txt").read_text(encoding="utf-8").splitlines() == rules
+
+
+def test_a_back_end_that_nothing_has_stops_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compile", POLICY, "-o", str(tmp_path / "out"), "--also", "descripe"]) == 2
+    assert "did you mean `describe`?" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()

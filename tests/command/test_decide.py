@@ -6,17 +6,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
+from installed import install
 
 from privtab.bundle.pack import state_bundle
-from privtab.command._engines import Engine
+from privtab.command._engines import ENGINES
 from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import load, validate
-
-ENGINES = get_args(Engine)
 
 MAIN = "from privtab.command import main; main()"
 
@@ -271,3 +270,40 @@ def test_a_request_with_two_meanings_is_none(
     assert [answer["decision"] for answer in answers(ran.out)] == [True, *[False] * 5, True]
     assert "line 2: not JSON: `id` occurs twice in one object" in ran.err
     assert "line 3: not JSON: `action` occurs twice in one object" in ran.err
+
+
+TOY = """\
+from contextlib import nullcontext
+
+from privtab import Decision
+from privtab.command._engines import Answers
+
+
+def answers(program, state):
+    return nullcontext(Answers(lambda requests: [Decision(allowed=False) for request in requests]))
+"""
+
+
+def test_an_entry_point_is_an_engine(
+    privtab: Callable[..., Any],
+    policy: Path,
+    state: Path,
+    requests: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plugin = tmp_path / "plugin"
+    plugin.mkdir()
+    install(plugin, monkeypatch, "[privtab.engines]\ntoy = toy_plugin:answers\n", TOY)
+    ran = privtab("decide", "-p", policy, "-s", state, "-r", requests, "-e", "toy")
+    assert ran.code == 0, ran.err
+    assert not any(answer["decision"] for answer in answers(ran.out))
+
+
+def test_an_engine_that_nothing_has_stops_the_command(
+    privtab: Callable[..., Any], policy: Path, state: Path, requests: Path
+) -> None:
+    ran = privtab("decide", "-p", policy, "-s", state, "-r", requests, "-e", "phyton")
+    assert ran.code == 2
+    assert "did you mean `python`?" in " ".join(ran.err.split())
+    assert not ran.out

@@ -1,4 +1,4 @@
-"""Back ends: each turns a policy into the text of files. `BACKENDS` lists them; each is a module of this folder."""
+"""Back ends: each turns a policy into the text of files. `BACKENDS` lists the modules of this folder; plug-ins add others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
+
+from privtab.base import plugins
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -37,5 +39,20 @@ class Backend(Protocol):
 
 
 def backend(name: str) -> Backend:
-    """The back end with this name."""
-    return cast(Backend, import_module(f"{__name__}.{name}"))
+    """The back end with this name, from this folder or from a plug-in. Raises UsageError for a name that nothing has.
+
+    >>> backend("describe").__name__
+    'privtab.backends.describe'
+    """
+    if name in BACKENDS:
+        return cast(Backend, import_module(f"{__name__}.{name}"))
+    return cast(Backend, plugins.module(plugins.BACKENDS, name, BACKENDS))
+
+
+def backend_names() -> tuple[str, ...]:
+    """The names of all back ends, plug-ins included, for help and completion.
+
+    >>> "rego" in backend_names()
+    True
+    """
+    return (*BACKENDS, *plugins.names(plugins.BACKENDS))

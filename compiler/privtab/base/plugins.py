@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from privtab.base.errors import UsageError
+from privtab.base.hints import hint
 
+BACKENDS = "privtab.backends"
 COMMANDS = "privtab.commands"
 GATES = "privtab.gates"
 SCHEMAS = "privtab.schemas"
 DOORS = "privtab.doors"
+ENGINES = "privtab.engines"
 PUSH_TARGETS = "privtab.push_targets"
 STATES = "privtab.states"
 STORE_APIS = "privtab.store_apis"
@@ -22,11 +26,15 @@ def names(group: str) -> tuple[str, ...]:
     return tuple(sorted(_found(group)))
 
 
-def module(group: str, name: str) -> Any:
-    """The module of a plug-in, loaded. Raises UsageError if no installed package has it, or its package cannot be imported."""
+def module(group: str, name: str, built_in: Sequence[str] = ()) -> Any:
+    """The module of a plug-in, loaded. Raises UsageError if no installed package has it, or its package cannot be imported.
+
+    `built_in` are the names that need no plug-in, for the hint.
+    """
     found = _found(group).get(name)
     if found is None:
-        raise UsageError(f"no installed package has `{name}` among its entry points `{group}`")
+        near = hint(name, (*built_in, *names(group)))
+        raise UsageError(f"no installed package has `{name}` among its entry points `{group}`{near}")
     try:
         return found.load()
     except ImportError as error:

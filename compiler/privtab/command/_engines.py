@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from privtab.base import plugins
 from privtab.base.moments import now
 from privtab.base.request import Decision, Request
 from privtab.command._output import spinner
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from privtab.state.nodes import State
 
 
-Engine = Literal["reference", "opa", "python"]
+ENGINES = ("reference", "opa", "python")
+"""The engines of the core; plug-ins add others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +35,27 @@ class Answers:
 
 
 def answering(engine: str, program: Program, state: State) -> AbstractContextManager[Answers]:
-    """Answers from an engine, with this policy and this state."""
+    """Answers from an engine, with this policy and this state. Raises UsageError for an engine that nothing has.
+
+    The entry point of an engine is a function with the parameters `program` and `state`.
+    """
     match engine:
         case "reference":
             return nullcontext(reference(program, state))
         case "opa":
             return started(program, state)
-        case _:
+        case "python":
             return nullcontext(Answers(opened(program, state, now()).engine.decide_many))
+        case _:
+            plugin: Callable[[Program, State], AbstractContextManager[Answers]] = plugins.module(
+                plugins.ENGINES, engine, ENGINES
+            )
+            return plugin(program, state)
+
+
+def engine_names() -> tuple[str, ...]:
+    """The names of all engines, plug-ins included, for completion."""
+    return (*ENGINES, *plugins.names(plugins.ENGINES))
 
 
 def opened(program: Program, state: State, moment: int) -> OpenEngine:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,14 +37,6 @@ if TYPE_CHECKING:
 PANEL = "Start here"
 
 
-if TYPE_CHECKING:
-
-    class Backend(StrEnum):
-        """One of `backends.BACKENDS`."""
-else:
-    Backend = StrEnum("Backend", {name.upper(): name for name in backends.BACKENDS})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
     """The outputs of one policy, and its line in the printed table."""
@@ -70,7 +61,14 @@ class CompileOptions(Chosen):
         bool, option("--wasm", "Also write bundles with the policy as WebAssembly; needs OPA (privtab opa install).")
     ] = False
     also: Annotated[
-        list[Backend] | None, option("--also", "Also write the output of this back end, in a folder named after it.")
+        list[str] | None,
+        option(
+            "--also BACKEND",
+            f"Also write the output of this back end ({', '.join(backends.BACKENDS)}), in a folder named after it.",
+            autocompletion=lambda incomplete: [
+                name for name in backends.backend_names() if name.startswith(incomplete)
+            ],
+        ),
     ] = None
     door: DoorOption = None
     sharded: Annotated[
@@ -103,6 +101,8 @@ def run(
       privtab compile trino/476 --door trino
     """
     signing = sign.signing_key()
+    for name in compiling.also or ():
+        backends.backend(name)  # before a policy is read
     from privtab.bundle.provenance import provenance
     from privtab.client._protocol import check_system
     from privtab.language.syntax.keys import policy_schema

@@ -14,7 +14,7 @@ from privtab.base.errors import FileError, InvalidRequest, UsageError
 from privtab.base.formats import STATE_HELP
 from privtab.base.request import Request
 from privtab.base.vocabulary import Vocabulary
-from privtab.command._engines import Answers, Engine, answering, asked_at
+from privtab.command._engines import ENGINES, Answers, answering, asked_at, engine_names
 from privtab.command._options import AtOption, PartialOption, PolicyOptions, Question
 from privtab.command._output import fail_if, flush, print_error_line, print_line
 from privtab.command._parameters import option
@@ -33,7 +33,14 @@ def run(
     requests: Annotated[
         str, option("--requests -r FILE.jsonl", "Requests, one JSON object per line; - for standard input.")
     ] = "-",
-    engine: Annotated[Engine, option("--engine -e", "Engine that decides.")] = "reference",
+    engine: Annotated[
+        str,
+        option(
+            "--engine -e ENGINE",
+            f"Engine that decides: {', '.join(ENGINES)}.",
+            autocompletion=lambda incomplete: [name for name in engine_names() if name.startswith(incomplete)],
+        ),
+    ] = "reference",
     url: Annotated[
         str | None, option("--url URL", "Ask a running OPA, which decides by its own bundles. Implies --engine opa.")
     ] = None,
