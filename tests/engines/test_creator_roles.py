@@ -30,8 +30,8 @@ from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.diff import diff
 from privtab_analysis.paths import ReachableRights
-from privtab_analysis.what_can import what_can
-from privtab_analysis.who_can import who_can
+from privtab_analysis.permissions import what_can
+from privtab_analysis.principals import who_can
 from privtab_testing.scenarios.suggest import suggestions
 
 

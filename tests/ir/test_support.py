@@ -23,10 +23,10 @@ from privtab.state.nodes import Grant, Placement, State
 from privtab.state.shards import shards
 from privtab_analysis.diff import diff
 from privtab_analysis.paths import ReachableRights
+from privtab_analysis.permissions import what_can
+from privtab_analysis.principals import who_can
 from privtab_analysis.state_diff import state_diff
 from privtab_analysis.turns import ways
-from privtab_analysis.what_can import what_can
-from privtab_analysis.who_can import who_can
 from privtab_spark.matrix.opening import open_matrix, open_state
 from privtab_spark.matrix.question import Question
 from privtab_spark.policies import open_policy

@@ -18,8 +18,8 @@ from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index
 from privtab.state.nodes import Grant, State
-from privtab_analysis.explain import explain
-from privtab_analysis.who_can import who_can
+from privtab_analysis.explanation import explain
+from privtab_analysis.principals import who_can
 from privtab_testing.scenarios.callers import CallerSemantics
 
 POLICY = """privtab: 1

@@ -13,10 +13,10 @@ from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import Reference
 from privtab.state.nodes import AttributeRow, Grant, State
-from privtab_analysis.explain import explain
+from privtab_analysis.explanation import explain
+from privtab_analysis.permissions import what_can
+from privtab_analysis.principals import who_can
 from privtab_analysis.turns import ways
-from privtab_analysis.what_can import what_can
-from privtab_analysis.who_can import who_can
 
 POLICY = """
 privtab: 1

@@ -15,8 +15,8 @@ from privtab.pipeline import program_of
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.caller import Caller
+from privtab_analysis.principals import who_can
 from privtab_analysis.provenance import Provenance
-from privtab_analysis.who_can import who_can
 
 POLICY = """\
 privtab: 1

@@ -11,7 +11,7 @@ from seeds import seeds
 
 from privtab.reference.evaluate import Reference
 from privtab.state.nodes import Grant
-from privtab_analysis.who_can import who_can
+from privtab_analysis.principals import who_can
 
 STRANGER = "a stranger"
 

@@ -17,7 +17,7 @@ from privtab.reference.evaluate import Reference
 from privtab.state.names import Places
 from privtab.state.nodes import TABLES, Assignment, Grant, State
 from privtab.state.raw import RawRow
-from privtab_analysis.explain import Part, RequestExplanation, explain
+from privtab_analysis.explanation import Part, RequestExplanation, explain
 from privtab_analysis.provenance import Chain
 
 TABLE = Entity("table", "m/c/s/t")

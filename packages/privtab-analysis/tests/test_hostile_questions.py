@@ -15,11 +15,11 @@ from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Grant, State
 from privtab_analysis.changes import apply
-from privtab_analysis.explain import explain
+from privtab_analysis.explanation import explain
 from privtab_analysis.goals import Goal, operation_goal
 from privtab_analysis.paths import ReachableRights
-from privtab_analysis.what_can import what_can
-from privtab_analysis.who_can import Principal, who_can
+from privtab_analysis.permissions import what_can
+from privtab_analysis.principals import Principal, who_can
 
 SHOP = Entity("shop", "s")
 

@@ -16,8 +16,8 @@ from privtab.state.index import index
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.changes import change_text
 from privtab_analysis.entitlements.universe import asked_entities, universe
-from privtab_analysis.explain import explain
-from privtab_analysis.who_can import who_can
+from privtab_analysis.explanation import explain
+from privtab_analysis.principals import who_can
 from privtab_server.authzen.points import Directory
 
 LAKE = """

@@ -21,7 +21,7 @@ from privtab.reference.evaluate import Reference
 from privtab.state.load import cells_of, from_tables, validate
 from privtab.state.nodes import ALL_TABLES, Effect, Grant, State, StateFinding
 from privtab_analysis.changes import AddToGroup, Assign, Give, apply, change_text
-from privtab_analysis.explain import explain, proposals
+from privtab_analysis.explanation import explain, proposals
 from privtab_analysis.turns import ways
 
 POLICY = """\
@@ -149,7 +149,7 @@ def test_a_role_that_is_denied_comes_with_what_lifts_the_denial() -> None:
 
 
 def test_a_large_state_is_measured_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("privtab_analysis.explain"), "EXACT", 1)
+    monkeypatch.setattr(import_module("privtab_analysis.explanation"), "EXACT", 1)
     found = proposed(ROWS, "read")
     assert found.index(("assign role:reader to user:zoe",)) < found.index(("assign role:editor to user:zoe",))
 

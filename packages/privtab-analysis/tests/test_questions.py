@@ -23,8 +23,8 @@ from privtab.state.nodes import Grant, Placement, State
 from privtab_analysis.entitlements.universe import Universe, universe
 from privtab_analysis.goals import goal
 from privtab_analysis.paths import ReachableRights
+from privtab_analysis.permissions import what_can
 from privtab_analysis.state_diff import state_diff
-from privtab_analysis.what_can import what_can
 
 Objects: TypeAlias = tuple[tuple[str, Entity], ...]
 

@@ -17,7 +17,7 @@ from privtab.reference.evaluate import Reference
 from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.universe import Universe, rows_entities
-from privtab_analysis.what_can import AllowedOperation, what_can
+from privtab_analysis.permissions import AllowedOperation, what_can
 
 MOST = 400
 """Choices of further objects that are tried for one operation on one entity."""

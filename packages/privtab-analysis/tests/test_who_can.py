@@ -17,7 +17,7 @@ from privtab.reference.evaluate import Reference
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.entitlements import forms
 from privtab_analysis.entitlements.universe import users
-from privtab_analysis.who_can import Principal, who_can
+from privtab_analysis.principals import Principal, who_can
 
 WORLDS = st.tuples(st.integers(0, 400), st.integers(0, 10_000))
 STRANGER = "stranger"

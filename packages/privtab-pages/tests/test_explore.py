@@ -24,10 +24,10 @@ from privtab.pipeline import load_program
 from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, State
 from privtab_analysis import explain, what_can
+from privtab_analysis.permissions import questions
 from privtab_analysis.rights_map import rights_map
 from privtab_analysis.state_diff import state_diff
 from privtab_analysis.state_diff.subjects import ANY_OTHER
-from privtab_analysis.what_can import questions
 from privtab_pages.explore.changes import what_if
 from privtab_pages.explore.picture import picture
 from privtab_pages.explore.server import Explorer, Scope, application, names_of

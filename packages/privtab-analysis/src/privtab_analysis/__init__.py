@@ -1,41 +1,35 @@
 """Questions about a policy and a state beyond a single decision."""
 
-from privtab.base.lazy import renamed
-from privtab_analysis.changes import Change, apply, change_text
-from privtab_analysis.effects import Path, Step
-from privtab_analysis.explain import RequestExplanation, explain
-from privtab_analysis.goals import Goal, goal, operation_goal
-from privtab_analysis.paths import ReachableRights, SearchSpace, escalations
-from privtab_analysis.turns import Ways, ways
-from privtab_analysis.what_can import AllowedOperation, WhatCan, what_can
-from privtab_analysis.who_can import Evidence, Principal, WhoCan, who_can
+from __future__ import annotations
 
-__all__ = [
-    "AllowedOperation",
-    "Change",
-    "Evidence",
-    "Goal",
-    "Path",
-    "Principal",
-    "ReachableRights",
-    "RequestExplanation",
-    "SearchSpace",
-    "Step",
-    "Ways",
-    "WhatCan",
-    "WhoCan",
-    "apply",
-    "change_text",
-    "escalations",
-    "explain",
-    "goal",
-    "operation_goal",
-    "ways",
-    "what_can",
-    "who_can",
-]
+from typing import TYPE_CHECKING, Any
 
-__getattr__ = renamed(
+from privtab.base.lazy import face, renamed
+
+if TYPE_CHECKING:
+    from privtab_analysis.changes import Change, apply, change_text
+    from privtab_analysis.effects import Path, Step
+    from privtab_analysis.explanation import RequestExplanation, explain
+    from privtab_analysis.goals import Goal, goal, operation_goal
+    from privtab_analysis.paths import ReachableRights, SearchSpace, escalations
+    from privtab_analysis.permissions import AllowedOperation, WhatCan, what_can
+    from privtab_analysis.principals import Evidence, Principal, WhoCan, who_can
+    from privtab_analysis.turns import Ways, ways
+
+_current, __dir__, _names = face(
+    __name__,
+    {
+        "changes": "Change apply change_text",
+        "effects": "Path Step",
+        "explanation": "RequestExplanation explain",
+        "goals": "Goal goal operation_goal",
+        "paths": "ReachableRights SearchSpace escalations",
+        "permissions": "AllowedOperation WhatCan what_can",
+        "principals": "Evidence Principal WhoCan who_can",
+        "turns": "Ways ways",
+    },
+)
+_former = renamed(
     __name__,
     {
         "Ground": "SearchSpace",
@@ -45,3 +39,10 @@ __getattr__ = renamed(
         "Why": "RequestExplanation",
     },
 )
+
+if not TYPE_CHECKING:
+    __all__ = _names
+
+
+def __getattr__(name: str) -> Any:
+    return _former(name) if name not in _names else _current(name)

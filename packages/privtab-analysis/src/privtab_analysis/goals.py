@@ -17,7 +17,7 @@ from privtab.state.names import StateNames
 from privtab_analysis.caller import Caller
 from privtab_analysis.effects import HELD, FactKind, GainedFact
 from privtab_analysis.entitlements.universe import Universe
-from privtab_analysis.what_can import Choices
+from privtab_analysis.permissions import Choices
 
 _FACTS: Mapping[str, FactKind] = {"grants": "grant", "owners": "owner", "members": "member"}
 """The facts that rows of tables are."""

@@ -27,7 +27,7 @@ from privtab_analysis.authorised import AuthorisedChanges, Authority
 from privtab_analysis.caller import Caller, EquivalenceClasses, listing
 from privtab_analysis.entitlements.universe import names, universe
 from privtab_analysis.goals import AssumedFacts, Goal, RelevantFacts
-from privtab_analysis.what_can import Choices
+from privtab_analysis.permissions import Choices
 
 MAX_TRIALS = 50_000
 """How many actions are tried for one user's shortest paths; beyond that, paths may be longer than necessary."""

@@ -24,7 +24,7 @@ from privtab_analysis.entitlements.forms import Forms
 from privtab_analysis.entitlements.rows import ways
 from privtab_analysis.entitlements.subjects import Subject, Subjects
 from privtab_analysis.entitlements.universe import users
-from privtab_analysis.who_can import who_can
+from privtab_analysis.principals import who_can
 
 FEATURES: Sequence[tuple[str, ...]] = (
     (),

@@ -23,7 +23,7 @@ from privtab.state.chains import GROUP, ROLE
 from privtab.state.located import locations, lying_in
 from privtab.state.names import Places
 from privtab.state.nodes import TABLES, Cells, ColumnRows, RowLocation, State
-from privtab_analysis.explain import minimal_sets_of
+from privtab_analysis.explanation import minimal_sets_of
 from privtab_analysis.provenance import Provenance
 
 USER = "user:"

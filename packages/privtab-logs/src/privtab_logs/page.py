@@ -16,9 +16,9 @@ from privtab.reference.evaluate import Reference
 from privtab.state.chains import ROLE
 from privtab.state.nodes import Assignment, State
 from privtab_analysis.entitlements.universe import users
+from privtab_analysis.permissions import what_can
 from privtab_analysis.state_diff import StateDiff
 from privtab_analysis.state_diff.summary import groups, totals
-from privtab_analysis.what_can import what_can
 from privtab_logs.row_use import Unused
 
 SIDE = 30

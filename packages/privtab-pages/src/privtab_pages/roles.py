@@ -13,7 +13,7 @@ from privtab.ir.nodes import Member, Program
 from privtab.reference.evaluate import Reference
 from privtab.state.nodes import Assignment, Placement, State
 from privtab_analysis.entitlements.universe import names, universe
-from privtab_analysis.what_can import what_can
+from privtab_analysis.permissions import what_can
 from privtab_testing.scenarios.callers import at_or_below
 
 HOLDER = "holder"

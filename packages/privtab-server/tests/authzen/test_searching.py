@@ -24,7 +24,7 @@ from privtab.pipeline import load_program, policy_bundle
 from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, validate
 from privtab_analysis.entitlements.universe import universe
-from privtab_analysis.who_can import who_can
+from privtab_analysis.principals import who_can
 from privtab_server.authzen.messages import SearchKind
 from privtab_server.authzen.points import LocalDecisionPoint
 from privtab_server.authzen.service import AT_ONCE, TRIED, PagePosition, SearchPlan, Service, read_page

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Program
     from privtab.state.nodes import State
     from privtab_analysis.changes import Change
-    from privtab_analysis.explain import Part, Proposal, RequestExplanation
+    from privtab_analysis.explanation import Part, Proposal, RequestExplanation
     from privtab_analysis.provenance import Chain
 
 PANEL = "Start here"
@@ -62,7 +62,7 @@ def run(
     from privtab.reference.evaluate import Reference
     from privtab_analysis.entitlements.universe import asked_entities
     from privtab_analysis.entitlements.universe import notes as unknown
-    from privtab_analysis.explain import explain as explained
+    from privtab_analysis.explanation import explain as explained
 
     program = asked.program()
     request = options.request(program, user, action, resource)

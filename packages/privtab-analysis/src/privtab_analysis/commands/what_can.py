@@ -23,7 +23,7 @@ from privtab_analysis.commands._shown import show_words
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
-    from privtab_analysis.what_can import AllowedOperation, WhatCan
+    from privtab_analysis.permissions import AllowedOperation, WhatCan
 
 PANEL = "Ask"
 
@@ -57,7 +57,7 @@ def run(
     """
     from privtab.reference.evaluate import Reference
     from privtab_analysis.entitlements.universe import notes as unknown
-    from privtab_analysis.what_can import what_can as find_operations
+    from privtab_analysis.permissions import what_can as find_operations
 
     about = None if resource is None else entity(resource)
     principal, groups = principal_name(user), caller.groups()
@@ -104,7 +104,7 @@ def _row(may: AllowedOperation) -> tuple[object, ...]:
 
 
 def _show(console: Terminal, program: Program, found: WhatCan, most: int) -> None:
-    from privtab_analysis.what_can import lines
+    from privtab_analysis.permissions import lines
 
     about = "" if len(found.entities) != 1 else f" on {found.entities[0]}"
     console.print(f"what {found.principal} can do{about}", style="bold")

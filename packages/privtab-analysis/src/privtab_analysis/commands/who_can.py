@@ -16,7 +16,7 @@ from privtab_analysis.commands._shown import rule_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from privtab_analysis.who_can import WhoCan
+    from privtab_analysis.principals import WhoCan
 
 PANEL = "Ask"
 
@@ -51,7 +51,7 @@ def run(
     from privtab.reference.evaluate import Reference
     from privtab_analysis.entitlements.universe import asked_entities
     from privtab_analysis.entitlements.universe import notes as unknown
-    from privtab_analysis.who_can import who_can as find_who_can
+    from privtab_analysis.principals import who_can as find_who_can
 
     if ":" in operation and ":" not in resource:
         raise UsageError(f"`{operation}` is not an operation: write `who-can OP ENTITY`, the operation first")
@@ -78,7 +78,7 @@ def run(
 
 
 def _users(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[str]) -> None:
-    from privtab_analysis.who_can import evidence_text
+    from privtab_analysis.principals import evidence_text
 
     users = found.users[:most]
     if format_ == "text":
@@ -103,7 +103,7 @@ def _question_json(found: WhoCan) -> dict[str, Any]:
 
 
 def _show_users(found: WhoCan, users: tuple[str, ...]) -> None:
-    from privtab_analysis.who_can import evidence_text
+    from privtab_analysis.principals import evidence_text
 
     console = out()
     _heading(found)

@@ -29,12 +29,12 @@ from privtab.state.located import placed
 from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.alike import Alike, Key
+from privtab_analysis.permissions import questions
 from privtab_analysis.state_diff.causes import Causes, ChangeImpact
 from privtab_analysis.state_diff.entities import Division, EntityClass, EntityTree, written
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.rows import changed_rows, with_windows
 from privtab_analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
-from privtab_analysis.what_can import questions
 
 __all__ = ["ChangedAccess", "ChangedRow", "StateDiff", "changed_rows", "state_diff"]
 

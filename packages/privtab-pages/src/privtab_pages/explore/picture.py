@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from privtab_analysis.explain import Part, RequestExplanation
+from privtab_analysis.explanation import Part, RequestExplanation
 
 WIDTH, HEIGHT = 176, 40
 """Of a box, in pixels."""

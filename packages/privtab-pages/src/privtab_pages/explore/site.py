@@ -14,7 +14,7 @@ from privtab.base.errors import PrivtabError, UsageError
 from privtab.base.html import page
 from privtab.base.printable import count
 from privtab.base.resources import templates
-from privtab_analysis.what_can import questions
+from privtab_analysis.permissions import questions
 from privtab_pages.explore import changes, views
 from privtab_pages.explore.views import View
 from privtab_pages.explore.world import Asked, World, entity_of

@@ -17,13 +17,13 @@ from privtab.state.names import place_text
 from privtab.state.nodes import ALL_TABLES, State
 from privtab_analysis.changes import RemoveDenial, apply, change_text
 from privtab_analysis.entitlements.universe import asked_entities, notes
-from privtab_analysis.explain import Proposal, explain
+from privtab_analysis.explanation import Proposal, explain
+from privtab_analysis.permissions import lines, what_can
+from privtab_analysis.principals import evidence_text, who_can
 from privtab_analysis.provenance import Chain
 from privtab_analysis.rights_map import rights_map
 from privtab_analysis.state_diff.entities import written
 from privtab_analysis.state_diff.subjects import ANY_OTHER
-from privtab_analysis.what_can import lines, what_can
-from privtab_analysis.who_can import evidence_text, who_can
 from privtab_pages.explore.picture import decisive_parts, picture
 from privtab_pages.explore.world import MOST_NAMES, Asked, World, entity_of, linked, one_of
 
