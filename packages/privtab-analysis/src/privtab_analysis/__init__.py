@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from privtab_analysis.principals import Evidence, Principal, WhoCan, who_can
     from privtab_analysis.turns import Ways, ways
 
-_current, __dir__, _names = face(
+_current, __dir__, __all__ = face(
     __name__,
     {
         "changes": "Change apply change_text",
@@ -40,9 +40,6 @@ _former = renamed(
     },
 )
 
-if not TYPE_CHECKING:
-    __all__ = _names
-
 
 def __getattr__(name: str) -> Any:
-    return _former(name) if name not in _names else _current(name)
+    return _former(name) if name not in __all__ else _current(name)
