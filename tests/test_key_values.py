@@ -41,7 +41,7 @@ def _storage(texts: list[str]) -> object:
 
 
 def _objects(texts: list[str]) -> object:
-    from privtab.command._ask import objects
+    from privtab_analysis.commands._ask import objects
 
     return objects(texts)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base.printable import count
 from privtab.base.sql_text import FILTER_KINDS, AppliedFilter
-from privtab.command import _ask as ask
 from privtab.command._engines import opened
 from privtab.command._options import Question, moment_of
 from privtab.command._output import FormatOption, Terminal, delayed_spinner, fail_if, out, print_if_data, styled
 from privtab.command._parameters import argument, option
+from privtab_analysis.commands import _ask as ask
 from privtab_analysis.commands._shown import (
     chain_rows,
     rule_json,

@@ -10,11 +10,11 @@ from privtab.base.errors import UsageError
 from privtab.base.key_values import key_values
 from privtab.base.moments import LAST, text
 from privtab.base.staged import write
-from privtab.command._ask import RequestOptions, show_notes
 from privtab.command._engines import opened
 from privtab.command._options import Question, load_for_queries, moment_of
 from privtab.command._output import FormatOption, Terminal, as_json, csv_text, fail_if, out, print_json, spinner, styled
 from privtab.command._parameters import argument, needing, option
+from privtab_analysis.commands._ask import RequestOptions, show_notes
 
 if TYPE_CHECKING:
     from privtab.filters.filter import Filter

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from privtab.base import plugins
 from privtab.base.errors import UsageError
 from privtab.base.printable import count
-from privtab.command import _ask as ask
 from privtab.command._options import AuthoriseOption, Question
 from privtab.command._output import (
     Format,
@@ -24,6 +23,7 @@ from privtab.command._output import (
     styled,
 )
 from privtab.command._parameters import argument, needing, option
+from privtab_analysis.commands import _ask as ask
 from privtab_analysis.commands._shown import rule_json, show_place
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base.errors import UsageError
-from privtab.command._ask import show_notes
 from privtab.command._options import (
     AtOption,
     PartialOption,
@@ -32,6 +31,7 @@ from privtab.command._output import (
 from privtab.command._parameters import argument, failing_words, location, option, policies
 from privtab.command._stored import as_stored, is_stored, load_policy, load_rows
 from privtab.state.names import NOWHERE, place_text
+from privtab_analysis.commands._ask import show_notes
 from privtab_analysis.commands._shown import show_rows
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from privtab.base.errors import UsageError
 from privtab.base.printable import count
-from privtab.command._ask import CallerOptions, entity, limit_option, principal_name, show_notes
 from privtab.command._options import Question
 from privtab.command._output import (
     TableFormatOption,
@@ -19,6 +18,7 @@ from privtab.command._output import (
     print_if_data,
 )
 from privtab.command._parameters import argument
+from privtab_analysis.commands._ask import CallerOptions, entity, limit_option, principal_name, show_notes
 from privtab_analysis.commands._shown import show_words
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from privtab.base.errors import UsageError
 from privtab.base.printable import count
 from privtab.base.request import Request
-from privtab.command import _ask as ask
 from privtab.command._options import Question
 from privtab.command._output import TableFormat, TableFormatOption, delayed_spinner, fail_if, out, print_if_data, table
 from privtab.command._parameters import argument, option
+from privtab_analysis.commands import _ask as ask
 from privtab_analysis.commands._shown import rule_json
 
 if TYPE_CHECKING:

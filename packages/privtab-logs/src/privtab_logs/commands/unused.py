@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base.printable import count
-from privtab.command._ask import limit_option
 from privtab.command._options import EmptyLogsOption, IncompleteLogsOption, Question
 from privtab.command._output import deliver, fail_if, out, print_error, print_if_data, show_diagnostics, styled, table
 from privtab.command._parameters import failing_words, option
 from privtab.state.names import place_text
+from privtab_analysis.commands._ask import limit_option
 from privtab_logs.commands._unused import Answer, Sources, answered, markdown
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from privtab.base.errors import UsageError
 from privtab.base.formats import STATE_HELP
 from privtab.base.moments import text as moment_text
 from privtab.base.staged import write
-from privtab.command._ask import CallerOptions, RequestOptions, principal_name
 from privtab.command._options import AtOption, PartialOption, PolicyArguments, load_for_queries, moment_of
 from privtab.command._output import out, spinner
 from privtab.command._parameters import needing, option
 from privtab.command._stored import is_stored, load_policy
+from privtab_analysis.commands._ask import CallerOptions, RequestOptions, principal_name
 from privtab_server.commands._serving import ServerSettings
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from privtab.base.effects import Change
 from privtab.base.errors import StateInvalid, StoreConflict, StoreError, UsageError
 from privtab.base.printable import count
 from privtab.base.request import Entity
-from privtab.command._ask import entity, user_name
 from privtab.command._options import AuthoriseOption
 from privtab.command._output import fail_if, out, print_error, stop
 from privtab.command._parameters import argument, needing, option, policies
 from privtab.command._stored import load_policy
 from privtab.command._tokens import TOKEN_VARIABLE, is_http, token_of
 from privtab.state.findings import row_text
+from privtab_analysis.commands._ask import entity, user_name
 from privtab_server.store_states import rows_of_store
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from privtab.base.errors import PrivtabError, StateInvalid, UsageError
 from privtab.base.printable import count
 from privtab.base.staged import write
 from privtab.command._app import Commands
-from privtab.command._ask import RequestOptions, entity
 from privtab.command._options import PolicyChoice
 from privtab.command._output import FormatOption, fail_if, out, print_error, print_if_data, print_text
 from privtab.command._parameters import argument, option
@@ -20,6 +19,7 @@ from privtab.command._tokens import is_http
 from privtab.state.findings import row_text
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import RawReader
+from privtab_analysis.commands._ask import RequestOptions, entity
 from privtab_server.commands._store_session import (
     CaFileOption,
     RequestedChange,
