@@ -14,7 +14,7 @@ from questions import write
 from workload import World as MadeWorld
 from workload import world
 
-from privtab.base.moments import now
+from privtab.base.moments import current_moment
 from privtab.command._engines import opened
 from privtab.command._options import load_for_queries
 from privtab.pipeline import load_program
@@ -58,7 +58,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
 
 
 def _opened(path: Path) -> World:
-    program, moment = load_program(POLICY), now()
+    program, moment = load_program(POLICY), current_moment()
     state, places, _ = load_for_queries(program, path)
     return World(
         program=program, shown=POLICY, state=state, places=places, state_shown=path.name, moment=moment,

@@ -98,7 +98,7 @@ def test_what_is_no_file_is_refused_by_every_way_to_read_one(kind: str, folder: 
     path = folder / "it.xlsx"
     HOSTILE[kind](path)
     with at_most(5):
-        for read in (files.content, files.text, files.secret, files.archive, page_source, key_text):
+        for read in (files.read_content, files.read_text, files.secret, files.archive, page_source, key_text):
             with pytest.raises((FileError, OSError)):
                 read(path)
         with pytest.raises(UsageError):

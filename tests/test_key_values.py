@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 
 from privtab.base.errors import UsageError
-from privtab.base.key_values import key_values
+from privtab.base.key_values import parse_key_values
 
 
 def test_a_value_may_contain_the_sign_and_spaces() -> None:
-    assert key_values(["filter=a=b", "sep= "], "--set") == {"filter": "a=b", "sep": " "}
-    assert key_values(["X-Url: http://a:1"], "--header", "NAME:VALUE") == {"X-Url": "http://a:1"}
-    assert key_values(None, "--set") == {}
+    assert parse_key_values(["filter=a=b", "sep= "], "--set") == {"filter": "a=b", "sep": " "}
+    assert parse_key_values(["X-Url: http://a:1"], "--header", "NAME:VALUE") == {"X-Url": "http://a:1"}
+    assert parse_key_values(None, "--set") == {}
 
 
 @pytest.mark.parametrize("text", ["", "x", "=1", " =1", "x=", "x:1"])
 def test_other_texts_are_refused_with_the_form_and_an_example(text: str) -> None:
     with pytest.raises(UsageError) as raised:
-        key_values(["a=1", text], "--set", example="region=eu")
+        parse_key_values(["a=1", text], "--set", example="region=eu")
     assert str(raised.value) == f"`--set {text}`: write NAME=VALUE, as in region=eu"
 
 
 def test_an_empty_value_can_be_allowed() -> None:
-    assert key_values(["x="], "--storage", "KEY=VALUE", allow_empty=True) == {"x": ""}
+    assert parse_key_values(["x="], "--storage", "KEY=VALUE", allow_empty=True) == {"x": ""}
 
 
 def _readings(texts: list[str]) -> object:
@@ -49,7 +49,7 @@ def _objects(texts: list[str]) -> object:
 @pytest.mark.parametrize(
     ("read", "text", "message"),
     [
-        (lambda texts: key_values(texts, "--set"), "region=eu", "`--set` is given twice for `region`"),
+        (lambda texts: parse_key_values(texts, "--set"), "region=eu", "`--set` is given twice for `region`"),
         (_readings, "namespace/list=parent", "`--reading` is given twice for `namespace/list`"),
         (_storage, "key=1", "`--storage` is given twice for `key`"),
         (_objects, "to=shelf:a/b", "`--with` is given twice for `to`"),

@@ -10,7 +10,7 @@ import pytest
 from privtab.base import staged as _staged
 from privtab.base.errors import BundleWriteError, UsageError
 from privtab.base.files import others_with_access
-from privtab.base.staged import link_of_others, staged, write, write_all
+from privtab.base.staged import link_of_others, staged, write_all, write_file
 from privtab.checks.lint.config import settings_for
 
 OTHER = 65534
@@ -76,7 +76,7 @@ def test_own_links_are_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "again").symlink_to(tmp_path / "link")
-    write(tmp_path / "again" / "file", b"1")
+    write_file(tmp_path / "again" / "file", b"1")
     assert (tmp_path / "real" / "file").read_bytes() == b"1"
     (tmp_path / "loop").symlink_to("loop")
     assert link_of_others(tmp_path / "loop" / "x") is not None
@@ -102,7 +102,7 @@ def test_a_link_of_another_user_is_not_followed_without_a_question(
     inner.symlink_to(trap / "deeper")
     for folder in (trap, inner):
         with pytest.raises(BundleWriteError, match=r"build is a link that another user made: name .*ours itself"):
-            write(folder / "file", b"1")
+            write_file(folder / "file", b"1")
         with pytest.raises(BundleWriteError, match="another user"):
             write_all({folder / "file": b"1"})
         with pytest.raises(OSError, match="another user"), staged(folder / "file", [b"1"]):
@@ -117,7 +117,7 @@ def test_a_link_of_another_user_is_not_followed_without_a_question(
     monkeypatch.setattr(_staged, "ask", yes)
     monkeypatch.setattr(_staged, "_followed", set())
     write_all({trap / name: b"1" for name in "abc"})
-    write(trap / "d", b"1")
+    write_file(trap / "d", b"1")
     assert asked == [f"{trap} is a link to {tmp_path / 'ours'}, which another user made. Write there?"]
     assert len(list((tmp_path / "ours").iterdir())) == 4
 
@@ -128,4 +128,4 @@ def test_a_link_to_a_device_is_not_followed_either(trap: Path) -> None:
     trap.symlink_to("/dev/null")
     os.chown(trap, OTHER, OTHER, follow_symlinks=False)
     with pytest.raises(BundleWriteError, match="another user"):
-        write(trap, b"1")
+        write_file(trap, b"1")

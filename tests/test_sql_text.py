@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from privtab.base.names import unusable
+from privtab.base.names import unusable_character
 from privtab.base.sql_text import DIALECTS, Placeholder, TextError, identifier, literal, read, written
 
 HOSTILE = (
@@ -147,7 +147,7 @@ def test_spark_puts_nothing_in_the_place_of_a_value(spark: SparkSession) -> None
 
 def test_what_no_name_can_have_is_no_value() -> None:
     for text in ("a\nb", "a\x00", "\u2028", "\ud800"):
-        assert unusable(text)
+        assert unusable_character(text)
         assert literal(text, "trino") is None
         assert identifier(text, "trino") is None
         assert literal(["a", text], "trino") is None

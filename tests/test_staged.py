@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from privtab.base.errors import BundleWriteError
-from privtab.base.staged import staged, write, write_all
+from privtab.base.staged import staged, write_all, write_file
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
-@pytest.mark.parametrize("put", [write, lambda path, content: write_all({path: content})])
+@pytest.mark.parametrize("put", [write_file, lambda path, content: write_all({path: content})])
 def test_a_pipe_is_written_to_and_not_replaced(put: Callable[[Path, bytes], None], tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -35,7 +35,7 @@ def test_a_device_is_written_to_or_refused_and_never_replaced(tmp_path: Path) ->
     bound = socket.socket(socket.AF_UNIX)
     bound.bind(str(tmp_path / "socket"))
     with pytest.raises(BundleWriteError, match="is not replaced"):
-        write(tmp_path / "socket", b"content")
+        write_file(tmp_path / "socket", b"content")
     bound.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["device", "socket"]
 
@@ -43,7 +43,7 @@ def test_a_device_is_written_to_or_refused_and_never_replaced(tmp_path: Path) ->
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"old")
-    write(file, b"new")
+    write_file(file, b"new")
     assert file.read_bytes() == b"new"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

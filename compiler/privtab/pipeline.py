@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from privtab import model
 from privtab.base import resources, source, user_cache
-from privtab.base.diagnostics import Diagnostic, Severity, in_order
+from privtab.base.caching import once
+from privtab.base.diagnostics import Diagnostic, Severity, sorted_diagnostics
 from privtab.base.errors import FileError, PolicyInvalid, UsageError
 from privtab.base.hints import did_you_mean
-from privtab.base.once import once
 from privtab.base.source import SourceFile
 from privtab.base.staged import SUFFIXES, files_below, is_marked
 from privtab.base.worker import LARGE, beside
@@ -50,7 +50,7 @@ def program_of(file: SourceFile, *, variant: str | None = None, readings: Mappin
     """The program of a policy whose file was read already. Raises as `load_program`."""
     resolved, found = _resolve(file, variant, readings or {})
     if resolved is None:
-        raise PolicyInvalid(in_order(found))
+        raise PolicyInvalid(sorted_diagnostics(found))
     return lower(resolved)
 
 
@@ -210,7 +210,7 @@ def comparable(program: Program) -> Program:
     from privtab.ir.serialise import program_json
 
     # Go through the bundle's JSON, so that types and operations have its order on both sides.
-    document = strict_json.loads(json_bytes(program_json(program, optimised(program))))
+    document = strict_json.strict_loads(json_bytes(program_json(program, optimised(program))))
     restored = program_from_json(document, f"{program.system}/{program.version}")
     return replace(
         restored, rules={pair: replace(rule, span=program.rules[pair].span) for pair, rule in restored.rules.items()}

@@ -11,7 +11,7 @@ import signing_keys
 
 from privtab import pipeline
 from privtab.base.errors import BrokenBundle, FileError
-from privtab.base.moments import ALWAYS, Window, moment
+from privtab.base.moments import ALWAYS, Window, parse_moment
 from privtab.base.request import Entity
 from privtab.base.signatures import Trust
 from privtab.bundle import state_bundle
@@ -86,7 +86,7 @@ def test_a_role_within_a_scope_is_no_grant_of_its_own() -> None:
 
 
 def test_rows_with_windows_are_counted_too(program: Program) -> None:
-    march = Window(moment("2026-03-01T00:00:00Z"), moment("2026-04-01T00:00:00Z"))
+    march = Window(parse_moment("2026-03-01T00:00:00Z"), parse_moment("2026-04-01T00:00:00Z"))
     rows = state()
     windows = {"grants": [march] * 2 + [ALWAYS] * 5, "owners": [march], "assignments": [march] + [ALWAYS] * 3}
     found = inspect(state_bundle(program, replace(rows, windows=windows)))

@@ -77,7 +77,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock(START)
-    monkeypatch.setattr(moments, "now", clock)
+    monkeypatch.setattr(moments, "current_moment", clock)
     return clock
 
 

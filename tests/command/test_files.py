@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from privtab.base.errors import BundleWriteError
-from privtab.base.staged import write
+from privtab.base.staged import write_file
 from privtab.command._files import MANIFEST, write_outputs
 
 
@@ -59,9 +59,9 @@ def test_a_list_that_was_tampered_with_removes_nothing_outside(tmp_path: Path, p
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "x"
-    write(target, b"old")
+    write_file(target, b"old")
     reader = target.open("rb")
-    write(target, b"new and longer")
+    write_file(target, b"new and longer")
     assert reader.read() == b"old", "who had it open still reads the old one"
     reader.close()
     assert target.read_bytes() == b"new and longer"
@@ -72,5 +72,5 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 def test_a_failed_write_is_reported_and_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(BundleWriteError, match="cannot write"):
-        write(tmp_path / "folder", b"x")
+        write_file(tmp_path / "folder", b"x")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]

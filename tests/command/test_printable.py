@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from privtab.base.printable import printable, printable_json
+from privtab.base.printable import printable_json, printable_text
 from privtab.command import _app
 from privtab.command._app import run
 
@@ -107,12 +107,12 @@ def test_the_filter_knows_every_control_and_format_character() -> None:
     every = [chr(code) for code in range(sys.maxunicode + 1)]
     hidden = {c for c in every if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and ord(c) not in shapes}
     for character in hidden:
-        assert (printable(character) != character) == (character not in "\t\n"), hex(ord(character))
+        assert (printable_text(character) != character) == (character not in "\t\n"), hex(ord(character))
         assert json.loads(printable_json(character)) == character
         assert printable_json(character).isprintable()
     # All others at once: one that were hidden would be missing.
     shown = "".join(c for c in every if c not in hidden)
-    assert printable(shown) == shown
+    assert printable_text(shown) == shown
 
 
 @pytest.mark.parametrize("command", ALL, ids=" ".join)

@@ -73,7 +73,7 @@ def compared(
     with engine_agreement.serving([text], opa, sharded=sharded) as (url, (world,)), http.Session() as session:
         state = worlds.state(world.program, seed)
         if timed:
-            state = worlds.timed(state, seed, now=moments.now())
+            state = worlds.timed(state, seed, now=moments.current_moment())
         engine_agreement.put_state(session, url, world.program, state, sharded=sharded)
         (folder / "policy.tar.gz").write_bytes(world.artifacts.bundle())
         embedded = Embedded(folder / "policy.tar.gz", *bundles(folder, world.program, state, sharded=sharded))

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from privtab.base.attributes import Attribute, Attributes
-from privtab.base.moments import moment
+from privtab.base.moments import parse_moment
 from privtab.ir.nodes import Program
 from privtab.state import raw
 from privtab.state.holdings import Holdings
@@ -31,7 +31,7 @@ from privtab.state.nodes import TABLES, ColumnRows, State, StateFinding
 from privtab.state.raw import COLUMNS
 from privtab_analysis.changes import AddToGroup, Assign, apply
 
-MOMENT = moment("2026-03-15T00:00:00Z")
+MOMENT = parse_moment("2026-03-15T00:00:00Z")
 Checked = tuple[State, Places, tuple[StateFinding, ...]]
 
 USERS = [

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from privtab.base.moments import moment
+from privtab.base.moments import parse_moment
 from privtab.ir.nodes import Program
 from privtab.state.lint import duration, lint
 from privtab.state.load import from_tables, validate_with_places
 
-NOW = moment("2026-03-15T00:00:00Z")
+NOW = parse_moment("2026-03-15T00:00:00Z")
 PAST, SOON, LATE = "2026-03-01T00:00:00Z", "2026-03-20T00:00:00Z", "2026-09-01T00:00:00Z"
 GRANT = {"grantee": "role:r", "effect": "allow", "privilege": "SELECT", "entity": "table:l/s/t"}
 HELD = {"principal": "group:g", "role": "r"}

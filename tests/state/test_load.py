@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privtab.base.errors import FileError, UsageError
-from privtab.base.names import KINDS, encode_name, invisible, is_wildcard
+from privtab.base.names import PRINCIPAL_KINDS, encode_name, invisible, is_wildcard
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.state.load import from_tables, load, validate
@@ -23,7 +23,7 @@ Codes = Callable[..., list[str]]
 NAMES = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), min_size=1, max_size=6).filter(
     lambda name: invisible(name) is None and name == name.strip(" ")
 )
-PRINCIPALS = NAMES.filter(lambda name: not is_wildcard(name) and name.partition(":")[0].lower() not in KINDS)
+PRINCIPALS = NAMES.filter(lambda name: not is_wildcard(name) and name.partition(":")[0].lower() not in PRINCIPAL_KINDS)
 PLAIN = PRINCIPALS.filter(lambda name: ":" not in name)
 
 

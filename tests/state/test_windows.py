@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from privtab.base.errors import UsageError
-from privtab.base.moments import ALWAYS, FIRST, LAST, Window, WrongTime, exact, moment, text, union
+from privtab.base.moments import ALWAYS, FIRST, LAST, Window, WrongTime, exact, moment_text, parse_moment, union
 from privtab.ir.nodes import Program
 from privtab.state import raw
 from privtab.state.holdings import Holdings
@@ -39,7 +39,7 @@ MARCH, APRIL = "2026-03-01T00:00:00Z", "2026-04-01T00:00:00Z"
     ],
 )
 def test_a_time_is_a_moment_in_utc(written: str, canonical: str) -> None:
-    assert text(exact(written)) == canonical
+    assert moment_text(exact(written)) == canonical
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_anything_else_is_not_a_time(written: str, why: str, advice: str) -> Non
 
 
 def test_times_beyond_the_range_of_nanoseconds_mean_always_and_never() -> None:
-    assert moment("9999-12-31T23:59:59Z") == LAST
-    assert moment("0001-01-01T00:00:00Z") == FIRST
+    assert parse_moment("9999-12-31T23:59:59Z") == LAST
+    assert parse_moment("0001-01-01T00:00:00Z") == FIRST
 
 
 def test_a_window_is_half_open() -> None:
-    window = Window(moment(MARCH), moment(APRIL))
+    window = Window(parse_moment(MARCH), parse_moment(APRIL))
     assert [window.holds(at) for at in (window.begin - 1, window.begin, window.end - 1, window.end)] == [
         False,
         True,
@@ -93,10 +93,10 @@ def test_rows_keep_their_windows_and_a_moment_chooses_rows(checked: Checked) -> 
     )
     assert [f for f in findings if f.severity == "error"] == []
     assert state.windows == {
-        "grants": (ALWAYS, Window(moment(MARCH), moment(APRIL))),
-        "memberships": (Window(end=moment(MARCH)),),
-        "assignments": (Window(moment(APRIL)),),
-        "owners": (Window(moment(MARCH)),),
+        "grants": (ALWAYS, Window(parse_moment(MARCH), parse_moment(APRIL))),
+        "memberships": (Window(end=parse_moment(MARCH)),),
+        "assignments": (Window(parse_moment(APRIL)),),
+        "owners": (Window(parse_moment(MARCH)),),
     }
 
     def counts(at: int) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ def test_rows_keep_their_windows_and_a_moment_chooses_rows(checked: Checked) -> 
         assert not now.windows
         return tuple(len(getattr(now, name)) for name in ("grants", "memberships", "assignments", "owners"))
 
-    march, april = moment(MARCH), moment(APRIL)
+    march, april = parse_moment(MARCH), parse_moment(APRIL)
     assert [counts(at) for at in (march - 1, march, april - 1, april)] == [
         (1, 1, 0, 0),
         (2, 0, 0, 1),
@@ -144,7 +144,7 @@ def test_the_same_row_may_have_several_windows_and_one_only_once(checked: Checke
     state, findings = checked(grants=[first, second, {**GRANT, "until": "2026-03-01T00:00Z"}, GRANT])
     assert [(f.code, f.place.row) for f in findings] == [("S160", 3)]
     assert len(state.grants) == 3
-    assert len(state.at(moment(MARCH) - 1).grants) == 1, "rows that say the same at a moment are one"
+    assert len(state.at(parse_moment(MARCH) - 1).grants) == 1, "rows that say the same at a moment are one"
 
 
 def test_a_wrong_time_is_a_finding_with_its_column_and_the_row_is_quarantined(checked: Checked) -> None:
@@ -189,13 +189,13 @@ def test_every_format_has_windows(
             (folder / f"grants.{form}").write_text(json.dumps(rows))
     state, places, findings = validate_with_places(program, load(folder))
     assert findings == ()
-    assert list(state.windows["grants"]) == [ALWAYS, Window(moment(MARCH), moment(APRIL))]
+    assert list(state.windows["grants"]) == [ALWAYS, Window(parse_moment(MARCH), parse_moment(APRIL))]
     assert [row.get("from") for row in to_tables(state)["grants"]] == [None, MARCH]
     again, _ = validate(program, from_tables(to_tables(state), "again"))
     assert {t: list(w) for t, w in again.windows.items()} == {t: list(w) for t, w in state.windows.items()}
     assert tuple(again.grants) == tuple(state.grants)
-    then = places.some(state.held(moment(MARCH)))
-    assert then.window("grants", 1) == Window(moment(MARCH), moment(APRIL))
+    then = places.some(state.held(parse_moment(MARCH)))
+    assert then.window("grants", 1) == Window(parse_moment(MARCH), parse_moment(APRIL))
     before = places.some(state.held(0))
     assert len(before.rows["grants"]) == len(state.at(0).grants) == 1
 
@@ -211,7 +211,7 @@ def test_timestamps_of_parquet_are_moments(
     _grants(tmp_path, {"from": begins})
     state, findings = validate(program, load(tmp_path))
     assert findings == ()
-    assert list(state.windows["grants"]) == [ALWAYS, Window(moment(MARCH))]
+    assert list(state.windows["grants"]) == [ALWAYS, Window(parse_moment(MARCH))]
 
 
 @pytest.mark.parametrize("large", [False, True])

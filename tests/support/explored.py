@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from privtab.base.moments import now
+from privtab.base.moments import current_moment
 from privtab.command._engines import opened
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
@@ -87,7 +87,7 @@ def world_of(program: Program, rows: dict[str, list[dict[str, Any]]], **more: An
 
 def world_in(program: Program, state: State, **more: Any) -> World:
     """A world of a program and a state."""
-    moment = now()
+    moment = current_moment()
     return World(
         program=program,
         shown="shop.yaml",

@@ -1,1 +1,103 @@
 """What every room may import: names, paths, requests, errors, moments, texts, files. Nothing here knows of policies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privtab.base.lazy import face
+
+if TYPE_CHECKING:
+    from privtab.base.attributes import Attribute, Attributes, GivenAttributes
+    from privtab.base.caching import once
+    from privtab.base.collection import no_collection
+    from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span, sorted_diagnostics
+    from privtab.base.effects import PRINCIPAL_TABLES, Change, Effect
+    from privtab.base.errors import (
+        AccessDenied,
+        BrokenBundle,
+        DecisionError,
+        DecisionUnavailable,
+        ExitCode,
+        FileError,
+        FormatError,
+        HasWindows,
+        InvalidRequest,
+        PolicyError,
+        PolicyInvalid,
+        PrivtabError,
+        SettingsInvalid,
+        SignatureRefused,
+        StateInvalid,
+        Undecided,
+        UnsupportedError,
+        UsageError,
+    )
+    from privtab.base.files import read_content, read_text
+    from privtab.base.formats import STATE_HELP, state_location
+    from privtab.base.hints import did_you_mean, hint, listed_names, nearest
+    from privtab.base.key_values import parse_key_values
+    from privtab.base.locations import Locations
+    from privtab.base.moments import ALWAYS, WINDOW_COLUMNS, Window, current_moment, moment_text, parse_moment
+    from privtab.base.names import (
+        ANY_PRIVILEGE,
+        LEFT_OUT,
+        PRINCIPAL_KINDS,
+        bare_name,
+        check_principal,
+        decode_name,
+        encode_name,
+        is_wildcard,
+        last_name,
+        path_of,
+        quoted_privilege,
+        unusable_character,
+    )
+    from privtab.base.paths import PathShape, base_type
+    from privtab.base.plugins import load_plugin, plugin_names
+    from privtab.base.printable import count, no_formula, printable_json, printable_text
+    from privtab.base.request import NOT_SET, Decision, Entity, Request, flag_name
+    from privtab.base.resources import how_to_install
+    from privtab.base.shard_names import sharded_revision
+    from privtab.base.signatures import Trust
+    from privtab.base.source import SourceFile
+    from privtab.base.sql_text import FILTER_KINDS
+    from privtab.base.staged import write_file
+    from privtab.base.strict_json import strict_loads
+    from privtab.base.vocabulary import Vocabulary
+    from privtab.base.worker import Worker
+else:
+    __getattr__, __dir__, __all__ = face(
+        __name__,
+        {
+            "attributes": "Attribute Attributes GivenAttributes",
+            "caching": "once",
+            "collection": "no_collection",
+            "diagnostics": "Diagnostic FindingKind Located Severity Span sorted_diagnostics",
+            "effects": "PRINCIPAL_TABLES Change Effect",
+            "errors": "AccessDenied BrokenBundle DecisionError DecisionUnavailable ExitCode FileError FormatError HasWindows"
+            " InvalidRequest PolicyError PolicyInvalid PrivtabError SettingsInvalid SignatureRefused StateInvalid Undecided"
+            " UnsupportedError UsageError",
+            "files": "read_content read_text",
+            "formats": "STATE_HELP state_location",
+            "hints": "did_you_mean hint listed_names nearest",
+            "key_values": "parse_key_values",
+            "lazy": "face",
+            "locations": "Locations",
+            "moments": "ALWAYS WINDOW_COLUMNS Window current_moment moment_text parse_moment",
+            "names": "ANY_PRIVILEGE LEFT_OUT PRINCIPAL_KINDS bare_name check_principal decode_name encode_name is_wildcard"
+            " last_name path_of quoted_privilege unusable_character",
+            "paths": "PathShape base_type",
+            "plugins": "load_plugin plugin_names",
+            "printable": "count no_formula printable_json printable_text",
+            "request": "NOT_SET Decision Entity Request flag_name",
+            "resources": "how_to_install",
+            "shard_names": "sharded_revision",
+            "signatures": "Trust",
+            "source": "SourceFile",
+            "sql_text": "FILTER_KINDS",
+            "staged": "write_file",
+            "strict_json": "strict_loads",
+            "vocabulary": "Vocabulary",
+            "worker": "Worker",
+        },
+    )

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, assert_never, cast
 
 from privtab.base.errors import InvalidRequest
 from privtab.base.hints import hint
-from privtab.base.names import unusable
+from privtab.base.names import unusable_character
 
 AttributeKind: TypeAlias = Literal["user", "entity", "request"]
 """What has an attribute: the caller, an object of the request, or the request itself."""
@@ -51,7 +51,7 @@ class Attribute:
         """Whether a value given by a request is of the type."""
         match self.type:
             case "text":
-                return isinstance(value, str) and len(value) <= MOST_TEXT and unusable(value) is None
+                return isinstance(value, str) and len(value) <= MOST_TEXT and unusable_character(value) is None
             case "bool":
                 return isinstance(value, bool)
             case "enum":

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from unicodedata import combining, east_asian_width
 
 from privtab.base.nodes import dataclass
-from privtab.base.printable import printable
+from privtab.base.printable import printable_text
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -96,7 +96,7 @@ class FindingKind:
         )
 
 
-def in_order(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
+def sorted_diagnostics(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Findings sorted by position, then code, without duplicates."""
     return tuple(sorted(set(found), key=lambda d: (d.span, d.code, d.message)))
 
@@ -123,13 +123,13 @@ def shown_columns(line: str, start: int, end: int) -> tuple[str, int, int]:
     >>> shown_columns("\x1b[2Jgone", 4, 8)
     ('\\x1b[2Jgone', 7, 11)
     """
-    shown = printable(line, one_line=True)
+    shown = printable_text(line, one_line=True)
     beyond_end = max(0, end - len(line))
     return shown, _shown_offset(line, start), _shown_offset(line, min(end, len(line))) + beyond_end
 
 
 def _shown_offset(line: str, offset: int) -> int:
-    return len(printable(line[:offset], one_line=True)) + max(0, offset - len(line))
+    return len(printable_text(line[:offset], one_line=True)) + max(0, offset - len(line))
 
 
 def _rendered(diagnostic: Diagnostic, lines: Mapping[str, list[str]], *, color: bool) -> str:
@@ -139,18 +139,18 @@ def _rendered(diagnostic: Diagnostic, lines: Mapping[str, list[str]], *, color: 
     if color:
         place = f"{_BOLD}{place}{_OFF}"
         kind = f"{_COLORS[diagnostic.severity]}{kind}{_OFF}"
-    parts = [f"{place} {kind} {printable(diagnostic.message)}", *_excerpt(span, lines, color=color)]
+    parts = [f"{place} {kind} {printable_text(diagnostic.message)}", *_excerpt(span, lines, color=color)]
     for related in diagnostic.related:
-        parts.append(f"  {_place(related.span)} {printable(related.message)}")
+        parts.append(f"  {_place(related.span)} {printable_text(related.message)}")
         parts.extend(_excerpt(related.span, lines, color=color))
     if diagnostic.help:
         word = f"{_BOLD}help:{_OFF}" if color else "help:"
-        parts.append(f"  {word} {printable(diagnostic.help)}")
+        parts.append(f"  {word} {printable_text(diagnostic.help)}")
     return "\n".join(parts)
 
 
 def _place(span: Span) -> str:
-    return printable(f"{span.path}:{span.line}:{span.column}:", one_line=True)
+    return printable_text(f"{span.path}:{span.line}:{span.column}:", one_line=True)
 
 
 def _excerpt(span: Span, lines: Mapping[str, list[str]], *, color: bool) -> list[str]:

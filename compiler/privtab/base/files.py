@@ -63,7 +63,7 @@ def problem(path: Path | str, *, pipes: bool = True) -> str | None:
     return f"it is {_KINDS.get(stat.S_IFMT(mode), 'a device')}, not a file"
 
 
-def content(path: Path | str, largest: int = LARGEST) -> bytes:
+def read_content(path: Path | str, largest: int = LARGEST) -> bytes:
     """Read a file whole.
 
     Raises OSError, and FileError for a path that is no regular file or has more than `largest` bytes.
@@ -93,20 +93,20 @@ def content(path: Path | str, largest: int = LARGEST) -> bytes:
 
 
 def archive(path: Path | str, largest: int = 8 * LARGEST) -> BytesIO:
-    """Read a zip archive, as workbooks are. Raises as `content`, also for one that unpacks to more than `largest` bytes."""
+    """Read a zip archive, as workbooks are. Raises as `read_content`, also for one that unpacks to more than `largest` bytes."""
     from zipfile import ZipFile
 
-    packed = BytesIO(content(path))
+    packed = BytesIO(read_content(path))
     with ZipFile(packed) as found:
         if sum(entry.file_size for entry in found.infolist()) > largest:  # what the reader of an entry holds it to
             raise FileError(f"`{path}` unpacks to more than {_size(largest)}")
     return packed
 
 
-def text(path: Path | str, largest: int = LARGEST) -> str:
+def read_text(path: Path | str, largest: int = LARGEST) -> str:
     """Read a text file in UTF-8. Raises FileError."""
     try:
-        return content(path, largest).decode()
+        return read_content(path, largest).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
 
@@ -116,7 +116,7 @@ def secret(path: Path | str) -> str:
 
     Warns with SecretWarning where other users may read it. A link, as Kubernetes mounts one, counts as what it leads to.
     """
-    found = text(path, _SECRET)
+    found = read_text(path, _SECRET)
     check_secret(path)
     return found
 

@@ -50,10 +50,10 @@ STATE_HELP = "A YAML or JSON file, a folder with a file for each table, a bundle
 _ACCEPTING = re.compile(r"(?P<path>.+?)/?\?(?P<names>accept=[^?]*)", re.DOTALL)
 
 
-def accepting(location: str | PathLike[str]) -> tuple[Path, frozenset[str]]:
+def state_location(location: str | PathLike[str]) -> tuple[Path, frozenset[str]]:
     """The path of a state, and the names of what it may hold unread: files, tables, and columns with their table.
 
-    >>> path, names = accepting("state/?accept=notes.xlsx&accept=grants.comment")
+    >>> path, names = state_location("state/?accept=notes.xlsx&accept=grants.comment")
     >>> path.name, sorted(names)
     ('state', ['grants.comment', 'notes.xlsx'])
     """

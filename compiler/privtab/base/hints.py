@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from privtab.base.names import KINDS
+from privtab.base.names import PRINCIPAL_KINDS
 
 _MOST_CANDIDATES = 2000
 _MOST_LISTED = 12
@@ -46,10 +46,10 @@ def hint(name: str, known: Iterable[str]) -> str:
     return f"; {advice}" if advice else ""
 
 
-def listed(names: Iterable[str], *, last: str = "and") -> str:
+def listed_names(names: Iterable[str], *, last: str = "and") -> str:
     """Names in backticks, as text; a long list is cut short.
 
-    >>> listed(["a", "b", "c"], last="or")
+    >>> listed_names(["a", "b", "c"], last="or")
     '`a`, `b` or `c`'
     """
     quoted = [f"`{name}`" for name in names]
@@ -65,7 +65,7 @@ def not_a_condition(name: str) -> str | None:
     'roles are not conditions; write the privilege that the role is granted, as in `READ (TYPE)`'
     """
     kind = name.lower().removesuffix("s")
-    if kind not in KINDS:
+    if kind not in PRINCIPAL_KINDS:
         return None
     return f"{kind}s are not conditions; write the privilege that the {kind} is granted, as in `READ (TYPE)`"
 

@@ -9,7 +9,7 @@ from privtab.base.errors import UsageError
 from privtab.base.hints import hint
 
 
-def key_values(
+def parse_key_values(
     texts: Iterable[str] | None,
     option: str,
     form: str = "NAME=VALUE",
@@ -21,7 +21,7 @@ def key_values(
 
     `form`: how an option is written, with `=` or `:`; spaces after `:` do not count. `allow_empty`: whether a value may be empty.
 
-    >>> key_values(["region=eu", "query=a=b"], "--set")
+    >>> parse_key_values(["region=eu", "query=a=b"], "--set")
     {'region': 'eu', 'query': 'a=b'}
     """
     sign = "=" if "=" in form else ":"
@@ -42,7 +42,7 @@ def attribute_values(options: Iterable[str] | None, declared: Attributes) -> Giv
     """Parse `--attribute` options by the declared types; sets are written with commas. Raises UsageError."""
     found: dict[str, dict[str, object]] = {}
     form, example = "KIND.NAME=VALUE", "user.department=hr"
-    for written, value in key_values(options, "--attribute", form, example=example, allow_empty=True).items():
+    for written, value in parse_key_values(options, "--attribute", form, example=example, allow_empty=True).items():
         kind, dot, name = written.partition(".")
         if not dot:
             raise UsageError(f"`--attribute {written}={value}`: write {form}, as in {example}")

@@ -26,13 +26,13 @@ HELD_ALWAYS = (
     "keeps",
 )
 """The parts of an index that windows do not concern."""
-WINDOW = ("from", "until")
+WINDOW_COLUMNS = ("from", "until")
 """The optional columns of tables whose rows can have a window."""
 _SECOND = 1_000_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d+))?)?([Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
 EARLIEST, LATEST = -62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND - 1
-"""The first and the last nanosecond that `text` can write, in the years 1 and 9999."""
+"""The first and the last nanosecond that `moment_text` can write, in the years 1 and 9999."""
 EXAMPLE = "2026-03-03T12:00:00Z"
 
 
@@ -72,7 +72,7 @@ def parts_of(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[st
     return always | {part: value for part, value in found.items() if part != "windows"}, found["windows"]
 
 
-def now() -> int:
+def current_moment() -> int:
     """The present moment."""
     return time.time_ns()
 
@@ -109,15 +109,15 @@ def exact(text: str) -> int:
     return seconds * _SECOND + int((fraction or "").ljust(9, "0"))
 
 
-def moment(text: str) -> int:
+def parse_moment(text: str) -> int:
     """The moment of an RFC 3339 time; a time before `FIRST` or after `LAST` is one of them. Raises WrongTime."""
     return min(max(exact(text), FIRST), LAST)
 
 
-def text(moment: int) -> str:
+def moment_text(moment: int) -> str:
     """A moment, or any nanoseconds in the years 1 to 9999, as RFC 3339 in UTC.
 
-    >>> text(exact("2026-03-03T12:00+01:00")), text(1)
+    >>> moment_text(exact("2026-03-03T12:00+01:00")), moment_text(1)
     ('2026-03-03T11:00:00Z', '1970-01-01T00:00:00.000000001Z')
     """
     seconds, fraction = divmod(moment, _SECOND)
@@ -128,7 +128,7 @@ def text(moment: int) -> str:
 def edge_text(written: str) -> str | None:
     """A time as a window's edge is written, in UTC; None if it is not a time."""
     try:
-        return text(moment(written))
+        return moment_text(parse_moment(written))
     except WrongTime:
         return None
 
@@ -136,7 +136,7 @@ def edge_text(written: str) -> str | None:
 def edge_texts(window: Window) -> tuple[str | None, str | None]:
     """The cells of a window; None for an edge that it lacks."""
     begin, end = window
-    return None if begin == FIRST else text(begin), None if end == LAST else text(end)
+    return None if begin == FIRST else moment_text(begin), None if end == LAST else moment_text(end)
 
 
 def shown(window: Window) -> str:
@@ -145,7 +145,7 @@ def shown(window: Window) -> str:
     >>> shown(Window(0)), shown(Window(0, 10**9)), shown(ALWAYS)
     ('from 1970-01-01T00:00:00Z', 'from 1970-01-01T00:00:00Z until 1970-01-01T00:00:01Z', '')
     """
-    edges = zip(WINDOW, edge_texts(window), strict=True)
+    edges = zip(WINDOW_COLUMNS, edge_texts(window), strict=True)
     return " ".join(f"{name} {edge}" for name, edge in edges if edge is not None)
 
 

@@ -37,10 +37,10 @@ _ONE_SCRIPT = re.compile(
 """How Unicode's names of letters begin that are usual beside those of other scripts."""
 
 
-def unusable(text: str) -> str | None:
+def unusable_character(text: str) -> str | None:
     r"""The first character that no name in a state or a request may contain, as `U+0085`; None if there is none.
 
-    >>> unusable("a\tb"), unusable("caf\u00e9 \u202e")
+    >>> unusable_character("a\tb"), unusable_character("caf\u00e9 \u202e")
     ('U+0009', None)
     """
     if text.isprintable():
@@ -101,7 +101,7 @@ def is_unicode(text: str) -> bool:
 
 
 PrincipalKind: TypeAlias = Literal["user", "group", "role"]
-KINDS: tuple[PrincipalKind, ...] = ("user", "group", "role")
+PRINCIPAL_KINDS: tuple[PrincipalKind, ...] = ("user", "group", "role")
 """The kinds of principals."""
 LEFT_OUT = ""
 """The type of an object that a request leaves out."""
@@ -137,10 +137,10 @@ def small_letters(name: str) -> str:
     return _NEXT_WORD.sub("_", name).lower()
 
 
-def quoted(privilege: str) -> str:
+def quoted_privilege(privilege: str) -> str:
     """A privilege's name as conditions spell it: in quotes if it has several words, but for `any privilege`.
 
-    >>> quoted("READ"), quoted("USE CATALOG")
+    >>> quoted_privilege("READ"), quoted_privilege("USE CATALOG")
     ('READ', '"USE CATALOG"')
     """
     return f'"{privilege}"' if " " in privilege and privilege != ANY_PRIVILEGE else privilege
@@ -273,7 +273,7 @@ def check_principal(name: str, kind: PrincipalKind = "user") -> None:
     found = _KIND.match(name)
     if found is None:
         return
-    if found[1] not in KINDS:
+    if found[1] not in PRINCIPAL_KINDS:
         raise InvalidRequest(f"`{name}` is not a {kind}: write the kind in lower case, as in `{kind}:alice`")
     if found[1] != kind:
         advice = ": only a user can be a subject" if kind == "user" else f", not a {kind}"
@@ -292,5 +292,5 @@ def escape_wildcard(name: str) -> str:
 
 def check_characters(name: str, what: str) -> None:
     """Raise InvalidRequest for a name or a path with a character that no name may contain. `what` it names is for the message."""
-    if (character := unusable(name)) is not None:
+    if (character := unusable_character(name)) is not None:
         raise InvalidRequest(f"malformed {what} {name!a:.80}: a name cannot contain the character {character}")

@@ -21,19 +21,19 @@ STATES = "privtab.states"
 STORE_APIS = "privtab.store_apis"
 
 
-def names(group: str) -> tuple[str, ...]:
+def plugin_names(group: str) -> tuple[str, ...]:
     """The names of all plug-ins of a kind."""
     return tuple(sorted(_found(group)))
 
 
-def module(group: str, name: str, built_in: Sequence[str] = ()) -> Any:
+def load_plugin(group: str, name: str, built_in: Sequence[str] = ()) -> Any:
     """The module of a plug-in, loaded. Raises UsageError if no installed package has it, or its package cannot be imported.
 
     `built_in` are the names that need no plug-in, for the hint.
     """
     found = _found(group).get(name)
     if found is None:
-        near = hint(name, (*built_in, *names(group)))
+        near = hint(name, (*built_in, *plugin_names(group)))
         raise UsageError(f"no installed package has `{name}` among its entry points `{group}`{near}")
     try:
         return found.load()

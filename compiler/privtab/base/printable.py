@@ -27,12 +27,12 @@ _CHARACTER = re.compile(f"[{_HIDDEN}]")
 _CHARACTER_OR_LINE_END = re.compile(f"[\n{_HIDDEN}]")
 
 
-def printable(text: str, *, one_line: bool = False) -> str:
+def printable_text(text: str, *, one_line: bool = False) -> str:
     r"""Replace each character that a terminal would interpret or hide by its escape; with `one_line`, line ends too.
 
     Each character is replaced independently, so a text may be cut before or after.
 
-    >>> print(printable("a\x1b[31mb\u202e"), printable("two\nlines", one_line=True))
+    >>> print(printable_text("a\x1b[31mb\u202e"), printable_text("two\nlines", one_line=True))
     a\x1b[31mb\u202e two\nlines
     """
     if text.isprintable():  # none of those characters is; long lines are looked at often
@@ -80,7 +80,7 @@ class PrintableStream:
 
     def write(self, text: str) -> int:
         """Write the printable form of a text."""
-        self.rich_proxied_file.write(printable(text))
+        self.rich_proxied_file.write(printable_text(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:

@@ -28,7 +28,7 @@ def shard_name(root: str) -> str:
     return root.replace("!", "!0").replace("%", "!1").replace("~", "!2")
 
 
-def combined(people: str, shards: Mapping[str, str]) -> str:
+def sharded_revision(people: str, shards: Mapping[str, str]) -> str:
     """The revision of a sharded state: of its people, and of each loaded shard by root key. The policy's Rego computes the same."""
     text = "\n".join([people, *(f"{root} {shards[root]}" for root in sorted(shards))])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

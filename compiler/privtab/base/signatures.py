@@ -67,7 +67,7 @@ def key_text(source: KeySource) -> tuple[str, str]:
     if text.lstrip().startswith(PEM):
         return text, "the given key"
     try:
-        found = files.content(text).decode("ascii", "replace")
+        found = files.read_content(text).decode("ascii", "replace")
         files.check_secret(text, public="PRIVATE KEY" not in found)
     except OSError as error:
         raise FileError(f"cannot read the key {text}: {error.strerror or error}") from error

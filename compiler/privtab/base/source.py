@@ -9,7 +9,7 @@ from pathlib import Path
 
 from privtab.base.diagnostics import Span
 from privtab.base.errors import FileError
-from privtab.base.files import content
+from privtab.base.files import read_content
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
@@ -49,7 +49,7 @@ def load(path: str | Path, *, display: str | None = None) -> SourceFile:
     """
     file = Path(path)
     try:
-        return decode(content(file), display or _shown(file))
+        return decode(read_content(file), display or _shown(file))
     except OSError as error:
         raise FileError(f"cannot read `{path}`: {error.strerror}") from error
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from privtab.base.errors import InvalidRequest
-from privtab.base.names import unencoded, unusable
+from privtab.base.names import unencoded, unusable_character
 
 FilterKind: TypeAlias = Literal["row_filter", "column_mask"]
 FILTER_KINDS: tuple[FilterKind, ...] = ("row_filter", "column_mask")
@@ -238,7 +238,7 @@ def literal(value: object, dialect: str) -> str | None:
             return str(value) if value >= 0 else f"({value})"
         case float() if value.is_integer():
             return literal(int(value), dialect)
-        case str() if unusable(value) is None and not (DIALECTS[dialect].pads and value.endswith(" ")):
+        case str() if unusable_character(value) is None and not (DIALECTS[dialect].pads and value.endswith(" ")):
             quoting = DIALECTS[dialect]
             if quoting.base64:
                 return b64encode(value.encode()).decode().join(quoting.text)
@@ -255,7 +255,7 @@ def literal(value: object, dialect: str) -> str | None:
 def identifier(name: str, dialect: str) -> str | None:
     """A name as a quoted identifier; None for names with signs that end it in some dialect, or are replaced in one."""
     quote = DIALECTS[dialect].identifier
-    sound = name and unusable(name) is None and not any(sign in name for sign in (quote, *NO_IDENTIFIER))
+    sound = name and unusable_character(name) is None and not any(sign in name for sign in (quote, *NO_IDENTIFIER))
     return f"{quote}{name}{quote}" if sound else None
 
 

@@ -56,7 +56,7 @@ ask: Callable[[str], bool] = _no
 """Asks a question; commands set it to ask at the terminal."""
 
 
-def write(path: Path, content: bytes, *, in_place: bool = False) -> None:
+def write_file(path: Path, content: bytes, *, in_place: bool = False) -> None:
     """Write a whole file or nothing, and create its folder if necessary.
 
     Raises BundleWriteError, and UsageError for a file that was read, unless it is changed `in_place`.
@@ -65,7 +65,7 @@ def write(path: Path, content: bytes, *, in_place: bool = False) -> None:
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes], *, in_place: bool = False) -> int:
-    """As `write`, for content in pieces; returns the number of bytes. If the pieces end with an error, nothing is written."""
+    """As `write_file`, for content in pieces; returns the number of bytes. If the pieces end with an error, nothing is written."""
     _refuse_inputs([path], in_place=in_place)
     with _naming(path):
         size = _put(path, pieces)
@@ -74,7 +74,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, in_place: bool = False)
 
 
 def write_all(outputs: Mapping[Path, bytes], *, in_place: bool = False) -> None:
-    """As `write`, for many files in several threads, since most of the time is waiting for the disk.
+    """As `write_file`, for many files in several threads, since most of the time is waiting for the disk.
 
     If one cannot be written, others may have been.
     """
@@ -220,7 +220,7 @@ def files_below(folder: Path) -> Iterator[Path]:
 def is_marked(path: Path, key: str, *, unreadable: bool) -> bool:
     """Whether a file is marked with the key. `unreadable`: the answer for a file that cannot be read."""
     try:
-        return has_mark(files.content(path).decode("utf-8-sig"), key)
+        return has_mark(files.read_content(path).decode("utf-8-sig"), key)
     except (OSError, FileError, UnicodeDecodeError):
         return unreadable
 

@@ -8,7 +8,7 @@ from typing import Any
 from privtab.base.names import is_unicode
 
 
-def loads(text: str | bytes) -> Any:
+def strict_loads(text: str | bytes) -> Any:
     """The value of a JSON text in UTF-8. Raises ValueError, which says what is wrong.
 
     Also refused: a key that occurs twice in one object, of which one reader takes the first and another the last; lone
@@ -37,7 +37,7 @@ class Incomplete(ValueError):
 
 
 class Decoder:
-    """Reads values from within a longer text, as strictly as `loads`; not for several threads."""
+    """Reads values from within a longer text, as strictly as `strict_loads`; not for several threads."""
 
     def __init__(self) -> None:
         self._sizes: list[int] = []
@@ -46,7 +46,7 @@ class Decoder:
     def at(self, text: str, start: int, *, compact: bool) -> tuple[Any, int]:
         """The value that begins at a position, and where it ends. Raises ValueError; lone surrogates are left to `check_pairs`.
 
-        `compact`: there is no space between a name and its colon, so that the number of `":` tells, as in `loads`, whether all
+        `compact`: there is no space between a name and its colon, so that the number of `":` tells, as in `strict_loads`, whether all
         members are in the value.
         """
         try:
@@ -69,7 +69,7 @@ class Decoder:
 def loads_object(text: str | bytes, what: str, error: type[Exception]) -> dict[str, Any]:
     """The object in a JSON text. Raises `error`, which names the text by `what`, for any other value."""
     try:
-        value = loads(text)
+        value = strict_loads(text)
     except ValueError as invalid:
         raise error(f"{what} is not JSON: {invalid}") from None
     if not isinstance(value, dict):

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NoReturn, TypeAlias, cast
 
 from privtab.base import strict_json
 from privtab.base.errors import BrokenBundle
-from privtab.base.printable import printable
+from privtab.base.printable import printable_text
 
 MANIFEST = ".manifest"
 DATA = "data.json"
@@ -143,7 +143,7 @@ def _refuse_sparse(name: str) -> NoReturn:
 
 def _shown(name: str) -> str:
     """A name that is safe to print on a terminal."""
-    return printable(name, one_line=True)
+    return printable_text(name, one_line=True)
 
 
 LEVEL = 4

@@ -228,7 +228,7 @@ def _decoded(part: str) -> Mapping[str, Any]:
 def _object(text: bytes) -> Mapping[str, Any]:
     """The JSON object in a text, or an empty one if it cannot be read: inspection shows what it can."""
     try:
-        return _mapping(strict_json.loads(text))
+        return _mapping(strict_json.strict_loads(text))
     except ValueError:
         return {}
 

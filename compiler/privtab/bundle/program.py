@@ -23,7 +23,7 @@ def program_with_doors(bundle: bytes, shown: str) -> tuple[Program, frozenset[st
         texts = [file.read() for name, _, file in entries(io.BytesIO(bundle)) if name.startswith("privtab_program/")]
         if len(texts) != 1:
             raise ValueError(f"it holds {f'{len(texts)} programs' if texts else f'no program of format {FORMAT}'}")
-        document = strict_json.loads(texts[0])
+        document = strict_json.strict_loads(texts[0])
         return program_from_json(document, shown), frozenset(document.get("doors", ()))
     except (BrokenBundle, ValueError, RecursionError) as error:
         raise FileError(f"the program of {shown} cannot be read: {error}") from error

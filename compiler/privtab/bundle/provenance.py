@@ -11,7 +11,7 @@ from typing import Any
 
 from privtab import __version__
 from privtab.base.errors import FileError
-from privtab.base.formats import ENDINGS, accepting, ending_of
+from privtab.base.formats import ENDINGS, ending_of, state_location
 from privtab.bundle.archive import digest
 
 GIT_SECONDS = 20
@@ -45,7 +45,7 @@ def provenance(path: Path, **choices: Any) -> Provenance:
     """
     if str(path).startswith(("registry:", "store:", "import:")):
         return Provenance(sources={}, choices=choices)
-    path, _ = accepting(path)
+    path, _ = state_location(path)
     folder, files = path.parent, [path]
     if path.is_dir():
         tables = (file for file in path.rglob("*") if ending_of(file.name)[1] in ENDINGS and file.is_file())

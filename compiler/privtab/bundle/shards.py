@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from privtab.base.names import decode_name
-from privtab.base.shard_names import combined
+from privtab.base.shard_names import sharded_revision
 from privtab.bundle.archive import contents, json_bytes
 from privtab.state.shards import PEOPLE
 
@@ -54,7 +54,7 @@ def listing_of(system: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, 
     revisions = {key: str(row["revision"]) for key, row in rows.items() if key != PEOPLE}
     return {
         "system": system,
-        "revision": combined(str(rows[PEOPLE]["revision"]), revisions),
+        "revision": sharded_revision(str(rows[PEOPLE]["revision"]), revisions),
         PEOPLE: rows[PEOPLE],
         "shards": {key: rows[key] for key in sorted(revisions)},
     }

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from privtab.base.diagnostics import Diagnostic, FindingKind, in_order
+from privtab.base.diagnostics import Diagnostic, FindingKind, sorted_diagnostics
 from privtab.base.worker import LARGE, beside
 from privtab.language import findings
 from privtab.language.findings import Builder
@@ -63,7 +63,7 @@ def run(policy: Policy, *, parallel: bool = False) -> list[Diagnostic]:
     more, undecided_codes = rest()
     for pair, codes in undecided_codes.items():
         view.undecided(policy.rows[pair], *codes)
-    return list(in_order([*found, *more, *last.find(policy)]))
+    return list(sorted_diagnostics([*found, *more, *last.find(policy)]))
 
 
 def _found(view: View, checks: Sequence[Check]) -> list[Diagnostic]:

@@ -14,8 +14,8 @@ from itertools import accumulate, product
 from math import prod
 from typing import Literal
 
+from privtab.base.caching import once
 from privtab.base.errors import Undecided
-from privtab.base.once import once
 from privtab.checks._parts import (
     PLACES,
     USES,

@@ -12,9 +12,9 @@ from functools import cached_property, wraps
 from math import prod
 from typing import Literal, NamedTuple, TypeAlias
 
+from privtab.base.caching import once
 from privtab.base.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 from privtab.base.errors import Undecided
-from privtab.base.once import once
 from privtab.ir.canonical import AtomSet, Canonical, canonical
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import unrelated

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from privtab.base.diagnostics import Severity, Span
 from privtab.base.errors import Undecided
-from privtab.base.hints import listed
+from privtab.base.hints import listed_names
 from privtab.checks._superfluous import Superfluous, superfluous
 from privtab.checks._view import Found, FoundInRow, Setting, check, check_in_every_type, declared, view_of
 from privtab.ir.formula import atoms, call_condition, item_condition, references, targets_of
@@ -102,9 +102,9 @@ def _where(rule: Rule, unreachable: list[Setting]) -> str:
     for slot in rule.withs:
         types = list(dict.fromkeys(types[slot.name] for other_flags, types in unreachable if other_flags == flags))
         if len(types) < len(slot.types):
-            where = f" where `{slot.name}` is of the type {listed(types, last='or')}"
+            where = f" where `{slot.name}` is of the type {listed_names(types, last='or')}"
             break
-    return where + (f" with the flag{'s' if len(flags) > 1 else ''} {listed(sorted(flags))}" if flags else "")
+    return where + (f" with the flag{'s' if len(flags) > 1 else ''} {listed_names(sorted(flags))}" if flags else "")
 
 
 @check("P322", Severity.NOTE)
@@ -229,6 +229,6 @@ def undecided(policy: Policy) -> Iterator[Found]:
         row = policy.rows[pair]
         yield Found(
             row.decl.span,
-            f"not decided within the budget: {listed(sorted(codes))} for `{row.entity}/{row.operation}`",
+            f"not decided within the budget: {listed_names(sorted(codes))} for `{row.entity}/{row.operation}`",
             f"write the condition in fewer alternatives or flags; a finding may take {CONFLICTS:,} conflicts of the solver",
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from privtab.base.diagnostics import Related, Severity
-from privtab.base.hints import listed
+from privtab.base.hints import listed_names
 from privtab.checks._view import Comparison, Found, View, check, compare, declared, view_of
 from privtab.ir.formula import followed, item_condition, recipients
 from privtab.ir.nodes import Can, Rule
@@ -82,7 +82,7 @@ def repeats_core(policy: m.Policy) -> Iterator[Found]:
         else:
             yield Found(row.decl.span, f"the row `{row.operation}` repeats the core row", "drop it")
     if recorded:
-        names = listed(f"{row.entity}/{row.operation}" for row in recorded)
+        names = listed_names(f"{row.entity}/{row.operation}" for row in recorded)
         many = len(recorded) > 1
         message = f"{len(recorded)} row{'s' if many else ''} that record{'' if many else 's'} a cell repeat{'' if many else 's'} core rows"
         yield Found(recorded[0].decl.span, message, f"keep them for what they record, or drop them: {names}")
@@ -110,7 +110,7 @@ def deviates_from_core(policy: m.Policy) -> Iterator[Found]:
     core_rows = {row.operation.value: row for row in policy.tables.core}
     for (operation, difference), rows in groups.items():
         first = rows[0]
-        others = listed(f"{row.entity}/{row.operation}" for row in rows[1:])
+        others = listed_names(f"{row.entity}/{row.operation}" for row in rows[1:])
         same_rows = f"; the same applies to {others}" if len(rows) > 1 else ""
         core_row = core_rows.get(operation)
         yield Found(

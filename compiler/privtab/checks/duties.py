@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from privtab.base.diagnostics import Severity
 from privtab.base.errors import Undecided
-from privtab.base.hints import listed
+from privtab.base.hints import listed_names
 from privtab.checks._parts import with_implied
 from privtab.checks._view import Found, View, check, view_of
 from privtab.ir.formula import own_condition, types_of
@@ -26,7 +26,7 @@ def separation_of_duty(policy: m.Policy) -> Iterator[Found]:
         rules = [view.program.rules[pair] for pair in conflict.operations]
         why = conflict.why.strip().rstrip(".") if conflict.why else None
         for subject, held_rules in _violations(view, rules, conflict.at_most):
-            names = listed(f"{rule.entity}/{rule.operation}" for rule in held_rules)
+            names = listed_names(f"{rule.entity}/{rule.operation}" for rule in held_rules)
             yield Found(
                 conflict.span,
                 f"{subject} {names}" + ("" if conflict.at_most == 1 else f", more than {conflict.at_most} of them"),

@@ -8,7 +8,7 @@ from functools import partial
 from privtab.base.diagnostics import Severity, Span
 from privtab.base.effects import PRINCIPAL_TABLES
 from privtab.base.errors import Undecided
-from privtab.base.hints import listed
+from privtab.base.hints import listed_names
 from privtab.checks._parts import with_implied
 from privtab.checks._view import Found, FoundInRow, View, check, check_in_every_type, view_of
 from privtab.ir.canonical import AtomSet, canonical
@@ -67,7 +67,7 @@ def creator_cannot_read(policy: m.Policy) -> Iterator[Found]:
         yield Found(
             row.decl.span,
             f"the creator of a `{type_}` cannot read it: `{row.operation}` gives {given_text}, which is not enough for `{operation}`",
-            f"grant what `{operation}` requires" + (f"; the same applies to {listed(others)}" if others else ""),
+            f"grant what `{operation}` requires" + (f"; the same applies to {listed_names(others)}" if others else ""),
         )
 
 
@@ -96,7 +96,7 @@ def _word(operation: str) -> str:
 
 
 def _given_text(row: m.Row, type_: str) -> str:
-    return listed(dict.fromkeys(o.what for o in row.outcomes if o.kind != "revoke" and o.type == type_))
+    return listed_names(dict.fromkeys(o.what for o in row.outcomes if o.kind != "revoke" and o.type == type_))
 
 
 def _may_read(view: View, rule: Rule, type_: str, reading_rules: list[Rule], by_shape: dict[int, bool]) -> bool:
@@ -276,7 +276,7 @@ def refused_effect(policy: m.Policy) -> Iterator[Found]:
                 yield Found(
                     row.decl.span if outcome.use is None else outcome.use.spot.span,
                     f"`{row.operation}` gives the caller `{outcome.what}` of the `{outcome.type}`, which a user cannot have",
-                    f"leave the effect out: `semantics.grantees` lists {listed(grantees)}",
+                    f"leave the effect out: `semantics.grantees` lists {listed_names(grantees)}",
                 )
 
 

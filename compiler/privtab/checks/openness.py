@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from privtab.base.diagnostics import Severity, Span
 from privtab.base.errors import Undecided
-from privtab.base.hints import listed
+from privtab.base.hints import listed_names
 from privtab.checks._view import Found, View, check, view_of
 from privtab.ir.formula import own_condition
 from privtab.model import nodes as m
@@ -110,7 +110,7 @@ def _open_without_flag_finding(condition: m.Condition, first: m.Required | m.Lef
     flags = dict.fromkeys(node.flag for node in m.walk(condition) if isinstance(node, m.Required))
     objects = dict.fromkeys(node.slot for node in m.walk(condition) if isinstance(node, m.LeftOut))
     named = (("flag", tuple(flags)), ("object", tuple(objects)))
-    without = [f"the {what}{'s' if len(names) > 1 else ''} {listed(names)}" for what, names in named if names]
+    without = [f"the {what}{'s' if len(names) > 1 else ''} {listed_names(names)}" for what, names in named if names]
     word = first.flag if isinstance(first, m.Required) else first.slot
     return Found(
         first.spot.span,

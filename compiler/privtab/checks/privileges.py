@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from privtab.base.diagnostics import Severity, Span
-from privtab.base.hints import listed
-from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, quoted
+from privtab.base.hints import listed_names
+from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, quoted_privilege
 from privtab.checks._parts import condition_cells, with_implied
 from privtab.checks._view import Found, check, view_of
 from privtab.ir.formula import atoms, item_condition
@@ -24,7 +24,11 @@ def deprecated_privilege(policy: Policy) -> Iterator[Found]:
     if not deprecated:
         return
     for name, span in _uses(policy, deprecated):
-        same = f"write `{quoted(policy.aliases[name].of)}`, which means the same" if name in policy.aliases else None
+        same = (
+            f"write `{quoted_privilege(policy.aliases[name].of)}`, which means the same"
+            if name in policy.aliases
+            else None
+        )
         yield Found(span, f"`{name}` is deprecated", same or deprecated[name])
 
 
@@ -107,7 +111,7 @@ def never_granted(policy: Policy) -> Iterator[Found]:
         addition = "; only a core row does" if core else ""
         yield Found(
             first[type_, core].span,
-            f"no row ever grants {listed(privileges)} on the type `{type_}`{addition}",
+            f"no row ever grants {listed_names(privileges)} on the type `{type_}`{addition}",
             f"only an administrator can give it, unless a row that creates the `{type_}` grants it",
         )
 
@@ -152,7 +156,7 @@ def grant_outside_scope(policy: Policy) -> Iterator[Found]:
                 yield Found(
                     type_.span,
                     f"a `{type_.value}` is never within the scope of `{role.name.value}`, a `{role.scope.value}`",
-                    f"the scope holds {listed(inside)}",
+                    f"the scope holds {listed_names(inside)}",
                 )
 
 
@@ -249,6 +253,6 @@ def implication_stops(policy: Policy) -> Iterator[Found]:
             third, second_name = next(iter(missing.items()))
             yield Found(
                 policy.declared[first.name].span,
-                f"`{first.name}` implies `{second_name}`, which implies `{third}`, but does not imply {listed(missing)}",
+                f"`{first.name}` implies `{second_name}`, which implies `{third}`, but does not imply {listed_names(missing)}",
                 "implication is one step: add it to the list, if the document says so",
             )

@@ -25,7 +25,7 @@ from privtab.base.errors import (
 from privtab.base.moments import ALWAYS
 from privtab.base.request import Decision, Entity, Request
 from privtab.base.sql_text import AppliedFilter
-from privtab.base.staged import locked, write
+from privtab.base.staged import locked, write_file
 from privtab.base.vocabulary import OperationShape
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
@@ -94,7 +94,7 @@ class RollbackGuard:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
                 with locked(self._file.parent):
                     if (known := self._known(highest)) != self._known({}):
-                        write(self._file, _text(known), in_place=True)
+                        write_file(self._file, _text(known), in_place=True)
             except (OSError, BundleWriteError) as error:
                 raise FileError(f"sequence_file: {error}") from error
         self._highest = dict(highest)
@@ -109,7 +109,7 @@ class RollbackGuard:
 
 def _read(file: Path) -> Sequences:
     try:
-        document = strict_json.loads(files.content(file))
+        document = strict_json.strict_loads(files.read_content(file))
         return {
             (kind, name): (_number(sequence), revision)
             for kind, names in document.items()
@@ -269,7 +269,11 @@ class BundledEngine:
                 f"and max_staleness is {self._max_staleness:g}" + (f": {self.problem}" if self.problem else "")
             )
         loaded = self._loaded or self.load()
-        return loaded if loaded.opened.window == ALWAYS or loaded.opened.window.holds(moments.now()) else self._of_now()
+        return (
+            loaded
+            if loaded.opened.window == ALWAYS or loaded.opened.window.holds(moments.current_moment())
+            else self._of_now()
+        )
 
     def _of_now(self) -> ActiveBundles:
         """The active policy and state after a row of the state began or ended to hold."""
@@ -277,7 +281,7 @@ class BundledEngine:
             self._init_process()
         with self._lock:
             loaded = self._loaded or self.load()
-            if not loaded.opened.window.holds(moments.now()):
+            if not loaded.opened.window.holds(moments.current_moment()):
                 self._activate(self._opened(loaded.bundles))
         assert self._loaded is not None
         return self._loaded
@@ -375,7 +379,7 @@ class BundledEngine:
         program, active = programs[name], protocol.read_active_system(name, programs[name])
         if active.vocabulary.system not in states:
             raise protocol.no_bundle(active.vocabulary.system, "state")
-        opened = self._opener.open(program, states[active.vocabulary.system], moments.now())
+        opened = self._opener.open(program, states[active.vocabulary.system], moments.current_moment())
         return ActiveBundles(bundles=bundles, active=active, opened=opened)
 
     # --- answers ---

@@ -227,7 +227,7 @@ class LocalLocation(BundleLocation):
     def _listed_archives(self) -> list[Path]:
         """The bundles of a sharded state listed in the folder; they may lie in subfolders, beside older ones."""
         try:
-            listing = strict_json.loads(files.content(self.path / SHARDS))
+            listing = strict_json.strict_loads(files.read_content(self.path / SHARDS))
             names = [listing["people"]["file"], *(row["file"] for row in listing["shards"].values())]
             return sorted(self.path / str(name) for name in names)
         except FileNotFoundError:
@@ -240,7 +240,7 @@ class LocalLocation(BundleLocation):
 
         def load() -> Content:
             _check_packed(mark[1])
-            return self.content(files.content(path, LARGEST_READ), keep)
+            return self.content(files.read_content(path, LARGEST_READ), keep)
 
         return _read_if_changed(str(path), mark, before, load)
 

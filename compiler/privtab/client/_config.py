@@ -291,7 +291,7 @@ def _file() -> tuple[str, Mapping[str, Any]]:
     if not explicit_path and not path.is_file():
         return FILE, {}
     try:
-        document = tomllib.loads(files.content(path).decode())
+        document = tomllib.loads(files.read_content(path).decode())
     except (OSError, FileError, ValueError) as error:
         prefix = f"{FILE_VARIABLE}: " if explicit_path else ""
         raise UsageError(f"{prefix}{path} cannot be read as TOML: {error}") from None

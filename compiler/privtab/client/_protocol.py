@@ -396,7 +396,7 @@ def excerpt(body: bytes) -> str:
 
 def _document(body: bytes) -> dict[str, Any]:
     try:
-        document = strict_json.loads(body)
+        document = strict_json.strict_loads(body)
     except ValueError as error:
         raise PolicyError(f"OPA's answer is not JSON ({error}){excerpt(body)}") from None
     if not isinstance(document, dict):

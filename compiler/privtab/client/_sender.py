@@ -70,7 +70,7 @@ class HttpReply:
     def json(self) -> Any:
         """The body as JSON; raises SendError for anything else."""
         try:
-            return strict_json.loads(self.body)
+            return strict_json.strict_loads(self.body)
         except ValueError as error:
             where = shown(self.url).partition("?")[0]
             raise SendError(f"{where} answered {self.status} with something else than JSON: {error}") from None

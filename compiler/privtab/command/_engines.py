@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab.base import plugins
-from privtab.base.moments import now
+from privtab.base.moments import current_moment
 from privtab.base.request import Decision, Request
 from privtab.command._output import spinner
 
@@ -45,9 +45,9 @@ def answering(engine: str, program: Program, state: State) -> AbstractContextMan
         case "opa":
             return started(program, state)
         case "python":
-            return nullcontext(Answers(opened(program, state, now()).engine.decide_many))
+            return nullcontext(Answers(opened(program, state, current_moment()).engine.decide_many))
         case _:
-            plugin: Callable[[Program, State], AbstractContextManager[Answers]] = plugins.module(
+            plugin: Callable[[Program, State], AbstractContextManager[Answers]] = plugins.load_plugin(
                 plugins.ENGINES, engine, ENGINES
             )
             return plugin(program, state)
@@ -55,7 +55,7 @@ def answering(engine: str, program: Program, state: State) -> AbstractContextMan
 
 def engine_names() -> tuple[str, ...]:
     """The names of all engines, plug-ins included, for completion."""
-    return (*ENGINES, *plugins.names(plugins.ENGINES))
+    return (*ENGINES, *plugins.plugin_names(plugins.ENGINES))
 
 
 def opened(program: Program, state: State, moment: int) -> OpenEngine:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from privtab.base import indented_json, strict_json
 from privtab.base.errors import UsageError
 from privtab.base.printable import count
-from privtab.base.staged import write, write_all
+from privtab.base.staged import write_all, write_file
 from privtab.command._output import out
 from privtab.state.raw import COLUMNS
 
@@ -44,13 +44,13 @@ def write_outputs(folder: Path, outputs: Mapping[str, Mapping[str, bytes]], *, c
     current_files = {relative for files in (*after.values(), *other_groups.values()) for relative in files}
     for relative in sorted({relative for files in before.values() for relative in files} - current_files):
         _remove(folder, relative)
-    write(folder / MANIFEST, json_text({"version": 1, "outputs": other_groups | after}).encode())
+    write_file(folder / MANIFEST, json_text({"version": 1, "outputs": other_groups | after}).encode())
 
 
 def _manifest(folder: Path) -> dict[str, list[str]]:
     """The files that earlier runs wrote; empty if the list is missing or unreadable, so that nothing is removed."""
     try:
-        manifest: Any = strict_json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest: Any = strict_json.strict_loads((folder / MANIFEST).read_text(encoding="utf-8"))
         outputs = manifest["outputs"]
         return {str(group): [str(name) for name in files] for group, files in outputs.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -97,7 +97,7 @@ def write_state(folder: Path, files: Mapping[str, bytes]) -> None:
 
     before = {LISTING, *_listed_files(folder)}
     for name, content in files.items():
-        write(folder / name, content)
+        write_file(folder / name, content)
     for name in before - files.keys():
         (folder / name).unlink(missing_ok=True)
 
@@ -106,7 +106,7 @@ def show_shards(folder: Path, files: Mapping[str, bytes]) -> None:
     """Print what was written, with the names of the largest shards."""
     from privtab.bundle.shards import LISTING
 
-    listing = strict_json.loads(files[LISTING])
+    listing = strict_json.strict_loads(files[LISTING])
     rows = [listing["people"], *listing["shards"].values()]
     total = sum(row["bytes"] for row in rows)
     largest = sorted(listing["shards"].items(), key=lambda item: (-item[1]["bytes"], item[0]))
@@ -122,7 +122,7 @@ def _listed_files(folder: Path) -> set[str]:
     from privtab.bundle.shards import LISTING
 
     try:
-        listing: Any = strict_json.loads((folder / LISTING).read_text(encoding="utf-8"))
+        listing: Any = strict_json.strict_loads((folder / LISTING).read_text(encoding="utf-8"))
         found = {str(listing["people"]["file"]), *(str(row["file"]) for row in listing["shards"].values())}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return set()
@@ -132,7 +132,7 @@ def _listed_files(folder: Path) -> set[str]:
 def write_tables(output: Path, tables: dict[str, list[dict[str, str]]], *, in_place: bool = False) -> None:
     """One file, or a folder with a file for each table, empty ones too: an import says all there is."""
     if output.suffix == ".json":
-        write(output, (json.dumps(tables, indent=1, ensure_ascii=False) + "\n").encode(), in_place=in_place)
+        write_file(output, (json.dumps(tables, indent=1, ensure_ascii=False) + "\n").encode(), in_place=in_place)
         return
     if output.suffix:
         raise UsageError(f"`--output {output}`: a state is written as a .json file or as a folder of CSV files")
@@ -142,4 +142,4 @@ def write_tables(output: Path, tables: dict[str, list[dict[str, str]]], *, in_pl
         writer = csv.DictWriter(text, COLUMNS[table].all, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-        write(output / f"{table}.csv", text.getvalue().encode(), in_place=in_place)
+        write_file(output / f"{table}.csv", text.getvalue().encode(), in_place=in_place)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from privtab.base import plugins
 from privtab.base.errors import UsageError
 from privtab.base.formats import STATE_HELP
-from privtab.base.key_values import key_values
+from privtab.base.key_values import parse_key_values
 from privtab.command._output import print_error, show_diagnostics, show_state_findings, spinner, stop
 from privtab.command._parameters import argument, option, policies
 from privtab.command._stored import load_policy, load_rows
@@ -86,12 +86,12 @@ class LogOptions:
 
 def readings(options: list[str] | None) -> dict[str, str]:
     """Parse `--reading ROW=NAME` options; raises UsageError."""
-    return key_values(options, "--reading", "ROW=NAME", example="namespace/list=parent")
+    return parse_key_values(options, "--reading", "ROW=NAME", example="namespace/list=parent")
 
 
 def doors(program: Program, documents: list[str] | None) -> list[BundledDoor]:
     """Read the documents of `--door`, and show what they leave out; raises UsageError, PolicyInvalid."""
-    found = [plugins.module(plugins.DOORS, "document").opened(document, program) for document in documents or ()]
+    found = [plugins.load_plugin(plugins.DOORS, "document").opened(document, program) for document in documents or ()]
     show_diagnostics(note for door in found for note in door.notes)
     return found
 
@@ -156,10 +156,10 @@ class Question(PolicyOptions):
 
 def moment_of(at: str | None) -> int:
     """The moment of `--at`, or the present one; raises UsageError for anything but a time."""
-    from privtab.base.moments import WrongTime, moment, now
+    from privtab.base.moments import WrongTime, current_moment, parse_moment
 
     try:
-        return now() if at is None else moment(at)
+        return current_moment() if at is None else parse_moment(at)
     except WrongTime as error:
         raise UsageError(f"`--at {at}` {error}: {error.help}") from None
 

@@ -26,9 +26,9 @@ from rich.text import Text
 from privtab.base import files
 from privtab.base.diagnostics import Diagnostic, Severity, render
 from privtab.base.errors import ExitCode, FileError
-from privtab.base.printable import no_formula, printable, printable_json
+from privtab.base.printable import no_formula, printable_json, printable_text
 from privtab.base.request import Entity
-from privtab.base.staged import write
+from privtab.base.staged import write_file
 from privtab.command._parameters import option
 from privtab.state.findings import render_text
 from privtab.state.nodes import StateFinding
@@ -84,12 +84,12 @@ class Terminal(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Escape control characters in a text before Rich drops them."""
-        return super().render_str(printable(text), **options)
+        return super().render_str(printable_text(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Escape control characters in all printed text; Rich's own control codes are separate segments."""
         for segment in super().render(renderable, options):
-            shown = printable(segment.text)
+            shown = printable_text(segment.text)
             yield segment if segment.control or shown == segment.text else Segment(shown, segment.style)
 
 
@@ -116,7 +116,7 @@ def _console(*, stderr: bool) -> Terminal:
 
 def styled(*parts: str | tuple[str, str]) -> Text:
     """A line of parts, some of them with a style; control characters are escaped before Rich drops them."""
-    return Text.assemble(*(printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts))
+    return Text.assemble(*(printable_text(p) if isinstance(p, str) else (printable_text(p[0]), p[1]) for p in parts))
 
 
 def print_error(message: str) -> None:
@@ -132,7 +132,7 @@ def recorder(file: IO[str] | None = None, *, width: int = 120) -> Terminal:
 def deliver(report: Report, output: Path | None = None) -> None:
     """Print a report to standard output, or write it to a file."""
     if output is not None:
-        write(output, recorded(report).encode("utf-8", "backslashreplace"))
+        write_file(output, recorded(report).encode("utf-8", "backslashreplace"))
     elif isinstance(report, str):
         print_text(report)
     else:
@@ -183,7 +183,7 @@ def print_text(text: str) -> None:
 
 def print_error_line(message: str) -> None:
     """Print a problem with one of many inputs as one line to standard error."""
-    sys.stderr.write(printable(message, one_line=True) + "\n")
+    sys.stderr.write(printable_text(message, one_line=True) + "\n")
 
 
 def flush() -> None:
@@ -348,7 +348,7 @@ delayed_spinner = partial(spinner, after=1.0)
 
 def _text(path: str) -> str:
     try:
-        return files.content(path).decode("utf-8", "replace")
+        return files.read_content(path).decode("utf-8", "replace")
     except (OSError, FileError):
         return ""
 

@@ -38,6 +38,6 @@ def read_file(path: Path) -> bytes:
     if not path.is_dir() and files.problem(path, pipes=False) is not None:
         raise FileError(f"{path}: a bundle is a file, not a pipe or a device")
     try:
-        return files.content(path, LARGEST)
+        return files.read_content(path, LARGEST)
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from None

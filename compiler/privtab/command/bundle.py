@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base.errors import BrokenBundle, BundleWriteError, UsageError
 from privtab.base.printable import count
-from privtab.base.staged import write, write_pieces
+from privtab.base.staged import write_file, write_pieces
 from privtab.command._app import Commands
 from privtab.command._options import ScopeOption, SigningOptions, VerificationKeyOption, trust
 from privtab.command._output import (
@@ -211,7 +211,7 @@ def new(
             secret.write(private)
     except OSError as error:
         raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
-    write(public, key.pem.encode())
+    write_file(public, key.pem.encode())
     console = out()
     console.print(f"{path}  private, for signing: keep it where only your builds can read it")
     console.print(f"{public}  public, for verifying; its id is {key.id}")

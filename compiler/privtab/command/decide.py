@@ -113,7 +113,7 @@ def _read(lines: Iterable[bytes], vocabulary: Vocabulary) -> Iterator[tuple[int,
         if not line.strip():
             continue
         try:
-            document = strict_json.loads(line.removeprefix(_MARK) if number == 1 else line)
+            document = strict_json.strict_loads(line.removeprefix(_MARK) if number == 1 else line)
             request = Request.from_json(document, vocabulary)
             vocabulary.check(request)
         except InvalidRequest as error:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from privtab.base.diagnostics import Diagnostic, Severity, in_order
+from privtab.base.diagnostics import Diagnostic, Severity, sorted_diagnostics
 from privtab.base.errors import UsageError
 from privtab.base.printable import count
-from privtab.base.staged import write
+from privtab.base.staged import write_file
 from privtab.command._output import FormatOption, fail_if, out, print_file, print_if_data, show_diagnostics
 from privtab.command._parameters import option, paths_argument
 
@@ -120,7 +120,7 @@ def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[FormattedFi
             texts[source.path] = source.text
         else:
             formatted.append(FormattedFile(path=path, source=source, text=text))
-    show_diagnostics(in_order(found), texts)
+    show_diagnostics(sorted_diagnostics(found), texts)
     fail_if(found)
     return formatted
 
@@ -144,7 +144,7 @@ def _write(formatted: Sequence[FormattedFile]) -> None:
         # Write through symbolic links and keep the mode of the file.
         target = file.path.resolve()
         mode = target.stat().st_mode
-        write(target, file.text.encode(), in_place=True)
+        write_file(target, file.text.encode(), in_place=True)
         target.chmod(mode)
 
 

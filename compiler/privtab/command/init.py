@@ -12,7 +12,7 @@ import typer
 from privtab import __version__
 from privtab.base.errors import UsageError
 from privtab.base.resources import environment
-from privtab.base.staged import write
+from privtab.base.staged import write_file
 from privtab.command._output import out, print_text
 from privtab.command._parameters import argument, option
 
@@ -90,7 +90,7 @@ def run(
     values = {"system": system, "version": __version__, **_EXAMPLE[start]}
     texts = {path: environment("init").get_template(name).render(values) for path, name in sources.items()}
     for path, text in texts.items():
-        write(folder / path, text.encode())
+        write_file(folder / path, text.encode())
     console = out()
     for path in sources:
         console.print(str(folder / path), style="dim")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab.base.errors import PolicyInvalid, PrivtabError
-from privtab.base.staged import write
+from privtab.base.staged import write_file
 from privtab.command._app import Commands
 from privtab.command._engines import packed, served
 from privtab.command._options import DoorOption, PartialOption, PolicyOptions, doors, load_state
@@ -219,7 +219,7 @@ def _reload(server: OpaServer, bundles: Bundles, stop: threading.Event) -> None:
     try:
         policy, state = bundles()
         for name, content in (("policy", policy), ("state", state)):
-            write(server.bundles[name], content)
+            write_file(server.bundles[name], content)
     except PolicyInvalid as error:
         show_diagnostics(error.diagnostics)
     except (PrivtabError, OSError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from privtab.base import plugins
-from privtab.base.staged import write
+from privtab.base.staged import write_file
 from privtab.command._files import json_text
 from privtab.command._options import OutputOption
 from privtab.command._output import print_json
@@ -32,8 +32,8 @@ def run(
 
         schema = policy_schema()
     else:
-        schema = plugins.module(plugins.SCHEMAS, of).log_schema()
+        schema = plugins.load_plugin(plugins.SCHEMAS, of).log_schema()
     if output is None:
         print_json(schema)
     else:
-        write(output, json_text(schema).encode())
+        write_file(output, json_text(schema).encode())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from privtab.base.errors import UsageError
 from privtab.base.formats import STATE_HELP
 from privtab.base.printable import count
-from privtab.base.staged import write
+from privtab.base.staged import write_file
 from privtab.command._app import Commands
 from privtab.command._files import STATE, row_counts, show_shards, state_files, write_state
 from privtab.command._options import AtOption, PartialOption, PolicyChoice, SigningOptions, load_state, moment_of
@@ -131,6 +131,6 @@ def pack(
         write_state(output, files)
         show_shards(output, files)
         return
-    write(output, files[STATE])
+    write_file(output, files[STATE])
     signed = "" if signing is None else f", signed with {signing.id}"
     out().print(f"{output}  {len(files[STATE]):,} bytes: {counts(good)}{signed}")

@@ -386,7 +386,10 @@ def _well_formed(request: Request) -> bool:
         isinstance(flags, frozenset | set)
         and isinstance(groups, tuple | list)
         and isinstance(withs, Mapping)
-        and all(isinstance(name, str) and name and names.unusable(name) is None for name in (*flags, *groups, *withs))
+        and all(
+            isinstance(name, str) and name and names.unusable_character(name) is None
+            for name in (*flags, *groups, *withs)
+        )
         and (roles is None or (isinstance(roles, tuple | list) and all(isinstance(name, str) for name in roles)))
         and all(isinstance(entity, Entity) for entity in withs.values())
         and not (groups and _any_invalid_user(_names([*groups])))

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
 from privtab.base.attributes import NONE_GIVEN, Attributes, GivenAttributes, Operator, holds
-from privtab.base.names import quoted
+from privtab.base.names import quoted_privilege
 from privtab.base.paths import Chains, Level, at_level, base_type, located, shapes_of
 from privtab.base.request import Request
 from privtab.engines.index import Index
@@ -466,7 +466,7 @@ def words(atom: Mapping[str, Any], place: Callable[[Mapping[str, Any]], str]) ->
     if kind == "compare":
         left, right = (_operand_words(atom[side], place) for side in ("left", "right"))
         return f"{right} in {left}" if atom["operator"] == "contains" else f"{left} {atom['operator']} {right}"
-    what = quoted(atom["privilege"]) if "privilege" in atom else "owner" if kind == "owns_below" else kind
+    what = quoted_privilege(atom["privilege"]) if "privilege" in atom else "owner" if kind == "owns_below" else kind
     return f"{what} ({place(atom)}{' or below' if kind.endswith('_below') else ''})"
 
 

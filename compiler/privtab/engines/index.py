@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from privtab.base.errors import PolicyError, UsageError
 from privtab.base.moments import HELD_ALWAYS, WINDOWED, parts_of
-from privtab.base.shard_names import BY_PRIVILEGE, CONCERNED, FURTHER_HELD, HELD, combined, shard_name
+from privtab.base.shard_names import BY_PRIVILEGE, CONCERNED, FURTHER_HELD, HELD, shard_name, sharded_revision
 
 T = TypeVar("T")
 Holders: TypeAlias = dict[str, int]
@@ -230,7 +230,7 @@ class Index:
     def _combine(self, parts: list[StatePart]) -> None:
         people = [part.people for part in parts if part.people is not None]
         loaded, self.missing = _shards_of(people, [part.shards for part in parts])
-        revision = combined(people[0]["revision"], {root: stamp for root, (stamp, _) in loaded.items()})
+        revision = sharded_revision(people[0]["revision"], {root: stamp for root, (stamp, _) in loaded.items()})
         self._merge(revision, parts[0].numbers, [holdings for _, holdings in loaded.values()])
         self._read_people(people[0])
         windows = {name: own for part in parts for name, own in part.windows.items() if own}
@@ -397,7 +397,9 @@ def combined_document(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str,
     held = {part for shard, _ in loaded.values() for part in FURTHER_HELD if part in shard}
     held |= {"entity_attributes"} if "user_attributes" in always else set()  # one part of attributes has the other
     merged |= _combined((shard for shard, _ in loaded.values()), (*HELD, *sorted(held)))
-    merged["revision"] = combined(always["revision"], {root: shard["revision"] for root, (shard, _) in loaded.items()})
+    merged["revision"] = sharded_revision(
+        always["revision"], {root: shard["revision"] for root, (shard, _) in loaded.items()}
+    )
     if timed := _united(windows, [own for _, own in loaded.values() if own]):
         concerned = {part: merged.pop(part) for part in sorted(merged) if part not in HELD_ALWAYS}
         if "brought" in concerned:

@@ -440,7 +440,7 @@ class TimedBatches:
 
     def decide_columns(self, users: TextPool, resources: TextPool, **options: Any) -> Answers:
         """As Batches.decide_columns."""
-        now, opened = moments.now(), self._opened
+        now, opened = moments.current_moment(), self._opened
         if opened is None or not opened.window.holds(now):
             opened = self._opened = Opener().open(self._program, self._state, now)
         return opened.engine.batches().decide_columns(users, resources, **options)

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
 from privtab.base.attributes import Attribute, Scalar
-from privtab.base.names import UNUSABLE, unusable
+from privtab.base.names import UNUSABLE, unusable_character
 
 T = TypeVar("T")
 
@@ -217,7 +217,7 @@ def is_valid(name: str, most: int | None = None) -> bool:
     >>> is_valid("a/b 100%"), is_valid(""), is_valid("a\n"), is_valid("a/b", 2), is_valid("a/b/c", 2), is_valid("a/100%", 2)
     (True, False, False, True, False, False)
     """
-    if not name or unusable(name) is not None:
+    if not name or unusable_character(name) is not None:
         return False
     return most is None or re.fullmatch(path_pattern(most), name) is not None
 

@@ -101,7 +101,7 @@ class Filter:
     @property
     def edition(self) -> str:
         """What the rows of a filter follow from: the revisions of the policy and the state, and until when they count."""
-        until = "" if self.window.end == LAST else f" until {moments.text(self.window.end)}"
+        until = "" if self.window.end == LAST else f" until {moments.moment_text(self.window.end)}"
         return f"{self.policy or ''} {self.revision or ''}{until}"
 
     @property
@@ -174,7 +174,7 @@ class Filter:
             "where": expressions.to_json(self.expression),
         }
         if self.window.end != LAST:
-            found["until"] = moments.text(self.window.end)
+            found["until"] = moments.moment_text(self.window.end)
         return found if self.revision is None else {**found, "revision": self.revision}
 
     def mapped(self, columns: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias, cast
 
+from privtab.base.caching import once
 from privtab.base.errors import Undecided
-from privtab.base.once import once
 from privtab.ir import nodes as ir
 from privtab.ir import shapes
 from privtab.ir.comparisons import Comparisons

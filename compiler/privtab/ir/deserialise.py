@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast, get_args
 from privtab.base.attributes import AttributeKind, Attributes, Operator
 from privtab.base.diagnostics import Span
 from privtab.base.effects import BY_ACTIVE_ROLE, EffectKind
-from privtab.base.names import KINDS
+from privtab.base.names import PRINCIPAL_KINDS
 from privtab.base.paths import MOST_LEVELS, Level
 from privtab.base.sql_text import FILTER_KINDS, Word
 from privtab.ir import nodes as ir
@@ -204,8 +204,8 @@ def _semantics(part: _JsonObject) -> semantics.Semantics:
         deny=part.one_of("deny", semantics.DenyMode),
         owner=None if part.get("owner") is None else _owner(part.part("owner")),
         subjects=part.optional("subjects", part.texts, ("user",)),
-        grantees=part.optional("grantees", kinds, KINDS),
-        assignees=part.optional("assignees", kinds, KINDS),
+        grantees=part.optional("grantees", kinds, PRINCIPAL_KINDS),
+        assignees=part.optional("assignees", kinds, PRINCIPAL_KINDS),
         groups=part.each_of("groups", semantics.GroupSource),
         everyone=part.optional("everyone", part.text_or_none, None),
         hierarchy=part.optional("hierarchy", partial(part.each_of, kind=semantics.HierarchyKind), ()),

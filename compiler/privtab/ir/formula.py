@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar, assert_never, cast
 
 from privtab.base import paths
-from privtab.base.once import once, once_for_each, once_within
+from privtab.base.caching import once, once_for_each, once_within
 from privtab.base.paths import SEVERAL
 from privtab.ir import nodes as ir
 from privtab.ir.algebra import Algebra, Rebuilder, T

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from privtab.base.attributes import Value
-from privtab.base.names import quoted
-from privtab.base.once import once
+from privtab.base.caching import once
+from privtab.base.names import quoted_privilege
 from privtab.base.sql_text import FilterKind, Word
 from privtab.ir import nodes as ir
 from privtab.ir.formula import level_name
@@ -166,7 +166,7 @@ def atom_words(atom: Leaf, place: Callable[[ir.Target], str]) -> str:
         case ir.Compare():
             return compare_text(atom, place)
         case _:
-            names = {name: quoted(value) for name, value in atom.names.items()}
+            names = {name: quoted_privilege(value) for name, value in atom.names.items()}
             return atom.kind.words.format(**names, place="".join(map(place, atom.targets)))
 
 

@@ -11,11 +11,11 @@ from dataclasses import field, replace
 from typing import ClassVar, Literal, TypeAlias
 
 from privtab.base.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
+from privtab.base.caching import once
 from privtab.base.diagnostics import Span
 from privtab.base.effects import BY_ACTIVE_ROLE, EffectKind
 from privtab.base.names import LEFT_OUT, NO_OBJECT
 from privtab.base.nodes import dataclass
-from privtab.base.once import once
 from privtab.base.sql_text import FilterKind, Word, operation_of
 from privtab.ir import atoms
 from privtab.ir.atoms import AtomKind

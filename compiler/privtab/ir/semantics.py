@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from privtab.base.names import KINDS
+from privtab.base.names import PRINCIPAL_KINDS
 from privtab.base.nodes import dataclass
 
 OwnerKind: TypeAlias = Literal["user", "group", "role"]
@@ -34,9 +34,9 @@ class Semantics:
     owner: OwnerSemantics | None = None
     subjects: tuple[str, ...] = ("user",)
     """The types of subjects in requests. All are users, and one name is one user."""
-    grantees: tuple[OwnerKind, ...] = KINDS
+    grantees: tuple[OwnerKind, ...] = PRINCIPAL_KINDS
     """The kinds of principals that grants may be to."""
-    assignees: tuple[OwnerKind, ...] = KINDS
+    assignees: tuple[OwnerKind, ...] = PRINCIPAL_KINDS
     """The kinds of principals that roles may be assigned to; to roles only with a hierarchy of them."""
     groups: tuple[GroupSource, ...] = ("state",)
     everyone: str | None = None

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, get_args
 
-from privtab.base.names import KINDS, small_letters
-from privtab.base.once import once
+from privtab.base.caching import once
+from privtab.base.names import PRINCIPAL_KINDS, small_letters
 from privtab.base.sql_text import Word
 from privtab.base.vocabulary import Vocabulary
 from privtab.ir import nodes as ir
@@ -134,8 +134,8 @@ def semantics_json(semantics: Semantics) -> dict[str, Any]:
         "deny": semantics.deny,
         "owner": owner and {"kinds": list(owner.kinds), "creator": owner.creator, "holds": list(owner.holds)},
         **({} if semantics.subjects == ("user",) else {"subjects": list(semantics.subjects)}),
-        **({} if semantics.grantees == KINDS else {"grantees": list(semantics.grantees)}),
-        **({} if semantics.assignees == KINDS else {"assignees": list(semantics.assignees)}),
+        **({} if semantics.grantees == PRINCIPAL_KINDS else {"grantees": list(semantics.grantees)}),
+        **({} if semantics.assignees == PRINCIPAL_KINDS else {"assignees": list(semantics.assignees)}),
         "groups": list(semantics.groups),
         **({} if semantics.everyone is None else {"everyone": semantics.everyone}),
         **({"hierarchy": list(semantics.hierarchy)} if semantics.hierarchy else {}),

@@ -10,8 +10,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import NamedTuple, TypeAlias
 
+from privtab.base.caching import once, once_within
 from privtab.base.names import LEFT_OUT
-from privtab.base.once import once, once_within
 from privtab.ir.algebra import Algebra
 from privtab.ir.formula import resolve, uses_below, walk
 from privtab.ir.nodes import Atom, ByType, Can, Formula, Has, OnTarget, Program, Rule, When

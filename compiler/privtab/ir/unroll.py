@@ -14,7 +14,7 @@ from functools import partial
 from itertools import product
 from typing import TypeAlias
 
-from privtab.base.once import once
+from privtab.base.caching import once
 from privtab.base.paths import at_level
 from privtab.ir import nodes as ir
 from privtab.ir.algebra import Rebuilder

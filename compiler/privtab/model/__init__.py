@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from privtab.base import sql_text
 from privtab.base.diagnostics import Diagnostic, Severity, Span
-from privtab.base.hints import did_you_mean, listed
+from privtab.base.hints import did_you_mean, listed_names
 from privtab.base.paths import SEVERAL
 from privtab.base.sql_text import FILTER_KINDS, WORDS, Placeholder, TextError
 from privtab.language.findings import undeclared, unsound_rows
@@ -63,7 +63,7 @@ def _placeholder(
         return part
     if "." not in word:
         known = [f"{{{name}}}" for name in _known(scope)]
-        advice = did_you_mean(f"{{{part.words}}}", known) or f"there are {listed(known)}"
+        advice = did_you_mean(f"{{{part.words}}}", known) or f"there are {listed_names(known)}"
         scope.fail(_wrong(part, cell, f"unknown placeholder `{{{part.words}}}`", advice))
         return None
     start = part.start + 1 + cell.text[part.start + 1 : part.end].index(word)
@@ -210,7 +210,7 @@ def _one_per_position(found: list[tuple[Diagnostic, str]]) -> list[Diagnostic]:
 def _with_other_types(diagnostic: Diagnostic, others: list[str]) -> Diagnostic:
     if not others or diagnostic.code != undeclared.target_not_on_path.kind.code:
         return diagnostic
-    return replace(diagnostic, help=f"the same applies to {listed(others)}; {diagnostic.help}")
+    return replace(diagnostic, help=f"the same applies to {listed_names(others)}; {diagnostic.help}")
 
 
 def _merge_repeated(found: Iterable[Diagnostic]) -> list[Diagnostic]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeAlias, assert_never
 
+from privtab.base.caching import once
 from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT
-from privtab.base.once import once
 from privtab.base.paths import Level
 from privtab.base.sql_text import Placeholder, Word
 from privtab.ir import nodes as ir

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from privtab.base.attributes import MOST_TEXT, Attribute, Value
-from privtab.base.hints import did_you_mean, listed
-from privtab.base.names import unusable
+from privtab.base.hints import did_you_mean, listed_names
+from privtab.base.names import unusable_character
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.state.links import without_wrong
@@ -58,11 +58,13 @@ def value_problem(program: Program, entity: Entity | None, name: str, text: str)
             advice = f"`{name}` is an attribute of {'entities' if entity is None else 'users'}"
         return Problem("S187", f"unknown attribute `{name}` of {what}", advice)
     if entity is not None and entity.type not in attribute.on:
-        return Problem("S187", f"{what} has no attribute `{name}`", f"`{name}` is declared on {listed(attribute.on)}")
+        return Problem(
+            "S187", f"{what} has no attribute `{name}`", f"`{name}` is declared on {listed_names(attribute.on)}"
+        )
     if "state" not in attribute.origins:
         message = f"requests give `{name}` of {what}, so the state does not"
         return Problem("S187", message, "declare it `from: state` or `from: [state, request]`, or leave the row out")
-    character = unusable(text)
+    character = unusable_character(text)
     if character is not None:
         return Problem("S116", f"the value of `{name}` holds the character {character}")
     if len(text) > MOST_TEXT:
@@ -70,7 +72,7 @@ def value_problem(program: Program, entity: Entity | None, name: str, text: str)
     if text != text.strip():
         return Problem("S108", f"the value of `{name}` begins or ends with a blank", f"did you mean `{text.strip()}`?")
     if attribute.read(text) is None:
-        a_word = f"one of {listed(attribute.values)}, in a row for each" if attribute.type == "set" else None
+        a_word = f"one of {listed_names(attribute.values)}, in a row for each" if attribute.type == "set" else None
         return Problem("S188", f"`{text[:80]}` is no value of `{name}`", f"it must be {a_word or attribute.describe()}")
     return None
 
@@ -96,7 +98,7 @@ def two_values(owner: str, name: str, values: Collection[str]) -> Problem:
     """The problem of the rows that give an attribute of a user or an entity several values."""
     shown = sorted(values)
     more = f" and {len(shown) - _MOST_SHOWN:,} more" if len(shown) > _MOST_SHOWN else ""
-    message = f"`{name}` of `{owner}` has the values {listed(shown[:_MOST_SHOWN])}{more}"
+    message = f"`{name}` of `{owner}` has the values {listed_names(shown[:_MOST_SHOWN])}{more}"
     return Problem("S189", message, "keep one of the rows")
 
 

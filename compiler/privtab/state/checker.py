@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from privtab.base.hints import did_you_mean
-from privtab.base.moments import ALWAYS, WINDOW, Window, WrongTime, moment
-from privtab.base.names import KINDS, mixed_scripts
+from privtab.base.moments import ALWAYS, WINDOW_COLUMNS, Window, WrongTime, parse_moment
+from privtab.base.names import PRINCIPAL_KINDS, mixed_scripts
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.state.names import Problem, StateNames, uses
@@ -85,7 +85,7 @@ class Checker:
     def value(self, read: Reader, row: RawRow) -> tuple[Cells, Window] | None:
         """The value of a row and its window; None after reporting an error."""
         value = read(row)
-        window = ALWAYS if row.cells.keys().isdisjoint(WINDOW) else self.window(row)
+        window = ALWAYS if row.cells.keys().isdisjoint(WINDOW_COLUMNS) else self.window(row)
         return None if value is None or window is None else (value, window)
 
     def needs_no_finding(self, row: RawRow) -> bool:
@@ -99,10 +99,10 @@ class Checker:
     def window(self, row: RawRow) -> Window | None:
         """The window of a row that has an edge; None after reporting what is wrong with it."""
         edges: list[int | None] = []
-        for name, no_edge in zip(WINDOW, ALWAYS, strict=True):
+        for name, no_edge in zip(WINDOW_COLUMNS, ALWAYS, strict=True):
             text = row.cells.get(name)
             try:
-                edges.append(no_edge if text is None else moment(text))
+                edges.append(no_edge if text is None else parse_moment(text))
             except WrongTime as error:
                 self.error(row, Problem("S170", f"`{name}`: `{text}` {error}", error.help))
                 edges.append(None)
@@ -170,7 +170,7 @@ class Checker:
         if semantics is None:
             self.error(row, Problem("S140", f"`{self.program.system}` has no owners", "leave the row out"))
             return None
-        found = self.accepted(row, self.names.principal(row.cells["owner"], KINDS, bare="user"))
+        found = self.accepted(row, self.names.principal(row.cells["owner"], PRINCIPAL_KINDS, bare="user"))
         if found is None:
             return None
         kind, name = found

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from privtab.base.moments import WINDOW
-from privtab.base.printable import printable
+from privtab.base.moments import WINDOW_COLUMNS
+from privtab.base.printable import printable_text
 from privtab.ir.nodes import Program
 from privtab.state.nodes import ENTITIES, TABLES, StateFinding
 from privtab.state.raw import COLUMNS
@@ -138,7 +138,7 @@ def render_text(findings: Iterable[StateFinding]) -> str:
             lines.append(f"  row: {cells}")
         if finding.help is not None:
             lines.append(f"  help: {finding.help}")
-    return "".join(f"{printable(line, one_line=True)}\n" for line in lines)
+    return "".join(f"{printable_text(line, one_line=True)}\n" for line in lines)
 
 
 def to_json(findings: Iterable[StateFinding]) -> list[dict[str, Any]]:
@@ -192,7 +192,7 @@ _SENTENCES: Mapping[str, Callable[[Mapping[str, str]], str]] = {
 
 def row_sentence(table: str, row: Mapping[str, str]) -> str:
     """A row as a sentence, `SELECT granted to role:analyst at schema:hive/sales`; an optional column without a text has no key."""
-    window = " ".join(f"{name} {row[name]}" for name in WINDOW if name in row)
+    window = " ".join(f"{name} {row[name]}" for name in WINDOW_COLUMNS if name in row)
     return _SENTENCES[table](row) + (f", {window}" if window else "")
 
 

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from privtab.base import arrow
 from privtab.base.arrow import Codes, Truth
-from privtab.base.moments import ALWAYS, FIRST, LAST, WINDOW, Window, edge_text, moment
-from privtab.base.moments import text as text_of
-from privtab.base.names import FILLERS, KINDS, LONGEST_NAME, mixed_scripts
+from privtab.base.moments import ALWAYS, FIRST, LAST, WINDOW_COLUMNS, Window, edge_text, parse_moment
+from privtab.base.moments import moment_text as text_of
+from privtab.base.names import FILLERS, LONGEST_NAME, PRINCIPAL_KINDS, mixed_scripts
 from privtab.base.request import Entity
 from privtab.state.checker import MAX_FINDINGS_OF_KIND, Checker
 from privtab.state.coded import CodedColumn, RawTable, groups, numbered
@@ -107,7 +107,7 @@ class ColumnChecker:
             )
             passes &= assessments[c].of_rows(own)[0]
         if edges:
-            passes &= _in_order(*(edges.get(c, CodedColumn.without_texts(len(table))) for c in WINDOW))
+            passes &= _in_order(*(edges.get(c, CodedColumn.without_texts(len(table))) for c in WINDOW_COLUMNS))
         doubtful = np.flatnonzero(~passes).tolist()
         valid = np.ones(len(table), np.bool_)
         for row in doubtful:
@@ -159,7 +159,7 @@ class ColumnChecker:
     def _holders(self, column: CodedColumn) -> Assessment:
         """Principals that hold roles; each declared role is of a kind of its own, since its scope counts."""
         found = self.assessor.principals(column, self.checker.names.holders)
-        for number, name in enumerate(self.checker.program.roles, start=len(KINDS)):
+        for number, name in enumerate(self.checker.program.roles, start=len(PRINCIPAL_KINDS)):
             at = arrow.position(column.array, f"role:{name}")
             if at >= 0 and found.good[at]:
                 found.kinds[at] = number
@@ -211,15 +211,15 @@ class TextAssessor:
         colons = arrow.numbers(pc.count_substring(texts, ":"))
         plain = self._plain(texts, r"|: |:\z") & (colons == 1)
         kinds = np.full(len(texts), -1, np.int64)
-        for number, kind in enumerate(KINDS):
+        for number, kind in enumerate(PRINCIPAL_KINDS):
             if kind in allowed:
                 kinds[plain & _starts_with(texts, f"{kind}:")] = number
 
         def read(text: str) -> tuple[int, str] | None:
-            found = self.names.principal(text, KINDS if bare else tuple(allowed), bare)
+            found = self.names.principal(text, PRINCIPAL_KINDS if bare else tuple(allowed), bare)
             if isinstance(found, Problem) or found[0] not in allowed:
                 return None
-            return KINDS.index(found[0]), f"{found[0]}:{found[1]}" if bare else text
+            return PRINCIPAL_KINDS.index(found[0]), f"{found[0]}:{found[1]}" if bare else text
 
         return _assess(texts, kinds, texts, read)
 
@@ -290,7 +290,7 @@ def _repeated(columns: Mapping[str, CodedColumn]) -> Codes:
 
 def _limited(edges: CodedColumn, name: str) -> CodedColumn:
     """The edges `from` or `until` without those that are before or after every moment."""
-    no_edge = text_of(ALWAYS[WINDOW.index(name)])
+    no_edge = text_of(ALWAYS[WINDOW_COLUMNS.index(name)])
     beyond = (
         [number for number, text in enumerate(edges.names) if edge_text(text) == no_edge] if len(edges.array) else []
     )
@@ -303,7 +303,7 @@ def _in_order(begins: CodedColumn, ends: CodedColumn) -> Any:
     """For each row, whether it ends after it begins; False where an edge is no time."""
     moments = []
     for edge_column, no_edge in ((begins, FIRST), (ends, LAST)):
-        known = [None if edge_text(text) is None else moment(text) for text in edge_column.names]
+        known = [None if edge_text(text) is None else parse_moment(text) for text in edge_column.names]
         moments.append([*(0 if at is None else at for at in known), no_edge])
     first, last = (np.array(m, np.int64) for m in moments)
     return first[begins.codes] < last[ends.codes]
@@ -311,10 +311,10 @@ def _in_order(begins: CodedColumn, ends: CodedColumn) -> Any:
 
 def windows_of(columns: dict[str, CodedColumn]) -> list[Window]:
     """Take the columns of edges from those of valid rows, and give the window of each row; none if there are no such columns."""
-    edges = [(columns.pop(name, None), no_edge) for name, no_edge in zip(WINDOW, ALWAYS, strict=True)]
+    edges = [(columns.pop(name, None), no_edge) for name, no_edge in zip(WINDOW_COLUMNS, ALWAYS, strict=True)]
     rows = max((len(column) for column, _ in edges if column is not None), default=0)
     found = []
     for column, no_edge in edges:
-        moments = [no_edge] if column is None else [*map(moment, column.names), no_edge]
+        moments = [no_edge] if column is None else [*map(parse_moment, column.names), no_edge]
         found.append([no_edge] * rows if column is None else [moments[code] for code in column.codes.tolist()])
     return list(map(Window, *found))

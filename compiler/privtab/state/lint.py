@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Literal, TypeAlias
 
-from privtab.base.moments import Window, text
+from privtab.base.moments import Window, moment_text
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.state.findings import in_order
@@ -47,9 +47,9 @@ def _windows(state: State, at: int, soon: int) -> Iterator[Found]:
     for table, windows in state.windows.items():
         for row, (begin, end) in enumerate(windows):
             if end <= at:
-                yield table, row, "S201", f"the row has ended at {text(end)}", "remove it"
+                yield table, row, "S201", f"the row has ended at {moment_text(end)}", "remove it"
             elif begin <= at and end - at <= soon:
-                yield table, row, "S203", f"the row ends at {text(end)}", "extend `until` if it is needed longer"
+                yield table, row, "S203", f"the row ends at {moment_text(end)}", "extend `until` if it is needed longer"
 
 
 def _roles(program: Program, state: State) -> Iterator[Found]:

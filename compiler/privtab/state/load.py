@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from privtab.base.errors import FileError, UsageError
-from privtab.base.files import content, note_read, problem
-from privtab.base.formats import LOCAL, READERS, WHOLE, accepting, ending_of
-from privtab.base.moments import WINDOW
+from privtab.base.files import note_read, problem, read_content
+from privtab.base.formats import LOCAL, READERS, WHOLE, ending_of, state_location
+from privtab.base.moments import WINDOW_COLUMNS
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.state import raw as raw_rows
@@ -38,7 +38,7 @@ def load(path: Path | str) -> RawState:
     Raises FileError if the file does not exist. Raises UsageError if it is only one table of a state, or if there is no table at
     all: such a state would deny everything, which is surely a mistake.
     """
-    path, accepted = accepting(path)
+    path, accepted = state_location(path)
     if not path.exists():
         raise FileError(f"no such state: {path}")
     if not path.is_dir() and (why := problem(path)) is not None:
@@ -90,7 +90,7 @@ def to_tables(state: State) -> dict[str, list[dict[str, str]]]:
 
 def cells_of(state: State, table: str) -> Iterator[dict[str, str]]:
     """The rows of one table of a state, each with its cells by column; an empty cell is left out."""
-    names = [name for name in COLUMNS[table].all if name not in WINDOW or table in state.windows]
+    names = [name for name in COLUMNS[table].all if name not in WINDOW_COLUMNS or table in state.windows]
     for row in state.texts(table, *names):
         yield {name: text for name, text in zip(names, row, strict=True) if text is not None}
 
@@ -119,7 +119,7 @@ def _table(files: TableFiles, reader: RawReader, table: str) -> None:
 def _by_content(file: Path) -> str:
     """The reader of a file with an unknown ending: JSON begins with a bracket, anything else is read as YAML."""
     with suppress(OSError, FileError):
-        if content(file, LARGEST)[: 1 << 10].decode("utf-8-sig", "replace").lstrip()[:1] in {"{", "["}:
+        if read_content(file, LARGEST)[: 1 << 10].decode("utf-8-sig", "replace").lstrip()[:1] in {"{", "["}:
             return READERS[".json"]
     return READERS[".yaml"]
 

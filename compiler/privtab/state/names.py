@@ -6,22 +6,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from privtab.base.caching import once
 from privtab.base.hints import did_you_mean
 from privtab.base.locations import anchor
-from privtab.base.moments import FIRST, LAST, WINDOW, Window, moment
+from privtab.base.moments import FIRST, LAST, WINDOW_COLUMNS, Window, parse_moment
 from privtab.base.names import (
-    KINDS,
     LONGEST_NAME,
+    PRINCIPAL_KINDS,
     WILDCARDS,
     encode_name,
     escape_wildcard,
     invisible,
     is_wildcard,
     misspelt_kind,
-    unusable,
+    unusable_character,
     wrong_escape,
 )
-from privtab.base.once import once
 from privtab.base.request import Entity
 from privtab.base.sql_text import Word
 from privtab.ir.formula import atoms, item_condition, types_of
@@ -46,7 +46,7 @@ def unusable_name(text: str) -> Problem | None:
     if len(text) > LONGEST_NAME:
         return Problem("S117", f"`{text[:40]}…` has {len(text):,} characters; {LONGEST_NAME:,} is the most")
     advice = "formats disagree about line breaks and controls, so a name has none"
-    character = unusable(text)
+    character = unusable_character(text)
     if character is None and (character := invisible(text)) is not None:
         advice = "nobody sees it, or tells it from a blank: leave it out"
     return None if character is None else Problem("S116", f"`{text}` holds the character {character}", advice)
@@ -182,8 +182,8 @@ class StateNames(PrivilegeNames):
             return Problem(
                 "S120", f"`{text}` is not a principal", f"write `user:{text}`, `group:{text}` or `role:{text}`"
             )
-        if kind not in KINDS:
-            advice = did_you_mean(kind, KINDS) or f"a principal is {_either(allowed)}"
+        if kind not in PRINCIPAL_KINDS:
+            advice = did_you_mean(kind, PRINCIPAL_KINDS) or f"a principal is {_either(allowed)}"
             return Problem("S121", f"unknown kind of principal `{kind}` in `{text}`", advice)
         if not name:
             return Problem("S120", f"`{text}` has no name", f"write `{kind}:name`")
@@ -208,7 +208,7 @@ class StateNames(PrivilegeNames):
         if problem is not None:
             return problem
         prefix, colon, _ = text.partition(":")
-        if colon and (prefix.lower() in KINDS or misspelt_kind(text) is not None):
+        if colon and (prefix.lower() in PRINCIPAL_KINDS or misspelt_kind(text) is not None):
             found = self.principal(text, (kind,))
             return found if isinstance(found, Problem) else found[1]
         return _no_wildcard(text, kind) if is_wildcard(text) else blank_edges(text, text.strip(" ")) or text
@@ -223,7 +223,7 @@ def similar_place(key: str, places: Iterable[str]) -> str:
 
 def _begins_with_kind(name: str) -> bool:
     prefix, colon, _ = name.partition(":")
-    return bool(colon) and prefix.lower() in KINDS
+    return bool(colon) and prefix.lower() in PRINCIPAL_KINDS
 
 
 def _no_wildcard(name: str, kind: str) -> Problem:
@@ -342,8 +342,8 @@ class Places:
         """The window of the row with this 0-based number."""
         rows = self.rows.get(table, ())
         cells = rows[number].cells if number < len(rows) else {}
-        begin, end = (cells.get(name) for name in WINDOW)
-        return Window(FIRST if begin is None else moment(begin), LAST if end is None else moment(end))
+        begin, end = (cells.get(name) for name in WINDOW_COLUMNS)
+        return Window(FIRST if begin is None else parse_moment(begin), LAST if end is None else parse_moment(end))
 
     def some(self, selected: Mapping[str, Sequence[int]]) -> Places:
         """The places in a state of which only some rows were taken; `selected`: these, for the tables where not all were."""

@@ -14,8 +14,8 @@ from itertools import chain
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from privtab.base.errors import HasWindows
-from privtab.base.moments import ALWAYS, WINDOW, Window, edge_texts
-from privtab.base.printable import printable
+from privtab.base.moments import ALWAYS, WINDOW_COLUMNS, Window, edge_texts
+from privtab.base.printable import printable_text
 from privtab.base.request import Entity
 
 
@@ -239,7 +239,7 @@ class State:
         """One column of a table, by its name in files."""
         found: Column | None = self._columns.get((table, name))
         if found is None:
-            found = self._edges(table, name) if name in WINDOW else _column(getattr(self, table), table, name)
+            found = self._edges(table, name) if name in WINDOW_COLUMNS else _column(getattr(self, table), table, name)
             self._columns[table, name] = found
         return found
 
@@ -272,7 +272,7 @@ class State:
         windows = self.windows.get(table)
         if windows is None:
             return ListColumn([None] * len(getattr(self, table)))
-        return ListColumn(edge_texts(window)[WINDOW.index(name)] for window in windows)
+        return ListColumn(edge_texts(window)[WINDOW_COLUMNS.index(name)] for window in windows)
 
     def edges(self) -> list[int]:
         """The moments at which the state changes, ascending."""
@@ -437,4 +437,4 @@ class StateFinding:
         lines = [f"{self.place}: {self.severity}[{self.code}]: {self.message}"]
         if self.help is not None:
             lines.append(f"  help: {self.help}")
-        return "\n".join(printable(line, one_line=True) for line in lines)
+        return "\n".join(printable_text(line, one_line=True) for line in lines)

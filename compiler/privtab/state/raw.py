@@ -14,7 +14,7 @@ from privtab.base import files
 from privtab.base.errors import FileError
 from privtab.base.formats import GZIP
 from privtab.base.hints import did_you_mean
-from privtab.base.moments import WINDOW
+from privtab.base.moments import WINDOW_COLUMNS
 from privtab.state.nodes import ALL_TABLES, ENTITY_COLUMNS, RowLocation, StateFinding
 
 LARGEST = 1 << 30
@@ -52,10 +52,10 @@ class Columns:
 
 COLUMNS: Mapping[str, Columns] = {
     "members": Columns(("user", "of")),
-    "memberships": Columns(("user", "group"), window=WINDOW),
-    "assignments": Columns(("principal", "role"), ("scope",), WINDOW),
-    "grants": Columns(("grantee", "effect", "privilege", "entity"), window=WINDOW),
-    "owners": Columns(("entity", "owner"), window=WINDOW),
+    "memberships": Columns(("user", "group"), window=WINDOW_COLUMNS),
+    "assignments": Columns(("principal", "role"), ("scope",), WINDOW_COLUMNS),
+    "grants": Columns(("grantee", "effect", "privilege", "entity"), window=WINDOW_COLUMNS),
+    "owners": Columns(("entity", "owner"), window=WINDOW_COLUMNS),
     "service_admins": Columns(("user",)),
     "attributes": Columns(("attribute", "value"), ("user", "entity")),
     "entities": Columns(("entity", "parent"), ("name",)),
@@ -146,7 +146,7 @@ class RawReader:
         content = b""
         try:
             if (size := file.stat().st_size) <= LARGEST:
-                content = files.content(file, LARGEST)
+                content = files.read_content(file, LARGEST)
                 if file.name.endswith(GZIP):
                     with gzip.open(BytesIO(content)) as stream:
                         content = stream.read(LARGEST + 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from privtab.base.moments import EARLIEST, LATEST, WINDOW, text
+from privtab.base.moments import EARLIEST, LATEST, WINDOW_COLUMNS, moment_text
 from privtab.base.resources import how_to_install
 from privtab.state import raw
 from privtab.state.nodes import RowLocation
@@ -180,7 +180,7 @@ def _is_moment(name: str, kind: Any) -> bool:
     """Whether a column holds edges of windows as timestamps that say which moment they mean."""
     from pyarrow import types
 
-    return name in WINDOW and types.is_timestamp(kind) and kind.tz is not None
+    return name in WINDOW_COLUMNS and types.is_timestamp(kind) and kind.tz is not None
 
 
 def _moments(column: Any) -> list[str | None]:
@@ -190,7 +190,9 @@ def _moments(column: Any) -> list[str | None]:
     scale = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[column.type.unit]
     listed: list[int | None] = column.cast(pyarrow.int64()).to_pylist()
     known = {
-        value: text(min(max(value * scale, EARLIEST), LATEST)) for value in dict.fromkeys(listed) if value is not None
+        value: moment_text(min(max(value * scale, EARLIEST), LATEST))
+        for value in dict.fromkeys(listed)
+        if value is not None
     }
     return [None if value is None else known[value] for value in listed]
 
@@ -205,7 +207,7 @@ def _cells(name: str, column: Any) -> list[object]:
         return [None if code is None else known[code] for code in column.indices.to_pylist()]
     if _is_moment(name, column.type):
         return list(_moments(column))
-    if name in WINDOW and (types.is_timestamp(column.type) or types.is_date(column.type)):
+    if name in WINDOW_COLUMNS and (types.is_timestamp(column.type) or types.is_date(column.type)):
         problem = "a time without a time zone" if types.is_timestamp(column.type) else "a date without a time"
         return [None if not valid else NotText(problem) for valid in column.is_valid().to_pylist()]
     kinds = (str, int, NotText)

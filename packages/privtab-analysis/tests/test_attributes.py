@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from privtab.base.attributes import GivenAttributes
-from privtab.base.request import Entity, Request
-from privtab.base.source import SourceFile
+from privtab.base import Entity, GivenAttributes, Request, SourceFile
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import Reference

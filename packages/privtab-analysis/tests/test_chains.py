@@ -7,8 +7,7 @@ import pytest
 import worlds
 from seeds import seeds
 
-from privtab.base.request import Entity, Request
-from privtab.base.source import SourceFile
+from privtab.base import Entity, Request, SourceFile
 from privtab.ir.formula import leaves
 from privtab.ir.nodes import Can, Has, Holds, Program
 from privtab.pipeline import program_of

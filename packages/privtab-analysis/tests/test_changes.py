@@ -8,7 +8,7 @@ import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privtab.base.request import Request
+from privtab.base import Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.state.nodes import State

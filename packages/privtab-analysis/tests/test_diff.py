@@ -5,8 +5,7 @@ from dataclasses import replace
 import generated_programs
 import pytest
 
-from privtab.base.source import SourceFile
-from privtab.base.worker import Worker
+from privtab.base import SourceFile, Worker
 from privtab.ir.nodes import NEVER
 from privtab.pipeline import load_program, program_of
 from privtab_analysis.diff import Diff, RowChange, Verdict, diff

@@ -11,10 +11,8 @@ from typing import Any, Literal
 import pytest
 from seeds import seeds
 
-from privtab.base.attributes import KINDS, Attribute, AttributeKind, GivenAttributes, Value, given_attributes
-from privtab.base.errors import InvalidRequest
-from privtab.base.request import Entity, Request
-from privtab.base.source import SourceFile
+from privtab.base import Attribute, Entity, GivenAttributes, InvalidRequest, Request, SourceFile
+from privtab.base.attributes import KINDS, AttributeKind, Value, given_attributes
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import Compare, Program, Rule
 from privtab.pipeline import program_of

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 import small_policies
 
-from privtab.base.errors import InvalidRequest
-from privtab.base.request import Request
+from privtab.base import InvalidRequest, Request
 from privtab.ir.nodes import Program, Role, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.state.nodes import State

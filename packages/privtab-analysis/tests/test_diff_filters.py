@@ -10,9 +10,7 @@ from itertools import product
 import pytest
 
 from privtab import model
-from privtab.base.attributes import GivenAttributes
-from privtab.base.request import Entity, Request
-from privtab.base.source import SourceFile
+from privtab.base import Entity, GivenAttributes, Request, SourceFile
 from privtab.base.sql_text import first
 from privtab.ir.names import sql
 from privtab.ir.nodes import Program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from required_flag_policy import POLICY
 
-from privtab.base.source import SourceFile
+from privtab.base import SourceFile
 from privtab.pipeline import program_of
 from privtab_analysis.diff import Diff, diff
 

@@ -9,7 +9,7 @@ import pytest
 import worlds
 from seeds import seeds
 
-from privtab.base.source import SourceFile
+from privtab.base import SourceFile
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import Reference

@@ -10,8 +10,7 @@ import generated_programs
 import pytest
 import worlds
 
-from privtab.base.errors import InvalidRequest
-from privtab.base.request import Request
+from privtab.base import InvalidRequest, Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, to_tables, validate

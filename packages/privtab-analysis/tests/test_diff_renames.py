@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from privtab.base.errors import UsageError
-from privtab.base.source import SourceFile
+from privtab.base import SourceFile, UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
 from privtab_analysis.diff import Diff, diff

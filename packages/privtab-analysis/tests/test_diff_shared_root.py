@@ -7,7 +7,7 @@ import rooted_policies
 from generated_programs import lowered
 from seeds import seeds
 
-from privtab.base.source import SourceFile
+from privtab.base import SourceFile
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab_analysis.diff import Verdict, diff

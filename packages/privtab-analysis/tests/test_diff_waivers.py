@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from privtab.base.source import SourceFile
+from privtab.base import SourceFile
 from privtab.pipeline import program_of
 from privtab_analysis.diff import Diff, Verdict, diff
 from privtab_analysis.diff.waivers import Waivers, apply_waivers, failing, read_waivers

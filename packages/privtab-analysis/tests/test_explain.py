@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privtab import pipeline
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.state.names import Places

@@ -9,7 +9,7 @@ import generated_programs
 import hostile
 import pytest
 
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, validate

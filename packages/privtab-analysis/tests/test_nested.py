@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from privtab.backends.describe import describe
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.engines.index import Index
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts

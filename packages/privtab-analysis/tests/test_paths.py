@@ -14,11 +14,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from privtab import InvalidRequest
-from privtab.base.errors import UsageError
+from privtab.base import Entity, Request, UsageError, quoted_privilege
 from privtab.base.locations import GrowingLocations
-from privtab.base.names import quoted
 from privtab.base.paths import count_names
-from privtab.base.request import Entity, Request
 from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
@@ -62,7 +60,7 @@ def generated_program(seed: int) -> Program | None:
                 "becomes: member",
             ]
         )
-        what = what.format(p=quoted(rnd.choice(worlds.PRIVILEGES)), t=rnd.choice(types))
+        what = what.format(p=quoted_privilege(rnd.choice(worlds.PRIVILEGES)), t=rnd.choice(types))
         edited = row if "becomes" in row and "becomes" in what else f"{row[:-1]}, {what}}}"
         tried, _ = generated_programs.read(text.replace(row, edited, 1))
         return row if tried is None else edited

@@ -12,8 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from seeds import seeds
 
-from privtab.base.attributes import GivenAttributes
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, GivenAttributes, Request
 from privtab.base.source import decode
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of

@@ -12,8 +12,7 @@ import generated_programs
 import pytest
 from seeds import seeds
 
-from privtab.base.errors import InvalidRequest
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, InvalidRequest, Request
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import RESOURCE, Program, Rule
 from privtab.ir.serialise import program_json, vocabulary

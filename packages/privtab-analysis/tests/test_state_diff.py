@@ -18,10 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from seeds import seeds
 
-from privtab.base.attributes import GivenAttributes
-from privtab.base.moments import Window
+from privtab.base import Entity, GivenAttributes, Request, Window
 from privtab.base.paths import count_names
-from privtab.base.request import Entity, Request
 from privtab.ir.formula import asked_forms, compares_given, item_condition, leaves
 from privtab.ir.names import earlier
 from privtab.ir.nodes import RESOURCE, Compare, Program, Rule

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from seeds import seeds
 
 from privtab import InvalidRequest
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.ir.formula import asked_forms
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference

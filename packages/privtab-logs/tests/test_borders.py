@@ -16,7 +16,7 @@ import pytest
 from decision_logs import REQUEST, entry, wrapped
 from seeds import seeds
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab.base.moments import FIRST
 from privtab.pipeline import load_program
 from privtab.state.load import load, validate_with_places

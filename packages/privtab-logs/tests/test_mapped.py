@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from privtab.base.errors import PolicyInvalid
+from privtab.base import PolicyInvalid
 from privtab.command._app import run
 from privtab_logs import mapped, reading
 from privtab_logs.schema import MALFORMED, NO_ANSWER, UNREAD, Reading

@@ -13,7 +13,7 @@ from example_bundles import POLICY, READS, WIDER, ExampleBundles, bundles
 from lake_policy import POLICY as LAKE
 from lake_policy import asks, grant
 
-from privtab.base import moments as times
+from privtab.base import parse_moment
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.load import from_tables
@@ -142,7 +142,7 @@ def test_a_store_decides_by_what_it_held_at_the_time(store: Store, tmp_path: Pat
     time.sleep(0.05)  # so that the moment before is not before the store
     store.load({"grants": [grant("user:ann", "SELECT", "table:l/s/t")]}, actor="root")
     (number, at, _, _) = list(store.requests())[-1]
-    moment = datetime.fromtimestamp(times.moment(at) / 1e9, UTC)
+    moment = datetime.fromtimestamp(parse_moment(at) / 1e9, UTC)
     old = Policy.of(program)
     state, label = stored(store)
     moments = Moments(new=old, policy=lambda _: old, state=state, label=label)

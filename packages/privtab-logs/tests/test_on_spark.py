@@ -11,7 +11,7 @@ import pytest
 from example_bundles import POLICY, READS, STATES
 from pyarrow import parquet
 
-from privtab.base.moments import now
+from privtab.base import current_moment
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.load import load, validate_with_places
@@ -107,7 +107,7 @@ def test_what_is_unused_is_what_one_machine_finds(spark: SparkSession, logs: Pat
     rows = known(None).rows
     assert rows is not None
     state, places, _ = validate_with_places(program, rows)
-    observed = Observed(whole=state, places=places, moment=now(), kept={})
+    observed = Observed(whole=state, places=places, moment=current_moment(), kept={})
     account, expected_account = Reading(), Reading()
     found = on_spark.unused(spark, [str(logs)], program, observed, reading=account)
     expected = unused(program, observed, distinct(reading.batches([logs], expected_account), program))

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from decision_logs import REQUEST, entry
 
-from privtab.base.errors import FileError
+from privtab.base import FileError
 from privtab_logs import reading
 from privtab_logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, SCHEMA, UNREAD, WRONG_ANSWER, Reading, log_schema
 

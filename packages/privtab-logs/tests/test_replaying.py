@@ -15,7 +15,7 @@ import pytest
 import worlds
 
 from privtab import pipeline
-from privtab.base.request import Request
+from privtab.base import Request
 from privtab.client import Embedded
 from privtab.ir.nodes import Program
 from privtab.state.load import from_tables, to_tables

@@ -12,10 +12,7 @@ import worlds
 from lake_policy import POLICY
 
 from privtab import model
-from privtab.base.errors import InvalidRequest, UsageError
-from privtab.base.moments import moment
-from privtab.base.request import Entity, Request
-from privtab.base.source import SourceFile
+from privtab.base import Entity, InvalidRequest, Request, SourceFile, UsageError, parse_moment
 from privtab.ir.nodes import Program
 from privtab.language import syntax
 from privtab.model.lower import lower
@@ -40,7 +37,7 @@ FEATURES = (
     ("flat", "nested", "attributes", "below", "hierarchy", "implies"),
 )
 TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_admins")
-BEGIN, END = moment("2026-03-01T00:00:00Z"), moment("2026-06-01T00:00:00Z")
+BEGIN, END = parse_moment("2026-03-01T00:00:00Z"), parse_moment("2026-06-01T00:00:00Z")
 
 
 def program_of(text: str) -> Program:

@@ -18,7 +18,7 @@ from authzen_server import start
 from explored import HOSTILE, PLAIN, shop, tables, url
 from logged_world import decided
 
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.command._app import run
 from privtab.state.load import from_tables, validate
 from privtab_pages.explore.server import Explorer, application

@@ -19,7 +19,7 @@ from checkout import ROOT
 from explored import HOSTILE, LONG, PLAIN, Html, encoded, problems, shop, url, world_in
 from starlette.testclient import TestClient
 
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.pipeline import load_program
 from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, State

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from seeds import seeds
 
-from privtab.base.errors import FileError, UsageError
+from privtab.base import FileError, UsageError
 from privtab_pages.imported import TableReader
 from privtab_pages.tables import page_source, tables
 

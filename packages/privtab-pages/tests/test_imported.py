@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from privtab.base.diagnostics import Diagnostic
-from privtab.base.errors import FileError
-from privtab.base.source import SourceFile, load
+from privtab.base import Diagnostic, FileError, SourceFile
+from privtab.base.source import load
 from privtab.language.fmt import format_source
 from privtab.pipeline import find_policy, policy_names, program_of
 from privtab_analysis.diff import diff

@@ -10,7 +10,7 @@ import generated_programs
 import pytest
 import worlds
 
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_names
 from privtab.reference.evaluate import Reference

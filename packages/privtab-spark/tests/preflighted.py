@@ -13,7 +13,7 @@ def main(policy: str, state: str, bundles: str, remote: str) -> None:
     """One JSON document: for each entry point what it raises or answers, and the plan that `auto` takes."""
     from pyspark.sql import SparkSession
 
-    from privtab.base.errors import DecisionUnavailable
+    from privtab.base import DecisionUnavailable
     from privtab_spark import decide, decide_with, entitlements, plan, read_state, register_function
 
     if remote:

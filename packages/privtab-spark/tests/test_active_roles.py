@@ -11,8 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.base.errors import InvalidRequest, UsageError
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, InvalidRequest, Request, UsageError
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.state.nodes import Assignment, Grant, State

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from request_frames import COLUMNS, attributes_argument, frame, slots
 
 from privtab import pipeline
-from privtab.base.request import Request
+from privtab.base import Request
 from privtab.ir.nodes import Program
 from privtab.ir.shapes import rule_flags
 from privtab.reference.evaluate import Reference

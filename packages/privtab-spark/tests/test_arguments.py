@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.base.errors import InvalidRequest, UsageError
+from privtab.base import InvalidRequest, UsageError
 from privtab_spark import decide, plan, visible
 from privtab_spark.arguments import RequestColumns, read_arguments
 from privtab_spark.policies import open_policy

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from spark_plans import WAYS, in_every_way
 
-from privtab.base.request import Entity
+from privtab.base import Entity
 from privtab.bundle.pack import state_bundle
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program

@@ -11,7 +11,7 @@ import yaml
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.base.errors import InvalidRequest, StateInvalid, UsageError
+from privtab.base import InvalidRequest, StateInvalid, UsageError
 from privtab.bundle.pack import state_bundle
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import load, validate

@@ -10,7 +10,7 @@ import decision_rows
 import pytest
 from pyspark.sql import SparkSession
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab_spark import Choice, Limits, choose, decide, open_policy, plan
 from privtab_spark.arguments import read_arguments
 from privtab_spark.state import state_tables

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.types import BooleanType, StringType
 
 from privtab import pipeline
-from privtab.base.errors import DecisionUnavailable, StateInvalid, UsageError
+from privtab.base import DecisionUnavailable, StateInvalid, UsageError
 from privtab.bundle import state_bundle
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.shards import LISTING, shard_files

@@ -14,8 +14,7 @@ import worlds
 from pyspark.sql import SparkSession
 from worlds.attributes import request_attributes
 
-from privtab.base.errors import FileError, InvalidRequest, StateInvalid, UsageError
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, FileError, InvalidRequest, Request, StateInvalid, UsageError
 from privtab.engines.packed import packed, unpacked
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import Client, Embedded, pipeline
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab.bundle import state_bundle
 from privtab.client import Asker
 from privtab.engines.opa.server import OpaServer

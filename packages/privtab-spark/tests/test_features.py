@@ -13,7 +13,7 @@ from request_frames import frame, slots
 from spark_plans import WAYS, in_every_way
 
 from privtab import pipeline
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.ir.shapes import rule_flags
 from privtab.reference.evaluate import Reference

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import Embedded, pipeline
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab.bundle import state_bundle
 from privtab.pipeline import policy_bundle
 from privtab.state.load import load, validate

@@ -10,7 +10,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab_spark import decide, entitlements, plan, visible
 from privtab_spark.state import state_tables
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from privtab import pipeline
-from privtab.base.errors import InvalidRequest, UsageError
+from privtab.base import InvalidRequest, UsageError
 from privtab.state.load import load, validate
 from privtab_spark import register_function
 

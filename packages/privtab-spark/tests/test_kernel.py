@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.base.errors import DecisionUnavailable
+from privtab.base import DecisionUnavailable
 from privtab.engines.packed import mapped, packed, unpacked
 from privtab_spark import decide, kernel, shipping
 from privtab_spark.arguments import read_arguments

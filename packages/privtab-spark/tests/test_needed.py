@@ -19,7 +19,7 @@ from request_frames import COLUMNS as REQUEST_COLUMNS
 from request_frames import attributes_argument, frame, slots
 
 from privtab import pipeline
-from privtab.base.errors import StateInvalid
+from privtab.base import StateInvalid
 from privtab.ir.shapes import rule_flags
 from privtab.reference.evaluate import Reference
 from privtab.state.load import to_tables

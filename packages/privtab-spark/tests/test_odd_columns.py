@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab_spark import Limits, decide, entitlements, read_state, visible
 
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab_spark.jobs._session import EXTENSIONS, PACKAGES, with_packages
 
 DELTA, ICEBERG = "io.delta:delta-spark_2.13:4.0.0", "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"

@@ -10,8 +10,7 @@ import pytest
 import worlds
 from pyspark.sql import DataFrame, SparkSession
 
-from privtab.base.errors import UsageError
-from privtab.base.request import Entity
+from privtab.base import Entity, UsageError
 from privtab.ir.nodes import Program
 from privtab.state.nodes import Grant, State
 from privtab_spark import certify, entitlements, portions

@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import pipeline
-from privtab.base.errors import UsageError
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request, UsageError
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.state.nodes import Assignment, Grant, State

@@ -10,8 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from privtab import Embedded, pipeline
-from privtab.base.errors import AccessDenied, InvalidRequest, UsageError
-from privtab.base.request import Entity
+from privtab.base import AccessDenied, Entity, InvalidRequest, UsageError
 from privtab.bundle import state_bundle
 from privtab.pipeline import policy_bundle
 from privtab.state.load import load, validate

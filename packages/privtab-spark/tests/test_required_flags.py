@@ -10,7 +10,7 @@ import required_flag_policy
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.base.errors import InvalidRequest, UsageError
+from privtab.base import InvalidRequest, UsageError
 from privtab_spark import decide, entitlements, require
 
 MISSING_FLAG = "a required flag is missing"

@@ -9,7 +9,7 @@ import generated_programs
 import pytest
 import worlds
 
-from privtab.base.request import Entity
+from privtab.base import Entity
 from privtab.engines.build_arrays import arrays_of_index
 from privtab.engines.index import Index
 from privtab.state.index import index

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.base.errors import InvalidRequest, UsageError
+from privtab.base import InvalidRequest, UsageError
 from privtab_spark import user, visible
 
 BOXES = ["s/a/1", "s/a/2", "s/b/1", None, "s//"]

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import pipeline
-from privtab.base.errors import AccessDenied, HasWindows, UsageError
+from privtab.base import AccessDenied, HasWindows, UsageError
 from privtab.base.moments import FIRST, LAST
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.shards import shard_file

@@ -18,7 +18,7 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-from privtab.base.names import encode_name
+from privtab.base import encode_name
 from privtab.client import Embedded, Hook, Outcome, Question
 from privtab_web.asgi import AsgiMiddleware, open_route, route
 from privtab_web.wsgi import WsgiMiddleware

@@ -15,7 +15,8 @@ import required_flag_policy
 from checkout import PYTHONPATH
 
 from privtab import AccessDenied, AsyncClient, Client, DecisionUnavailable, Entity, InvalidRequest
-from privtab.base.errors import Unauthenticated, UsageError
+from privtab.base import UsageError
+from privtab.base.errors import Unauthenticated
 from privtab.bundle.pack import state_bundle
 from privtab.client import Embedded
 from privtab.engines.opa.server import OpaServer

@@ -38,8 +38,7 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
-from privtab.base.diagnostics import Span
-from privtab.base.errors import AccessDenied, UsageError
+from privtab.base import AccessDenied, Span, UsageError
 from privtab.client import Embedded
 from privtab_web import Guard, acting_as
 from privtab_web._coverage import Coverage, covered

@@ -22,7 +22,7 @@ from fastapi import Request as WebRequest
 from pydantic import AliasChoices, BaseModel, Field, StringConstraints
 
 from privtab import Client, Decision
-from privtab.base.errors import AccessDenied, UsageError
+from privtab.base import AccessDenied, UsageError
 from privtab.bundle.pack import state_bundle
 from privtab.client import Embedded
 from privtab.pipeline import load_program, policy_bundle

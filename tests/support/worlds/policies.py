@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from privtab.base.names import quoted
+from privtab.base.names import quoted_privilege
 from worlds import active, attributes, below, filters, flat, hierarchy, implies, nested
 from worlds.names import GROUPS, PRIVILEGES, ROLES
 
@@ -241,7 +241,7 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
         if shared and rnd.random() < 0.5:
             return f"can {rnd.choice(shared)} ({name})"
         if found:
-            return f"{quoted(rnd.choice(found))} ({name})"
+            return f"{quoted_privilege(rnd.choice(found))} ({name})"
     reachable = draft.reachable(type_)
     choice = rnd.random()
     if choice < 0.12 and draft.owners:
@@ -276,4 +276,4 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
     some = draft.generator("any")
     if some is not None and some.random() < 0.3:
         return f"any privilege ({asked})"
-    return f"{rnd.choice(['/', ' + ']).join(map(quoted, chosen))} ({asked})"
+    return f"{rnd.choice(['/', ' + ']).join(map(quoted_privilege, chosen))} ({asked})"

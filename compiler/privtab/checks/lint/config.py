@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from privtab.base import source
-from privtab.base.diagnostics import Diagnostic, Severity, in_order
+from privtab.base.diagnostics import Diagnostic, Severity, sorted_diagnostics
 from privtab.base.errors import SettingsInvalid, UsageError
 from privtab.base.files import others_with_access
 from privtab.base.hints import nearest
@@ -123,7 +123,7 @@ def settings_in(text: SourceFile, file: Path) -> Settings | None:
     reader = _SettingsReader(text, [])
     found = reader.document(node, file.resolve())
     if reader.found:
-        raise SettingsInvalid(in_order(reader.found))
+        raise SettingsInvalid(sorted_diagnostics(reader.found))
     return found
 
 

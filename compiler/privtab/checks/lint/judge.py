@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from privtab.base.diagnostics import Diagnostic, Located, in_order
+from privtab.base.diagnostics import Diagnostic, Located, sorted_diagnostics
 from privtab.base.hints import nearest
 from privtab.base.source import SourceFile
 from privtab.checks.lint.settings import FIRST_CONFIGURABLE, Settings, codes, unknown
@@ -129,7 +129,7 @@ def filter_findings(
 
     `complete`: all findings of the file are included, so that a comment that matches none becomes a finding.
     """
-    all_ = in_order(list(found))
+    all_ = sorted_diagnostics(list(found))
     invalid_comments: list[Diagnostic] = []
     # If YAML cannot be parsed, there are only errors, and no comments either.
     comments = () if any(d.code in _NO_YAML for d in all_) else ignores(source, invalid_comments)
@@ -156,7 +156,8 @@ def filter_findings(
         else:
             configured.append(replace(finding, severity=level.severity))
     return FilteredFindings(
-        kept=in_order(configured), ignored=tuple(sorted(ignored, key=lambda suppressed: suppressed.finding.span))
+        kept=sorted_diagnostics(configured),
+        ignored=tuple(sorted(ignored, key=lambda suppressed: suppressed.finding.span)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from privtab.base.hints import did_you_mean, listed, nearest, not_a_condition
+from privtab.base.hints import did_you_mean, listed_names, nearest, not_a_condition
 from privtab.language.findings import Said, finding
 
 
@@ -13,7 +13,7 @@ def unknown_privilege(name: str, known: Collection[str]) -> Said:
     """`name`, which is neither a privilege nor an alias nor a set."""
     return Said(
         f"unknown privilege `{name}`",
-        not_a_condition(name) or did_you_mean(name, known) or f"the privileges and sets are {listed(known)}"
+        not_a_condition(name) or did_you_mean(name, known) or f"the privileges and sets are {listed_names(known)}"
         if known
         else "the file lists no privileges: add `privileges: […]`",
         fix=nearest(name, known),
@@ -25,7 +25,7 @@ def unknown_type(name: str, known: Collection[str]) -> Said:
     """`name`, which is not an entity type."""
     return Said(
         f"unknown entity type `{name}`",
-        did_you_mean(name, known) or f"the entity types are {listed(known)}",
+        did_you_mean(name, known) or f"the entity types are {listed_names(known)}",
         fix=nearest(name, known),
     )
 
@@ -39,16 +39,14 @@ def undefined_object(name: str, objects: Collection[str], targets: Collection[st
     """`name`, which is neither one of the row's `with` objects nor one of its `targets`."""
     help_ = did_you_mean(name, (*objects, *targets)) if name not in ITSELF else "the row's own entity is `entity`"
     if help_ is None:
-        help_ = (
-            f"targets here are {listed((*objects, *targets))}; a further object is declared by `with: {{{name}: TYPE}}`"
-        )
+        help_ = f"targets here are {listed_names((*objects, *targets))}; a further object is declared by `with: {{{name}: TYPE}}`"
     return Said(f"undefined object `{name}`", help_)
 
 
 @finding("P104")
 def target_not_on_path(target: str, entity: str, targets: Collection[str]) -> Said:
     """A condition on `entity` that names `target`, which is not one of its `targets`."""
-    help_ = f"targets here are {listed(targets)}; another object is declared by `with`"
+    help_ = f"targets here are {listed_names(targets)}; another object is declared by `with`"
     if target == "parent":
         help_ = f"`{entity}` is at the top: it has no parent"
     return Said(f"`{target}` is not on the path of `{entity}`", help_ if targets else None)
@@ -63,10 +61,10 @@ def unknown_operation(
 ) -> Said:
     """`operation`, for which none of the `types` has a row."""
     instead = f"`{operation}` is a privilege: leave `can` out" if is_privilege else did_you_mean(operation, known)
-    where = listed(types, last="or") if len(types) < _UNKNOWN_OPERATION_ANY else "any entity type"
+    where = listed_names(types, last="or") if len(types) < _UNKNOWN_OPERATION_ANY else "any entity type"
     return Said(
         f"unknown operation `{operation}` on {where}",
-        instead or (f"it has {listed(known)}" if known else "it has no rows at all"),
+        instead or (f"it has {listed_names(known)}" if known else "it has no rows at all"),
         fix=nearest(operation, known),
     )
 
@@ -76,7 +74,7 @@ def alias_of_nothing(alias: str, privilege: str, known: Collection[str]) -> Said
     """`alias`, whose `privilege` does not exist."""
     return Said(
         f"`{alias}` is an alias of `{privilege}`, which is not a privilege",
-        did_you_mean(privilege, known) or f"the privileges are {listed(known)}",
+        did_you_mean(privilege, known) or f"the privileges are {listed_names(known)}",
         fix=nearest(privilege, known),
     )
 
@@ -86,9 +84,9 @@ def unknown_source(name: str | None, known: Collection[str]) -> Said:
     """A row with the source `name`; None if it is ambiguous which source is meant."""
     help_ = "add `sources: {NAME: {document: FILE}}`"
     if known and name is not None:
-        help_ = did_you_mean(name, known) or f"the sources are {listed(known)}"
+        help_ = did_you_mean(name, known) or f"the sources are {listed_names(known)}"
     elif known:
-        help_ = f"write `name:line`; the sources are {listed(known)}"
+        help_ = f"write `name:line`; the sources are {listed_names(known)}"
     return Said(f"unknown source `{name}`" if name else "the row does not say which source its line is in", help_)
 
 
@@ -96,7 +94,7 @@ def unknown_source(name: str | None, known: Collection[str]) -> Said:
 def unknown_flag(operation: str, flag: str, used: Collection[str]) -> Said:
     """A flag that the row and what it reaches by `can` never use; `used`: the flags they use."""
     near = nearest(flag, used)
-    known = f"the row uses {listed(sorted(used))}" if used else "write `CONDITION when FLAG`, or drop it"
+    known = f"the row uses {listed_names(sorted(used))}" if used else "write `CONDITION when FLAG`, or drop it"
     return Said(
         f"no condition of the row `{operation}` uses the flag `{flag}`", f"did you mean `{near}`?" if near else known
     )
@@ -106,14 +104,14 @@ def unknown_flag(operation: str, flag: str, used: Collection[str]) -> Said:
 def unknown_attribute(written: str, name: str, declared: Collection[str]) -> Said:
     """`written`, whose attribute `name` is not among those declared for its kind."""
     near = nearest(name, declared)
-    known = f"declared are {listed(declared)}" if declared else "declare it: `attributes: {user: {NAME: TYPE}}`"
+    known = f"declared are {listed_names(declared)}" if declared else "declare it: `attributes: {user: {NAME: TYPE}}`"
     return Said(f"unknown attribute `{written}`", f"did you mean `{near}`?" if near else known)
 
 
 @unknown_attribute.also
 def unknown_attribute_not_on(name: str, type_: str, on: Collection[str]) -> Said:
     """An attribute that entities of a type do not have."""
-    return Said(f"a `{type_}` has no attribute `{name}`", f"`{name}` is declared on {listed(on)}")
+    return Said(f"a `{type_}` has no attribute `{name}`", f"`{name}` is declared on {listed_names(on)}")
 
 
 @unknown_attribute.also

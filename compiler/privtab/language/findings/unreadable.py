@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from privtab.base.diagnostics import Diagnostic, Related, Severity, Span
-from privtab.base.hints import did_you_mean, listed, nearest
+from privtab.base.hints import did_you_mean, listed_names, nearest
 from privtab.base.names import small_letters
 from privtab.language.findings import Said, finding
 
@@ -188,7 +188,7 @@ def unknown_key(key: str, where: str, known: Sequence[str]) -> Said:
         f"unknown key `{key}` in {where}",
         UNKNOWN_KEY_INSTEAD.get(where, {}).get(key)
         or did_you_mean(key, known)
-        or f"the keys of {where} are {listed(known)}",
+        or f"the keys of {where} are {listed_names(known)}",
         fix=None if key in UNKNOWN_KEY_INSTEAD.get(where, {}) else nearest(key, known),
     )
 
@@ -210,7 +210,7 @@ def wrong_value(what: str, value: str, known: Sequence[str]) -> Said:
     """`value`, which is not a value of `what`."""
     return Said(
         f"`{value}` is not a value of {what}",
-        did_you_mean(value, known) or f"it is {listed(known, last='or')}",
+        did_you_mean(value, known) or f"it is {listed_names(known, last='or')}",
         fix=nearest(value, known),
     )
 

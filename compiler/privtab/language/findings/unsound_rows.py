@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from privtab.base.diagnostics import Related, Span
-from privtab.base.hints import did_you_mean, listed
-from privtab.base.names import ANY_PRIVILEGE, quoted
+from privtab.base.hints import did_you_mean, listed_names
+from privtab.base.names import ANY_PRIVILEGE, quoted_privilege
 from privtab.base.sql_text import DIALECTS
 from privtab.language.findings import Said, finding
 
@@ -75,11 +75,11 @@ def privilege_cannot_bind(written: str, wrong: tuple[str, ...], types: tuple[str
     subject = (
         f"`{written}`"
         if wrong == (written,) or (len(wrong) == 1 and wrong[0] == written)
-        else f"{listed(wrong)} of `{written}`"
+        else f"{listed_names(wrong)} of `{written}`"
     )
     return Said(
-        f"{subject} cannot be granted on {listed(types, last='or')}",
-        f"`{wrong[0]}` can be granted on {listed(on)}" if on else f"`{wrong[0]}` can be granted nowhere",
+        f"{subject} cannot be granted on {listed_names(types, last='or')}",
+        f"`{wrong[0]}` can be granted on {listed_names(on)}" if on else f"`{wrong[0]}` can be granted nowhere",
     )
 
 
@@ -106,7 +106,7 @@ def row_without_condition(operation: str) -> Said:
 def can_with_objects(operation: str, types: Collection[str], objects: Collection[str]) -> Said:
     """A `can` whose row needs `with` objects."""
     return Said(
-        f"`can {operation}` on {listed(types)} needs {listed(objects)}, which `can` cannot name",
+        f"`can {operation}` on {listed_names(types)} needs {listed_names(objects)}, which `can` cannot name",
         "a row with `with` objects cannot be reached by `can`: write its condition out",
     )
 
@@ -141,7 +141,7 @@ def object_without_types(name: str) -> Said:
 def effect_on_many_types(name: str, types: Collection[str]) -> Said:
     """An effect whose target `name` may have several types."""
     return Said(
-        f"an effect on `{name}` needs one type, and it may be {listed(types, last='or')}",
+        f"an effect on `{name}` needs one type, and it may be {listed_names(types, last='or')}",
         "give the object one type in `with`",
     )
 
@@ -262,7 +262,8 @@ def selector_without_nesting(selector: str, target: str) -> Said:
 def selector_without_nesting_unknown(selector: str, target: str, known: tuple[str, ...]) -> Said:
     """A word before `target` that is none of the known ones."""
     advice = (
-        did_you_mean(selector, known) or f"before a target stands {listed(known, last='or')}, or a comma is missing"
+        did_you_mean(selector, known)
+        or f"before a target stands {listed_names(known, last='or')}, or a comma is missing"
     )
     return Said(f"unknown word `{selector}` before `{target}`", advice)
 
@@ -335,7 +336,7 @@ def below_not_exact_by_default(privilege: str, role: str) -> Said:
 def below_not_exact_nothing_below(privilege: str, type_: str) -> Said:
     """A privilege that nothing below a type can hold."""
     message = f"nothing below a `{type_}` can hold `{privilege}`"
-    return Said(message, f"write `{quoted(privilege)} ({type_})`")
+    return Said(message, f"write `{quoted_privilege(privilege)} ({type_})`")
 
 
 @finding("P223")

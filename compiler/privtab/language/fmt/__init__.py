@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from privtab.base.diagnostics import Diagnostic, in_order
+from privtab.base.diagnostics import Diagnostic, sorted_diagnostics
 from privtab.base.errors import FormatError
 from privtab.base.source import SourceFile
 from privtab.language.fmt.attach import attach
@@ -29,7 +29,7 @@ def format_source(source: SourceFile) -> tuple[str | None, tuple[Diagnostic, ...
     found: list[Diagnostic] = []
     root = compose(source, found)
     if root is None or found:
-        return None, in_order(found)
+        return None, sorted_diagnostics(found)
     notes = [source.text[start:end].rstrip() for start, end in comments(source.text)]
     text = lay_out(attach(source, root))
     _check_unchanged(root, notes, SourceFile.of(source.path, text))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 from privtab.base.attributes import WIDEST, Attribute, AttributeKind, Origin, TypeName
-from privtab.base.hints import listed
+from privtab.base.hints import listed_names
 from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE
 from privtab.language.findings import unreadable, unsound_rows
 from privtab.language.syntax.expression import RESERVED
@@ -146,7 +146,7 @@ def _attribute(reader: PolicyReader, kind: AttributeKind, name: Word, node: Node
     types = [type_ for type_ in _TYPES if type_ in fields]
     if len(types) != 1:
         message = f"{what} has {'no type' if not types else 'two types'}"
-        reader.refuse(node, message, f"give it one of {listed(_TYPES, last='or')}")
+        reader.refuse(node, message, f"give it one of {listed_names(_TYPES, last='or')}")
         return None
     sources = reader.choices(fields["from"][1], "from", "`from`") if "from" in fields else None
     if kind == "request" and "from" in fields:

@@ -10,9 +10,9 @@ from collections.abc import Sequence as Words
 from enum import Enum, auto
 from typing import ClassVar, TypeAlias, TypeVar
 
-from privtab.base.diagnostics import Diagnostic, Located, Severity, Span, in_order
+from privtab.base.diagnostics import Diagnostic, Located, Severity, Span, sorted_diagnostics
 from privtab.base.errors import PolicyInvalid
-from privtab.base.hints import did_you_mean, listed, nearest
+from privtab.base.hints import did_you_mean, listed_names, nearest
 from privtab.base.source import SourceFile
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 
@@ -97,7 +97,7 @@ def whole(file: SourceFile, begins: str, read: Callable[[list[Diagnostic], Node]
     root = compose(file, found, begins)
     value = None if root is None else read(found, root)
     if value is None or found:
-        raise PolicyInvalid(in_order(found))
+        raise PolicyInvalid(sorted_diagnostics(found))
     return value
 
 
@@ -212,7 +212,7 @@ class DocumentReader(NodeReader):
 def near(name: str, known: Iterable[str], what: str) -> str:
     """`did you mean …?`, or the list of known names."""
     names = list(known)
-    return did_you_mean(name, names) or (f"{what}: {listed(names)}" if names else f"there are no {what}")
+    return did_you_mean(name, names) or (f"{what}: {listed_names(names)}" if names else f"there are no {what}")
 
 
 def is_empty(node: Node) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal
 from privtab.base.attributes import Attribute, AttributeKind
 from privtab.base.diagnostics import Located, Span
 from privtab.base.effects import EffectKind
-from privtab.base.names import KINDS, PrincipalKind
+from privtab.base.names import PRINCIPAL_KINDS, PrincipalKind
 from privtab.base.nodes import dataclass
 from privtab.base.source import SourceFile
 from privtab.language.syntax.expression import Effects, Expression, Name
@@ -305,8 +305,8 @@ class SemanticsDecl:
     deny: Literal["none", "overrides"] = "none"
     owner: OwnerDecl | None = None
     subjects: tuple[str, ...] = ("user",)
-    grantees: tuple[PrincipalKind, ...] = KINDS
-    assignees: tuple[PrincipalKind, ...] = KINDS
+    grantees: tuple[PrincipalKind, ...] = PRINCIPAL_KINDS
+    assignees: tuple[PrincipalKind, ...] = PRINCIPAL_KINDS
     groups: tuple[Literal["state", "request"], ...] = ("state",)
     hierarchy: tuple[Literal["groups", "roles"], ...] = ()
     active_roles: Literal["none", "request", "request_grants"] = "none"

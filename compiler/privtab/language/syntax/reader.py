@@ -8,7 +8,7 @@ from typing import Literal
 
 from privtab.base.diagnostics import Diagnostic, Located, Span
 from privtab.base.effects import EffectKind
-from privtab.base.hints import listed, nearest, not_a_condition
+from privtab.base.hints import listed_names, nearest, not_a_condition
 from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, invisible
 from privtab.base.paths import LEVELS, MOST_LEVELS
 from privtab.base.source import SourceFile
@@ -166,7 +166,7 @@ class PolicyReader(NodeReader):
             return Located(node.value, self.span(node))
         intended = _word_for_boolean(node, ("false", "true"), no="false")
         self.wrong(
-            node, what, listed(("true", "false", *others), last="or"), f"write `{intended}`" if intended else None
+            node, what, listed_names(("true", "false", *others), last="or"), f"write `{intended}`" if intended else None
         )
         return None
 
@@ -190,7 +190,7 @@ class PolicyReader(NodeReader):
             return node.text
         intended = _word_for_boolean(node, known)
         if not isinstance(node, Scalar) or not isinstance(node.value, str) or node.style == "*":
-            self.wrong(node, what, listed(known, last="or"), f"write `{intended}`" if intended else None)
+            self.wrong(node, what, listed_names(known, last="or"), f"write `{intended}`" if intended else None)
         elif intended:
             self.take(unreadable.wrong_value_intended(self.span(node), what, node.text, intended))
         else:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from privtab.base.diagnostics import Located, Severity
 from privtab.base.effects import PRINCIPAL_TABLES
-from privtab.base.names import KINDS
+from privtab.base.names import PRINCIPAL_KINDS
 from privtab.language.findings import unreadable, unsound_rows
 from privtab.language.syntax import nodes
 from privtab.language.syntax.attributes import read_attributes, read_privileges, read_sets
@@ -270,7 +270,7 @@ def _semantics(reader: PolicyReader, node: Node) -> nodes.SemanticsDecl:
         found = reader.choices(fields[name][1], shape or name, f"`{name}`") if name in fields else None
         return tuple(dict.fromkeys(word.value for word in found or ()))
 
-    assignees = words("assignees", "kinds") or KINDS
+    assignees = words("assignees", "kinds") or PRINCIPAL_KINDS
     if assignees == ("role",):
         message = "roles could be assigned to roles alone, so that nobody would ever hold one"
         hint = "name who holds roles as well: `assignees: [user, role]`"
@@ -281,7 +281,7 @@ def _semantics(reader: PolicyReader, node: Node) -> nodes.SemanticsDecl:
         transitive=word("implication") == "transitive",
         owner=owner,
         subjects=_subjects(reader, fields["subjects"][1]) if "subjects" in fields else ("user",),
-        grantees=words("grantees", "kinds") or KINDS,
+        grantees=words("grantees", "kinds") or PRINCIPAL_KINDS,
         assignees=assignees,
         groups=words("groups") or ("state",),
         hierarchy=words("hierarchy"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from privtab.base.lazy import face, renamed
+from privtab.base import face
+from privtab.base.lazy import renamed
 
 if TYPE_CHECKING:
     from privtab_analysis.changes import Change, apply, change_text

@@ -11,9 +11,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
-from privtab.base.effects import PRINCIPAL_TABLES
-from privtab.base.names import decode_name, encode_name, refers_to
-from privtab.base.request import Entity
+from privtab.base import PRINCIPAL_TABLES, Entity, decode_name, encode_name
+from privtab.base.names import refers_to
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import RESOURCE, Rule
 from privtab.ir.semantics import OwnerKind

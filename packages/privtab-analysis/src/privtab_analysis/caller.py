@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from privtab.base.attributes import NONE_GIVEN, GivenAttributes
-from privtab.base.errors import InvalidRequest
-from privtab.base.names import LEFT_OUT, path_of
+from privtab.base import LEFT_OUT, Entity, GivenAttributes, InvalidRequest, path_of
+from privtab.base.attributes import NONE_GIVEN
 from privtab.base.paths import at_level
-from privtab.base.request import Entity, roles_not_held
+from privtab.base.request import roles_not_held
 from privtab.ir.canonical import Leaf, Listing, atom_of, canonical
 from privtab.ir.formula import RequestAlgebra, uses_below
 from privtab.ir.nodes import Atom, Formula, Rule

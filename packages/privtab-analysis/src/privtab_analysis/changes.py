@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias, assert_never
 
+from privtab.base import Entity
 from privtab.base.names import PrincipalKind
-from privtab.base.request import Entity
 from privtab.ir.nodes import Has
 from privtab.reference.rights import Right, key_of, row_giving
 from privtab.state.nodes import Assignment, Grant, State

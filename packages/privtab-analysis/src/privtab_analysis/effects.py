@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
-from privtab.base.errors import UsageError
+from privtab.base import Entity, UsageError, encode_name, quoted_privilege
 from privtab.base.locations import GrowingLocations
-from privtab.base.names import encode_name, quoted
-from privtab.base.request import Entity
 from privtab.ir.formula import asked_forms
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, Target
@@ -51,7 +49,7 @@ class GainedFact:
             return f"{self.kind}:{self.privilege}" + (f" ({self.entity})" if self.entity.type else "")
         if self.kind in ("lift", "leave"):
             return f"no denial to {self.privilege} ({self.entity})"
-        return f"{quoted(self.privilege) or self.kind} ({self.entity})"
+        return f"{quoted_privilege(self.privilege) or self.kind} ({self.entity})"
 
     def atom(self) -> Has | Owner | Member:
         """The atom that requires this fact, for a request about the entity."""

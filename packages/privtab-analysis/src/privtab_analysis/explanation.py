@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from privtab.base.request import NOT_SET, Decision, Entity, Request
+from privtab.base import NOT_SET, Decision, Entity, Request
 from privtab.ir.canonical import Leaf, Listing
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import ByType, Compare, Has, Owner, Rule, Self

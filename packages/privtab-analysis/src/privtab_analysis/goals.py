@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from privtab.base.errors import InvalidRequest
+from privtab.base import Entity, InvalidRequest, Request, quoted_privilege
 from privtab.base.locations import GrowingLocations
-from privtab.base.names import quoted
-from privtab.base.request import Entity, Request
 from privtab.ir.formula import asked_condition, item_condition, on_entity, targets_of
 from privtab.ir.nodes import RESOURCE, Atom, Formula, Rule
 from privtab.reference.evaluate import Reference
@@ -53,7 +51,7 @@ def goal(reference: Reference, name: str, entity: Entity) -> Goal:
     Raises InvalidRequest if the policy knows no such entity, or if nothing of that name can be held on it.
     """
     reference.vocabulary.check_path(entity)
-    text = f"{quoted(name)} ({entity})"
+    text = f"{quoted_privilege(name)} ({entity})"
     if name in {"owner", "member"}:
         fact = GainedFact(kind="owner" if name == "owner" else "member", entity=entity)
         return Goal(text=text, resource=entity, atoms=(fact.atom(),))

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from privtab.base import Entity, path_of
 from privtab.base.locations import GrowingLocations
-from privtab.base.names import path_of
-from privtab.base.request import Entity
 from privtab.ir.formula import item_condition, leaves, recipients
 from privtab.ir.nodes import RESOURCE, Atom, Rule
 from privtab.ir.support import Tool, check_support

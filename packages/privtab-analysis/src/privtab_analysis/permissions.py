@@ -13,10 +13,7 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from privtab.base.errors import Undecided
-from privtab.base.names import LEFT_OUT, bare_name, check_principal
-from privtab.base.once import once
-from privtab.base.request import Entity
+from privtab.base import LEFT_OUT, Entity, Undecided, bare_name, check_principal, once
 from privtab.ir.canonical import Leaf, atom_of, canonical
 from privtab.ir.formula import asked_condition, asked_forms, compares
 from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, OnTarget, Program, Rule

@@ -11,10 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from privtab.base.errors import Undecided, UsageError
-from privtab.base.names import last_name, path_of
-from privtab.base.paths import base_type
-from privtab.base.request import Entity, Request, smallest
+from privtab.base import Entity, Request, Undecided, UsageError, base_type, last_name, path_of
+from privtab.base.request import smallest
 from privtab.ir.canonical import Listing
 from privtab.ir.formula import leaves, located
 from privtab.ir.nodes import Atom, Compare, HasBelow, Member, OnTarget, OwnsBelow, Rule

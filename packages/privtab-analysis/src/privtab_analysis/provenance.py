@@ -8,10 +8,9 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never, cast
 
+from privtab.base import ALWAYS, ANY_PRIVILEGE, Entity, Window
 from privtab.base.attributes import Value
-from privtab.base.moments import ALWAYS, Window, shown
-from privtab.base.names import ANY_PRIVILEGE
-from privtab.base.request import Entity
+from privtab.base.moments import shown
 from privtab.ir.names import term_text, value_text
 from privtab.ir.nodes import Atom, Compare, Has
 from privtab.reference.evaluate import EvaluationContext, Source

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from privtab.base import Entity
 from privtab.base.attributes import NONE_GIVEN
-from privtab.base.request import Entity
 from privtab.ir.nodes import RESOURCE, Rule
 from privtab.ir.support import Tool, check_support
 from privtab_analysis.state_diff import Comparison

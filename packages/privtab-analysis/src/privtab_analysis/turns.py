@@ -13,9 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, combinations, islice
 from typing import NamedTuple
 
-from privtab.base.errors import UnsupportedError
-from privtab.base.names import PrincipalKind, last_name, path_of
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request, UnsupportedError, last_name, path_of
+from privtab.base.names import PrincipalKind
 from privtab.ir.formula import RequestAlgebra, Truth, on_entity
 from privtab.ir.nodes import Atom, Can, Has, HasBelow, Holds, OwnsBelow, Program
 from privtab.ir.support import Tool, check_support

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from generated_programs import read
 
-from privtab.base.request import Entity
+from privtab.base import Entity
 from privtab.state.load import from_tables, validate
 from privtab_analysis.entitlements.universe import notes
 

@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from privtab.base.errors import StateInvalid, UsageError
-from privtab.base.printable import count
+from privtab.base import StateInvalid, UsageError, count
 from privtab.command._output import print_error
 from privtab.command._stored import with_slashes
 from privtab.state.findings import DENIES

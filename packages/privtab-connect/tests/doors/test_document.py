@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from documentation_pages import read
 
-from privtab.base.diagnostics import Diagnostic
-from privtab.base.errors import PolicyInvalid, UsageError
+from privtab.base import Diagnostic, PolicyInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab_connect.doors.document import Place, load

@@ -13,7 +13,7 @@ from signed_door import DoorServer, door_server
 from unusual_names import ALIKE, ALIKE_UNSEEN, CARRIED, INVISIBLE, UNUSABLE
 
 from privtab import Embedded, InvalidRequest
-from privtab.base.names import encode_name
+from privtab.base import encode_name
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ import pytest
 from recorded_answers import ANSWERS, POLICIES, VALUES, RecordedAnswers
 from seeds import seeds
 
-from privtab.base.errors import FileError
+from privtab.base import FileError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.load import to_tables

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from documentation_pages import read
 
-from privtab.base.errors import PolicyInvalid, UsageError
+from privtab.base import PolicyInvalid, UsageError
 from privtab_connect.documents import documents
 from privtab_connect.importing.document import load
 

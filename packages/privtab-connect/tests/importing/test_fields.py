@@ -11,7 +11,7 @@ import pytest
 from jmespath import Options, compile  # noqa: A004
 from ranger import LAKE
 
-from privtab.base.errors import FileError, UsageError
+from privtab.base import FileError, UsageError
 from privtab.pipeline import load_program
 from privtab_connect.documents import documents
 from privtab_connect.importing.answers import opened

@@ -16,8 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 from ranger import LAKE, ranger_policy
 
-from privtab.base.errors import FileError, UsageError
-from privtab.base.request import Entity
+from privtab.base import Entity, FileError, UsageError
 from privtab.pipeline import load_program
 from privtab.state.load import to_tables
 from privtab_connect.importing.answers import opened

@@ -10,7 +10,7 @@ import sqlalchemy
 from mariadb_server import mariadb
 from sqlalchemy.exc import DBAPIError
 
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab_connect.importing.answers import opened

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from privtab.base.errors import FileError
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, FileError, Request
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab_connect.importing.answers import opened

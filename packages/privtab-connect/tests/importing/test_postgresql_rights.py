@@ -11,8 +11,7 @@ import sqlalchemy
 from checkout import ROOT
 from postgresql_server import postgresql
 
-from privtab.base.names import encode_name
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request, encode_name
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab_connect.importing.answers import opened

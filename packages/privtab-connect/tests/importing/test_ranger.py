@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, to_tables, validate
@@ -198,7 +198,7 @@ def test_what_a_state_cannot_say_stops_the_import_by_name(tmp_path: Path, case: 
     ids=str,
 )
 def test_an_answer_without_policies_is_an_error(tmp_path: Path, answer: object) -> None:
-    from privtab.base.errors import FileError
+    from privtab.base import FileError
 
     with pytest.raises(FileError, match="service/plugins/policies"):
         imported(tmp_path, answer)
@@ -215,7 +215,7 @@ def test_one_of_several_services_is_taken_with_the_tags(tmp_path: Path) -> None:
 
 def test_a_list_that_may_have_been_cut_is_an_error(tmp_path: Path) -> None:
     """Ranger's public API gives 200 policies unless it is asked for pages, and no total."""
-    from privtab.base.errors import FileError
+    from privtab.base import FileError
 
     policies = [policy(deny=[DENY], id=number) for number in range(201)]
     with pytest.raises(FileError, match="200 items, a whole page, and no total"):

@@ -9,8 +9,7 @@ import pytest
 from pushed_lake import GROUPS, ROLES, SCHEMAS, TABLES, USERS, entity, random_state
 from seeds import seeds
 
-from privtab.base.moments import Window, moment
-from privtab.base.request import Entity
+from privtab.base import Entity, Window, parse_moment
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.nodes import Assignment, Grant, State
@@ -78,10 +77,13 @@ def test_rows_that_hold_for_a_time_are_findings_unless_a_moment_is_chosen(
     program: Program, document: MappingDocument
 ) -> None:
     row = grant("user:ann", "USE", "hive", "sales")
-    state = State(grants=(row,), windows={"grants": [Window(moment("2026-01-01T00:00Z"), moment("2026-02-01T00:00Z"))]})
+    state = State(
+        grants=(row,),
+        windows={"grants": [Window(parse_moment("2026-01-01T00:00Z"), parse_moment("2026-02-01T00:00Z"))]},
+    )
     assert [finding.code for finding in desired(program, document, state).findings] == ["S302"]
-    assert desired(program, document, state.at(moment("2026-01-15T00:00Z"))).rights
-    assert not desired(program, document, state.at(moment("2026-03-15T00:00Z"))).rights
+    assert desired(program, document, state.at(parse_moment("2026-01-15T00:00Z"))).rights
+    assert not desired(program, document, state.at(parse_moment("2026-03-15T00:00Z"))).rights
 
 
 @pytest.mark.parametrize("seed", seeds(range(200), quick=20))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ranger import LAKE
 
-from privtab.base.errors import PolicyInvalid, UsageError
+from privtab.base import PolicyInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab_connect.documents import documents

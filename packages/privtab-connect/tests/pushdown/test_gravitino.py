@@ -11,8 +11,8 @@ import pytest
 from authzen_server import Server
 from store_server import ask, serve_store, token, write_tokens
 
-from privtab.base.errors import PushError, UsageError
-from privtab.base.request import Entity
+from privtab.base import Entity, UsageError
+from privtab.base.errors import PushError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.load import to_tables

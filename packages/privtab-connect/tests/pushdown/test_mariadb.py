@@ -11,8 +11,8 @@ import sqlalchemy
 from mariadb_server import mariadb
 from pushed_lake import LAKE, MAPPING, SCHEMAS, TABLES, USERS, entity, random_state
 
+from privtab.base import Request
 from privtab.base.errors import PushError
-from privtab.base.request import Request
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference

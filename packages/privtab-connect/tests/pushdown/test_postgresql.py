@@ -12,8 +12,8 @@ import sqlalchemy
 from postgresql_server import postgresql
 from pushed_lake import SCHEMAS, TABLES, USERS, entity, random_state
 
+from privtab.base import Entity, Request
 from privtab.base.errors import PushError
-from privtab.base.request import Entity, Request
 from privtab.command._app import run as command
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference

@@ -14,8 +14,8 @@ from checkout import ROOT
 from postgresql_server import postgresql
 from seeds import seeds
 
+from privtab.base import Entity
 from privtab.base.errors import PushError
-from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.nodes import ALL_TABLES, Assignment, Grant, State

@@ -12,8 +12,8 @@ import pytest
 from ranger import LAKE, ranger_policy
 from seeds import seeds
 
-from privtab.base.errors import PushError, UsageError
-from privtab.base.request import Entity
+from privtab.base import Entity, UsageError
+from privtab.base.errors import PushError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.nodes import Effect, Grant, State

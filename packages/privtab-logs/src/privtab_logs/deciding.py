@@ -12,11 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privtab.base import NOT_SET, Decision, InvalidRequest, Request, Vocabulary, encode_name, flag_name
 from privtab.base.arrow import Codes, Truth
-from privtab.base.errors import InvalidRequest
-from privtab.base.names import encode_name
-from privtab.base.request import ACTIVE_ROLES, NOT_SET, Decision, Request, flag_name
-from privtab.base.vocabulary import Vocabulary
+from privtab.base.request import ACTIVE_ROLES
 from privtab.engines.columns import distinct
 from privtab.engines.python import OpenEngine, Opener, WindowedIndex
 from privtab.ir.nodes import Program

@@ -10,9 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base.errors import InvalidRequest
+from privtab.base import InvalidRequest, Request
 from privtab.base.moments import FIRST, LAST
-from privtab.base.request import Request
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab_logs.deciding import hidden_by_mask, request_of

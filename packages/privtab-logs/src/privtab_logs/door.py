@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from privtab.base.names import encode_name, is_wildcard
+from privtab.base import encode_name, is_wildcard
 from privtab.ir.nodes import Program
 from privtab_connect.doors.document import Alternative, Answer, Conditions, Door, Kind, Place, Shape
 from privtab_connect.doors.emit import shape_of

@@ -12,9 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from privtab.base.moments import ALWAYS, Window
-from privtab.base.names import path_of
-from privtab.base.request import Request
+from privtab.base import ALWAYS, Request, Window, path_of
 from privtab.ir.canonical import Leaf
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import ByType, Program

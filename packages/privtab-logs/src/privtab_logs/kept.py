@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from privtab.base.diagnostics import Diagnostic, in_order
-from privtab.base.errors import UsageError
-from privtab.base.source import SourceFile
+from privtab.base import Diagnostic, SourceFile, UsageError, sorted_diagnostics
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.language.syntax.yaml_tree import Node, compose
 from privtab.state.chains import GROUP, ROLE
@@ -51,7 +49,7 @@ def read_kept(source: SourceFile, state: State, places: Places, shown: str) -> K
         if (entry := reader.entry(node)) is not None:
             what, text, why = entry
             kept.rows |= dict.fromkeys(reader.rows(what, text, state, places, shown, node), why)
-    kept.found = in_order(found)
+    kept.found = sorted_diagnostics(found)
     return kept
 
 

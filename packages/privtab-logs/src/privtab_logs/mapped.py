@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from jmespath.exceptions import JMESPathError
 
-from privtab.base import source
-from privtab.base.errors import FormatError
+from privtab.base import FormatError, source
 from privtab.language.syntax.node_reader import DocumentProblem, whole
 from privtab.language.syntax.yaml_tree import Node
 from privtab_connect.documents import document as find

@@ -11,9 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base import moments
-from privtab.base.errors import BrokenBundle, FileError, PolicyError, PrivtabError, UsageError
-from privtab.base.shard_names import combined
+from privtab.base import BrokenBundle, FileError, PolicyError, PrivtabError, UsageError, parse_moment, sharded_revision
 from privtab.bundle.program import program_in
 from privtab.client._bundles import content, unpacked
 from privtab.engines.index import combined_document
@@ -202,7 +200,7 @@ def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
                 for canary in (False, True):
                     runs = {shard: identity for (_, shard), identity in release.runs(canary=canary).items() if shard}
                     if (people := runs.pop(PEOPLE, None)) is not None:
-                        yield combined(people, runs), [people, *runs.values()]
+                        yield sharded_revision(people, runs), [people, *runs.values()]
 
     def policy(revision: str | None) -> Policy:
         packed = bundle("policy", revision)
@@ -227,7 +225,7 @@ def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
 
 def stored(journal: Journal) -> tuple[StateAt, Callable[[pa.RecordBatch], pa.Array]]:
     """The state of a store at the time of each decision, and the number of the last change before it."""
-    changes = [(moments.moment(at), number) for number, at, _, _ in journal.requests()]
+    changes = [(parse_moment(at), number) for number, at, _, _ in journal.requests()]
     times = np.array([at for at, _ in changes], np.int64)
     numbers = [number for _, number in changes]
 

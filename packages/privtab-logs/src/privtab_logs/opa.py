@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from privtab.base.errors import InvalidRequest
+from privtab.base import InvalidRequest
 from privtab.base.request import context_flags, context_roles
 from privtab_logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, UNREAD, WRONG_ANSWER, Reading, Row
 from privtab_logs.wrapped import FIELDS

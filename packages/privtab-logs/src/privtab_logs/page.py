@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from privtab.base import moments
+from privtab.base import count, moment_text
 from privtab.base.html import page as rendered
-from privtab.base.printable import count
 from privtab.ir.nodes import Program
 from privtab.language.report.html import HeatMap, shaded
 from privtab.reference.evaluate import Reference
@@ -106,7 +105,7 @@ def _bars(timeline: Counter[tuple[int, bool]]) -> Iterator[Bar]:
     most = max(counts[slot, True] + counts[slot, False] for slot in slots)
     for slot in slots:
         allows, denials = counts[slot, True], counts[slot, False]
-        begin = moments.text(slot * step * _MINUTE)
+        begin = moment_text(slot * step * _MINUTE)
         yield Bar(
             text=f"{begin}: {allows:,} allowed, {denials:,} denied",
             high=round(100 * (allows + denials) / most, 2),

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from privtab.base.request import Entity
+from privtab.base import Entity
 from privtab.ir.formula import item_condition, leaves, on_entity
 from privtab.ir.nodes import Has, Program
 from privtab.reference.rights import by_ownership

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base import strict_json
-from privtab.base.collection import no_collection
-from privtab.base.errors import FileError, UsageError
+from privtab.base import FileError, UsageError, no_collection, strict_loads
 from privtab_logs import opa
 from privtab_logs.schema import COLUMNS, MALFORMED, NO_ANSWER, SCHEMA, STORE, Reading, Row
 from privtab_logs.values import values
@@ -186,7 +184,7 @@ def _well_formed(row: Mapping[str, Any]) -> bool:
     pairs = row.get("with") or []
     names = [name for column in _LISTS for name in row.get(column) or ()] + [cell for pair in pairs for cell in pair]
     try:
-        more = strict_json.loads(row.get("attributes") or "{}")
+        more = strict_loads(row.get("attributes") or "{}")
     except ValueError:
         return False
     parts = [more] if not isinstance(more, dict) else [*more.values()]

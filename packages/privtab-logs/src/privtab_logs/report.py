@@ -12,9 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base.diagnostics import Diagnostic, Severity, Span
-from privtab.base.printable import count
-from privtab.base.request import Decision
+from privtab.base import Decision, Diagnostic, Severity, Span, count
 from privtab_analysis.diff.markdown import as_code, as_text
 from privtab_analysis.diff.nodes import Diff
 from privtab_analysis.diff.summary import answers_text, combine_pairs, holding_texts, request_text

@@ -9,9 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from privtab.base import moments
-from privtab.base.errors import UsageError
-from privtab.base.moments import ALWAYS, shown
+from privtab.base import ALWAYS, UsageError, moment_text, moments
+from privtab.base.moments import shown
 from privtab.ir.nodes import Program
 from privtab.state.chains import ROLE
 from privtab.state.findings import row_sentence
@@ -149,7 +148,7 @@ class Unused:
         """As in reports."""
         window = self.log.window
         return {
-            "window": None if window is None else dict(zip(("from", "until"), map(moments.text, window), strict=True)),
+            "window": None if window is None else dict(zip(("from", "until"), map(moment_text, window), strict=True)),
             "requests": {
                 "distinct": len(self.log.requests),
                 "allows": len(self.usage.allows),
@@ -172,7 +171,7 @@ def _seen(seen: Seen | None, time: Callable[[int], object]) -> dict[str, Any]:
 
 
 def _time(moment: int) -> str | None:
-    return None if moment in _EDGES else moments.text(moment)
+    return None if moment in _EDGES else moment_text(moment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from privtab.base.printable import count, printable
+from privtab.base import count, printable_text
 
 Row: TypeAlias = tuple[Any, ...]
 """The cells of a row, in the order of the schema; the time as text."""
@@ -106,7 +106,7 @@ class Reading:
         """Note an entry that cannot be read, or that is none."""
         self.damaged += 1
         if self.most_places is None or len(self.places) < self.most_places:
-            self.places.append(f"{position}: {printable(why, one_line=True)[:_LONGEST]}")
+            self.places.append(f"{position}: {printable_text(why, one_line=True)[:_LONGEST]}")
 
     def add(self, other: Mapping[str, Any]) -> None:
         """Add what was read elsewhere, in its JSON form."""

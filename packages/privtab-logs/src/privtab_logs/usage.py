@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from privtab.base import Request
 from privtab.base.moments import FIRST, LAST
-from privtab.base.request import Request
 from privtab.engines.python import Opener
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts

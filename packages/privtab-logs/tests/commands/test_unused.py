@@ -16,7 +16,7 @@ import pytest
 from lake_policy import POLICY, asks, grant
 from pyarrow import parquet
 
-from privtab.base.request import Request
+from privtab.base import Request
 from privtab.pipeline import load_program
 from privtab.state.load import load, validate
 

@@ -14,11 +14,8 @@ from unicodedata import normalize
 
 import yaml
 
-from privtab.base.diagnostics import Diagnostic, FindingKind, Severity
-from privtab.base.errors import UsageError
-from privtab.base.hints import did_you_mean, listed
+from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, UsageError, did_you_mean, listed_names
 from privtab.base.names import code_point, small_letters
-from privtab.base.source import SourceFile
 from privtab.language.fmt import format_source
 from privtab.language.syntax.expression import (
     CellError,
@@ -319,7 +316,7 @@ class TableReader:
             type_ = self.names.get(target.text, target.text)
             type_ = type_ if type_ in known else _identifier(type_)
             if type_ not in known:
-                hint = did_you_mean(type_, known) or f"the types are {listed(list(self._titles))}"
+                hint = did_you_mean(type_, known) or f"the types are {listed_names(list(self._titles))}"
                 message = f"cannot read `{_joined(cell.text)}`: `{target.text}` is no type"
                 advice = f"{hint}; or name it by `--name {target.text}=TYPE`"
                 self._refuse(cell, message, advice)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count, product
 from typing import TypeAlias
 
-from privtab.base.request import Entity
+from privtab.base import Entity
 from privtab.ir.formula import atoms
 from privtab.ir.nodes import Member, Program
 from privtab.reference.evaluate import Reference

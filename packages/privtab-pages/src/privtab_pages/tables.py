@@ -12,9 +12,8 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
-from privtab.base.diagnostics import Span
-from privtab.base.errors import FileError
-from privtab.base.source import SourceFile, load
+from privtab.base import FileError, SourceFile, Span
+from privtab.base.source import load
 from privtab_pages.workbooks import workbook_html
 
 STRUCK, HIDDEN = "struck", "hidden"

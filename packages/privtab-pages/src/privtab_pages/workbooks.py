@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
-from privtab.base.errors import FileError, UsageError
+from privtab.base import FileError, UsageError, how_to_install
 from privtab.base.files import archive
-from privtab.base.resources import how_to_install
 
 
 def workbook_html(path: Path) -> str:

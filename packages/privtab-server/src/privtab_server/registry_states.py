@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from privtab.base.errors import RegistryError, UsageError
+from privtab.base import UsageError
+from privtab.base.errors import RegistryError
 from privtab.command._stored import SCHEME, rows_of_bundles, with_slashes
 from privtab.command._tokens import token_of
 from privtab_server.commands._registry_options import no_channel, open_registry

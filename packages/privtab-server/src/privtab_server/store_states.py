@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privtab.base import moments
-from privtab.base.errors import UsageError
+from privtab.base import UsageError, moments, parse_moment
 from privtab.base.moments import EXAMPLE
 from privtab.client.embedded import STORE
 
@@ -109,7 +108,7 @@ def rows_of_store(url: str, at: str | None) -> tuple[str, dict[str, list[dict[st
     if at is None or at.isdecimal():
         return store.system, store.rows(number=None if at is None else int(at))
     try:
-        return store.system, store.rows(moment=moments.moment(at))
+        return store.system, store.rows(moment=parse_moment(at))
     except moments.WrongTime as error:
         raise UsageError(f"`{at}` {error}; {error.help}") from None
 

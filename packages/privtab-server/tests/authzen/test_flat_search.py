@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.bundle.pack import state_bundle
 from privtab.client import Embedded
 from privtab.pipeline import load_program, policy_bundle

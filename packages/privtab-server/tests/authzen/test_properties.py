@@ -10,8 +10,7 @@ import httpx
 import pytest
 
 from privtab import Embedded
-from privtab.base.request import Entity
-from privtab.base.source import SourceFile
+from privtab.base import Entity, SourceFile
 from privtab.bundle.pack import state_bundle
 from privtab.engines.index import Index
 from privtab.pipeline import load_program, policy_artifacts, policy_bundle, program_of

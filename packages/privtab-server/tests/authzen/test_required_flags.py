@@ -11,7 +11,7 @@ import pytest
 from required_flag_policy import POLICY
 
 from privtab import Embedded
-from privtab.base.request import Entity
+from privtab.base import Entity
 from privtab.bundle.pack import state_bundle
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.nodes import Grant, State

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privtab import InvalidRequest
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.bundle.pack import state_bundle
 from privtab.client import Embedded
 from privtab.ir.names import filter_of

@@ -127,7 +127,7 @@ def test_every_sidecar_is_watched(privtab: Privtab, fleet: SidecarFleet, run_bef
 
 
 def test_a_rollback_is_signed_anew(privtab: Privtab, fleet: SidecarFleet) -> None:
-    from privtab.base.signatures import Trust
+    from privtab.base import Trust
     from privtab.bundle.sign import verify
 
     key = fleet.folder / "key.pem"

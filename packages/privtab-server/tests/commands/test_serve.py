@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from privtab.base.errors import FileError
+from privtab.base import FileError
 from privtab_server.serving.server import is_loopback, listen
 
 TOKENS = "gateway a-token-0123456789\n"

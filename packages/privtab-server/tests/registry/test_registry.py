@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from example_bundles import ExampleBundles
 
-from privtab.base.errors import RegistryConflict, RegistryError, UsageError
+from privtab.base import UsageError
+from privtab.base.errors import RegistryConflict, RegistryError
 from privtab_server.registry import Canary, Channel, Registry, names
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from example_bundles import ExampleBundles
 
-from privtab.base.errors import RegistryError, UsageError
+from privtab.base import UsageError
+from privtab.base.errors import RegistryError
 from privtab_server.registry import Registry
 from privtab_server.registry.maintenance import check
 from privtab_server.registry.stores import Exists, LocalStore, Missing, opened

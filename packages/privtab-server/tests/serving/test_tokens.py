@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.base.errors import FileError, UsageError
+from privtab.base import FileError, UsageError
 from privtab_server.authzen.app import Scope
 from privtab_server.serving.tokens import Tokens, read
 

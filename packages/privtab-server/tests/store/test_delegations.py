@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from lake_policy import asks, grant
 
-from privtab.base.errors import AccessDenied, UsageError
-from privtab.base.request import Entity
+from privtab.base import AccessDenied, Entity, UsageError
 from privtab.pipeline import load_program, policy_artifacts
 from privtab_server.store.authority import Authority
 from privtab_server.store.guarded import DesiredChange, GuardedStore, WriteOptions
@@ -96,7 +95,7 @@ def test_only_the_privilege_that_the_caller_holds_can_be_passed_on(lake: Guarded
 def test_the_privilege_in_the_request_is_that_of_the_rows(lake: GuardedStore) -> None:
     from dataclasses import replace
 
-    from privtab.base.attributes import GivenAttributes
+    from privtab.base import GivenAttributes
 
     request = replace(asks("ann", "pass_on", "schema:l/s"), attributes=GivenAttributes(request={"privilege": "SELECT"}))
     with pytest.raises(UsageError, match="names the privilege `SELECT`, and not grants:"):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from lake_policy import asks, grant
 
-from privtab.base.errors import AccessDenied, StoreConflict
+from privtab.base import AccessDenied
+from privtab.base.errors import StoreConflict
 from privtab.pipeline import load_program
 from privtab_server.store.store import Store
 

@@ -12,9 +12,7 @@ from lake_policy import asks
 from seeds import seeds
 from sqlalchemy import Connection
 
-from privtab.base.effects import Change
-from privtab.base.errors import PrivtabError, StateInvalid
-from privtab.base.request import Decision
+from privtab.base import Change, Decision, PrivtabError, StateInvalid
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.load import from_tables, to_tables, validate
@@ -290,7 +288,8 @@ def test_an_excerpt_decides_and_refuses_as_all_rows_do(
 def test_changes_written_together_are_as_those_written_one_after_another(
     office: Program, url: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privtab.base.moments.now", lambda: 1_800_000_000_000_000_000)
+    for module in ("journal", "planning", "authority", "conflicts"):
+        monkeypatch.setattr(f"privtab_server.store.{module}.current_moment", lambda: 1_800_000_000_000_000_000)
     random = Random(seed)
     rows = beginning(random, office)
     stores = []

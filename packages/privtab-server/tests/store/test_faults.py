@@ -17,10 +17,8 @@ import pytest
 from lake_policy import POLICY, asks, grant
 from sqlalchemy import Engine, event, text
 
-from privtab.base import moments
-from privtab.base.effects import Change
-from privtab.base.errors import AccessDenied, PrivtabError, StateInvalid, StoreError
-from privtab.base.request import Decision
+from privtab.base import AccessDenied, Change, Decision, PrivtabError, StateInvalid, moments
+from privtab.base.errors import StoreError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab_server.store.database import BEGINNING, HEAD, Database, address, create_tables
@@ -233,7 +231,7 @@ def test_the_journal_gives_the_same_database_byte_for_byte(
         with lake.database.reading() as source:
             journal = source.execute(text("select * from journal order by number")).mappings().all()
         for entry, row in zip(lake.log(), journal, strict=True):
-            monkeypatch.setattr("privtab.base.moments.now", lambda at=entry.at: moments.exact(at))
+            monkeypatch.setattr("privtab_server.store.journal.current_moment", lambda at=entry.at: moments.exact(at))
             columns = ("actor", "request_id", "action", "resource", "request", "decision")
             writer.append(entry.changes, **{name: row[name] for name in columns})
         writer.finish(checked or "")

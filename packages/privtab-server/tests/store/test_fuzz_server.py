@@ -18,10 +18,7 @@ from openapi_requests import HOSTILE, WRONG, Generated, Requests
 from store_server import ask, serve_store, token, write_tokens
 from tenants_policy import POLICY
 
-from privtab.base import moments
-from privtab.base.effects import Change
-from privtab.base.names import last_name
-from privtab.base.request import Entity, Request
+from privtab.base import Change, Entity, Request, last_name, moments
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference

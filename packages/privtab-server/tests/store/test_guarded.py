@@ -9,8 +9,8 @@ import pytest
 from lake_policy import asks, grant
 from tenants_policy import POLICY
 
-from privtab.base.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
-from privtab.base.request import Entity
+from privtab.base import AccessDenied, Entity, InvalidRequest, StateInvalid, UsageError
+from privtab.base.errors import StoreConflict
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab_server.store.authority import Authority

@@ -17,7 +17,7 @@ from sidecars import Opa, configuration, until
 from store_server import EVERYTHING, ask, serve_store, write_tokens
 
 from privtab import Embedded
-from privtab.base.names import encode_name
+from privtab.base import encode_name
 from privtab.command._app import run
 from privtab.pipeline import load_program, policy_artifacts
 from privtab_server.store.store import Store

@@ -16,7 +16,7 @@ from lake_policy import POLICY, asks, grant
 from sidecars import until
 
 from privtab import Embedded, connect
-from privtab.base.errors import DecisionUnavailable, FileError, UsageError
+from privtab.base import DecisionUnavailable, FileError, UsageError
 from privtab.bundle import state_bundle
 from privtab.command._app import run
 from privtab.ir.nodes import Program

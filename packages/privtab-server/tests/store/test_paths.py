@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from privtab.base.errors import PrivtabError
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, PrivtabError, Request
 from privtab.base.source import decode
 from privtab.ir.nodes import RESOURCE, Program
 from privtab.pipeline import policy_artifacts, program_of

@@ -17,7 +17,8 @@ from postgresql_server import limit_files, postgresql, stopped
 from sidecars import until
 from sqlalchemy import create_engine, make_url, text
 
-from privtab.base.errors import FileError, StoreConflict, StoreError
+from privtab.base import FileError
+from privtab.base.errors import StoreConflict, StoreError
 from privtab.ir.nodes import Program
 from privtab_server.store.store import Store
 

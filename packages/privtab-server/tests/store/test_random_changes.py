@@ -7,9 +7,8 @@ from random import Random
 import pytest
 from lake_policy import asks, grant
 
-from privtab.base import moments
-from privtab.base.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
-from privtab.base.request import Request
+from privtab.base import AccessDenied, InvalidRequest, Request, StateInvalid, UsageError, current_moment
+from privtab.base.errors import StoreConflict
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import evaluate
 from privtab.state.load import from_tables, validate
@@ -71,7 +70,7 @@ def test_random_requests_change_what_they_say_or_nothing(store: Store, url: str,
         before, number = store.rows(), store.head().number
         state, findings = validate(program, from_tables(before, "the store"))
         assert not any(finding.severity == "error" for finding in findings)
-        allowed = evaluate(program, state.at(moments.now()), request).allowed
+        allowed = evaluate(program, state.at(current_moment()), request).allowed
         outcome, denied = None, False
         try:
             outcome = random_change(random, random.choice(stores), request, before)

@@ -16,9 +16,8 @@ from authzen_server import Server
 from seeds import seeds
 from store_server import ask, serve_store, write_tokens
 
-from privtab.base import moments
-from privtab.base.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
-from privtab.base.request import Entity, Request
+from privtab.base import AccessDenied, Entity, InvalidRequest, Request, StateInvalid, UsageError, current_moment
+from privtab.base.errors import StoreConflict
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program, policy_artifacts
@@ -193,7 +192,7 @@ class World:
         """By place, what each user may do with each of its entities, by the reference."""
         state, findings = validate(self.program, from_tables(store.rows(), "the store"))
         assert not [finding for finding in findings if finding.severity == "error"]
-        reference = Reference(self.program, state.at(moments.now()))
+        reference = Reference(self.program, state.at(current_moment()))
         return {place: dict(self._decided(reference, place)) for place in PLACES}
 
     def _decided(self, reference: Reference, place: str) -> Iterator[tuple[tuple[str, str, str], bool]]:

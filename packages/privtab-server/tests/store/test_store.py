@@ -12,17 +12,18 @@ import pytest
 from lake_policy import POLICY, asks, grant
 from sqlalchemy import create_engine, text
 
-from privtab.base import moments
-from privtab.base.errors import (
+from privtab.base import (
     AccessDenied,
+    Entity,
     FileError,
     InvalidRequest,
     StateInvalid,
-    StoreConflict,
-    StoreError,
     UsageError,
+    current_moment,
+    moment_text,
+    moments,
 )
-from privtab.base.request import Entity
+from privtab.base.errors import StoreConflict, StoreError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.load import from_tables, load, validate
@@ -116,7 +117,7 @@ def test_a_denial_says_what_is_missing_and_writes_nothing(lake: Store) -> None:
 
 
 def test_the_state_of_the_moment_decides(lake: Store) -> None:
-    until = moments.text(moments.now() - 1)
+    until = moment_text(current_moment() - 1)
     lake.change(asks("root", "grant", "lake:l"), add={"grants": [grant("user:eve", "CREATE", "lake:l", until=until)]})
     with pytest.raises(AccessDenied):
         lake.perform(asks("eve", "create", "schema:l/s"))
@@ -414,7 +415,7 @@ def test_any_moment_and_any_change_of_the_journal_is_a_state(lake: Store, monkey
         lake.rows(number=9)
     # A clock that goes backwards gives no earlier entry.
     last = lake.log()[-1].at
-    monkeypatch.setattr("privtab.base.moments.now", lambda: 0)
+    monkeypatch.setattr("privtab_server.store.journal.current_moment", lambda: 0)
     lake.perform(asks("root", "create", "schema:l/late"))
     assert lake.log()[-1].at == last
     same(lake)

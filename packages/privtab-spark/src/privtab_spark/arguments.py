@@ -11,12 +11,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType, VariantType
 
-from privtab.base.attributes import Attribute, check_given, given_attributes, requested
-from privtab.base.errors import InvalidRequest, UsageError
-from privtab.base.hints import did_you_mean, hint
-from privtab.base.names import LEFT_OUT
-from privtab.base.request import flag_name
-from privtab.base.vocabulary import Vocabulary
+from privtab.base import LEFT_OUT, Attribute, InvalidRequest, UsageError, Vocabulary, did_you_mean, flag_name, hint
+from privtab.base.attributes import check_given, given_attributes, requested
 from privtab.engines.columns import ATTRIBUTE, REASONS
 from privtab_spark.attribute_columns import (
     COLUMN_TYPES,

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from privtab.base.attributes import Attribute, AttributeKind, requested
-from privtab.base.errors import InvalidRequest, UsageError
-from privtab.base.vocabulary import Vocabulary
+from privtab.base import Attribute, InvalidRequest, UsageError, Vocabulary
+from privtab.base.attributes import AttributeKind, requested
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
-from privtab.base.errors import UsageError
-from privtab.base.moments import FIRST, text
+from privtab.base import UsageError, moment_text
+from privtab.base.moments import FIRST
 from privtab.ir.formula import uses_below
 from privtab.ir.support import Feature
 from privtab_spark.arguments import RequestArguments, RequestColumns, read_arguments
@@ -108,7 +108,7 @@ def plan(
         return replace(choice_for_state(state_at(timed, FIRST)), steps=(steps,))
     moment = moment_of(cast("Moment", at))
     choice = choice_for_state(state_at(timed, moment))
-    return replace(choice, steps=(f"the rows of the state count that hold at {text(moment)}", *choice.steps))
+    return replace(choice, steps=(f"the rows of the state count that hold at {moment_text(moment)}", *choice.steps))
 
 
 def choose_plan(

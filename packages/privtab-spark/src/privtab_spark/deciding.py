@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.base.effects import Effect
-from privtab.base.errors import UsageError
+from privtab.base import Effect, UsageError
 from privtab.engines.conditions import RESOURCE, ConditionReader
 from privtab_spark.arguments import (
     ColumnLike,

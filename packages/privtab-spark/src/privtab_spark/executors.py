@@ -16,10 +16,7 @@ from typing import Any, Literal, TypeAlias, Unpack
 import numpy as np
 import pyarrow as pa
 
-from privtab.base.errors import DecisionError, InvalidRequest, UsageError
-from privtab.base.names import LEFT_OUT
-from privtab.base.request import NOT_SET, Entity, Request
-from privtab.base.vocabulary import Vocabulary
+from privtab.base import LEFT_OUT, NOT_SET, DecisionError, Entity, InvalidRequest, Request, UsageError, Vocabulary
 from privtab.client import Asker, Embedded
 from privtab.client import connect as connect_to
 from privtab.engines import columns as why

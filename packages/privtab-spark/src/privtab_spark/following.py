@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privtab.base.errors import DecisionUnavailable, FileError, PrivtabError, UsageError
+from privtab.base import DecisionUnavailable, FileError, PrivtabError, UsageError
 from privtab.client import _config
 from privtab.client._bundled import BundledEngine
 from privtab.client._bundles import BundleLocation, Content, Keep, ReadBundle

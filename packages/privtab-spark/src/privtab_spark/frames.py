@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

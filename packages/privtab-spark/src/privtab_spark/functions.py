@@ -12,11 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
+from privtab.base import (
+    NOT_SET,
+    AccessDenied,
+    Decision,
+    InvalidRequest,
+    Request,
+    UsageError,
+    bare_name,
+    check_principal,
+    hint,
+)
 from privtab.base.attributes import KINDS, requested
-from privtab.base.errors import AccessDenied, InvalidRequest, UsageError
-from privtab.base.hints import hint
-from privtab.base.names import bare_name, check_principal
-from privtab.base.request import NOT_SET, Decision, Request
 from privtab_spark.arguments import ColumnLike, FlagsLike, ResourceLike
 from privtab_spark.attribute_columns import COLUMN_TYPES, AttributeColumn, AttributesLike, declared
 from privtab_spark.choose import Limits

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from privtab.base.errors import HasWindows, UsageError
-from privtab.base.moments import FIRST, WrongTime, moment, now, text
+from privtab.base import HasWindows, UsageError, current_moment, moment_text, parse_moment
+from privtab.base.moments import FIRST, WrongTime
 from privtab_spark.frames import union
 from privtab_spark.states import memoised
 
@@ -33,7 +33,7 @@ def is_column(at: object) -> bool:
 def moment_of(at: Moment) -> int:
     """A moment in nanoseconds. Raises UsageError for a text that is not a time, and for a time without a time zone."""
     if at is None:
-        return now()
+        return current_moment()
     if isinstance(at, datetime):
         if at.tzinfo is None:
             raise UsageError(f"at is {at!r}, without a time zone: give it one, such as datetime.UTC")
@@ -41,7 +41,7 @@ def moment_of(at: Moment) -> int:
     if not isinstance(at, str):
         raise UsageError(f"at is {at!r}: give a datetime with a time zone, or a text such as 2026-03-03T12:00Z")
     try:
-        return moment(at)
+        return parse_moment(at)
     except WrongTime as error:
         raise UsageError(f"at is `{at}`, which {error}: {error.help}") from None
 
@@ -56,7 +56,7 @@ def at_moment(at: Moment, state: Any, run: Callable[[Any], T], report: Callable[
         return run(state)
     except HasWindows as error:
         if report is not None:
-            report(f"the rows of the state count that hold at {text(moment_)}")
+            report(f"the rows of the state count that hold at {moment_text(moment_)}")
         return run(state_at(cast("Timed", error.state), moment_))
 
 

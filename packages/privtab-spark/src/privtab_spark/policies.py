@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from privtab.base.errors import PolicyError, UsageError
-from privtab.base.vocabulary import Vocabulary
+from privtab.base import PolicyError, UsageError, Vocabulary
 from privtab.engines.plan import GrantSemantics
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
-from privtab.base.errors import DecisionUnavailable
+from privtab.base import DecisionUnavailable
 from privtab_spark.failures import first_lines, spark_errors
 from privtab_spark.shipping import session_file
 

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from privtab.base.errors import DecisionUnavailable
+from privtab.base import DecisionUnavailable
 from privtab.engines.packed import digest, mapped, packed, unpacked
 
 if TYPE_CHECKING:

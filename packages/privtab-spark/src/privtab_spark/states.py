@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from privtab.base.errors import HasWindows, UsageError
-from privtab.base.formats import accepting
+from privtab.base import HasWindows, UsageError, state_location
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
@@ -193,7 +192,7 @@ def cache_key(state: Any) -> tuple[object, ...]:
         return (id(state),)
     if is_address(state):
         return (state, object())
-    path, accepted = accepting(state)
+    path, accepted = state_location(state)
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     stats = [(str(file), file.stat()) for file in files if file.is_file()]
     own = ((name, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_size) for name, s in stats)

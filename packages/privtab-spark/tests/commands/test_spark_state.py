@@ -9,7 +9,7 @@ import pytest
 import signing_keys
 from pyspark.sql import SparkSession
 
-from privtab.base.signatures import Trust
+from privtab.base import Trust
 from privtab.bundle.inspect import inspect
 from privtab.bundle.sign import verify
 from privtab.command._app import run

@@ -6,7 +6,7 @@ import sys
 
 import spark_sessions
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab_spark.state import read_state
 
 

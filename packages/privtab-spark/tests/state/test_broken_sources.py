@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from privtab.base.errors import StateInvalid, UsageError
+from privtab.base import StateInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab_spark import decide
 from privtab_spark.failures import spark_errors

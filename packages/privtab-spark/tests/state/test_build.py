@@ -20,10 +20,8 @@ from worlds import IN_SPARK, policy
 from worlds import state as random_state
 from worlds import timed as with_windows
 
-from privtab.base.errors import BrokenBundle, FileError, StateInvalid
-from privtab.base.moments import ALWAYS, Window, edge_texts
-from privtab.base.request import Entity
-from privtab.base.source import SourceFile
+from privtab.base import ALWAYS, BrokenBundle, Entity, FileError, SourceFile, StateInvalid, Window
+from privtab.base.moments import edge_texts
 from privtab.bundle.archive import contents, json_bytes
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.provenance import Provenance

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.base.errors import FileError, UsageError
+from privtab.base import FileError, UsageError
 from privtab_spark.state.configuration import read_configuration
 
 GRANTS = "tables:\n  grants: {path: grants.csv}\n"

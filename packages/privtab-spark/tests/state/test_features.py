@@ -13,8 +13,7 @@ import pytest
 import worlds
 from pyspark.sql import DataFrame, SparkSession
 
-from privtab.base import strict_json
-from privtab.base.errors import StateInvalid, UnsupportedError, UsageError
+from privtab.base import StateInvalid, UnsupportedError, UsageError, strict_loads
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.shards import LISTING, listing
 from privtab.ir.nodes import Program
@@ -216,7 +215,7 @@ def test_a_build_is_what_the_packer_makes_and_only_changes_are_built_again(
     packed = shard_bundles(program, state)
     built = build(spark, frames_of(spark, state), program, tmp_path)
     assert built_files(built) == packed
-    assert strict_json.loads((tmp_path / LISTING).read_bytes())["people"]["roots"] == listing(packed)["people"]["roots"]
+    assert strict_loads((tmp_path / LISTING).read_bytes())["people"]["roots"] == listing(packed)["people"]["roots"]
     assert build(spark, frames_of(spark, state), program, tmp_path).unchanged
     removed = "attributes" if state.attributes else "assignments"
     changed = replace(state, **{removed: getattr(state, removed)[1:]})

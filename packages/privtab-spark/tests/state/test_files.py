@@ -15,7 +15,8 @@ import pytest
 import signing_keys
 import spark_sessions
 
-from privtab.base.errors import BundleWriteError, FileError, UsageError
+from privtab.base import FileError, UsageError
+from privtab.base.errors import BundleWriteError
 from privtab_spark.state.files import Root, place
 
 HERE = Path(__file__).parent

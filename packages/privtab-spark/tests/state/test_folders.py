@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
-from privtab.base.errors import StateInvalid, UsageError
+from privtab.base import StateInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.state.findings import errors
 from privtab.state.load import load

@@ -14,9 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from seeds import seeds
 from worlds import EPOCH
 
-from privtab.base.errors import StateInvalid
-from privtab.base.moments import WINDOW, Window, edge_texts
-from privtab.base.request import Entity
+from privtab.base import WINDOW_COLUMNS, Entity, StateInvalid, Window
+from privtab.base.moments import edge_texts
 from privtab.bundle.pack import shard_bundles
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -121,7 +120,7 @@ def test_the_workers_derive_the_rows_that_files_have(seed: int, *, timed: bool) 
     whole = closed(program, state)
     for kind in program.semantics.hierarchy:
         table, _, _, prefix = links.COLUMNS[kind]
-        window = WINDOW if table in state.windows else ()
+        window = WINDOW_COLUMNS if table in state.windows else ()
         rows = cells(state, table, window)
         columns = [*CANONICAL[table], *window]
         arrays = [pa.array([row[at] for row in rows], pa.string()) for at in range(len(columns))]

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from ranger import LAKE, ranger_policy
 
-from privtab.base.errors import FileError, StateInvalid, UsageError
+from privtab.base import FileError, StateInvalid, UsageError
 from privtab_spark import decide
 from privtab_spark.state import import_state
 

@@ -15,7 +15,7 @@ import pytest
 import spark_sessions
 from pyspark.sql import SparkSession
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab.ir.nodes import Program
 from privtab.state.load import load
 from privtab_spark.state import read_state

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from privtab.base.errors import FileError, StateInvalid, UsageError
+from privtab.base import FileError, StateInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.state.load import from_tables, validate
 from privtab.state.raw import COLUMNS

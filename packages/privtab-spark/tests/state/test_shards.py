@@ -11,9 +11,8 @@ from seeds import seeds
 from worlds import IN_SPARK, policy, timed
 from worlds import state as random_state
 
-from privtab.base.moments import WINDOW, edge_texts
-from privtab.base.request import Entity
-from privtab.base.source import SourceFile
+from privtab.base import WINDOW_COLUMNS, Entity, SourceFile
+from privtab.base.moments import edge_texts
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.pack import shard_bundles, shard_files
 from privtab.ir.nodes import Program
@@ -33,7 +32,7 @@ SCHEMA = pa.schema(
         ("root", pa.string()),
         ("part", pa.int8()),
         *((c, pa.string()) for c in "abcd"),
-        *((c, pa.string()) for c in WINDOW),
+        *((c, pa.string()) for c in WINDOW_COLUMNS),
     ]
 )
 ODD = 'q"\\ü\u2028\x1f/€'
@@ -56,7 +55,7 @@ def rows(program: Program, state: State) -> pa.Table:
         if a.scope
     ]
     random.Random(1).shuffle(found)
-    names = [name for name in SCHEMA.names if state.windows or name not in WINDOW]
+    names = [name for name in SCHEMA.names if state.windows or name not in WINDOW_COLUMNS]
     return pa.table({name: [row[SCHEMA.names.index(name)] for row in found] for name in names}).cast(
         pa.schema([SCHEMA.field(name) for name in names])
     )
@@ -108,7 +107,7 @@ def people_rows(state: State) -> pa.Table:
     for value in state.attributes:
         if value.user is not None:
             found.append(("attributes", value.attribute, value.value, value.user, None, None, None, None))
-    names = ("part", *CELLS, *WINDOW)
+    names = ("part", *CELLS, *WINDOW_COLUMNS)
     return pa.table({name: pa.array([row[at] for row in found], pa.string()) for at, name in enumerate(names)})
 
 

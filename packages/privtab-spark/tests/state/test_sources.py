@@ -20,7 +20,7 @@ import spark_sessions
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from privtab.base.errors import FileError, UsageError
+from privtab.base import FileError, UsageError
 from privtab.ir.nodes import Program
 from privtab_spark.state import Read, read_state
 

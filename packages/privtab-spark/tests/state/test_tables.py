@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from privtab.base.errors import DecisionUnavailable, StateInvalid, UsageError
-from privtab.base.request import Entity
+from privtab.base import DecisionUnavailable, Entity, StateInvalid, UsageError
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.shards import shard_files
 from privtab.ir.deserialise import program_from_json

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.base.errors import PolicyInvalid
-from privtab.base.request import Entity
+from privtab.base import Entity, PolicyInvalid
 from privtab.command._app import run
 from privtab.pipeline import load_program
 from privtab_testing.conform.document import load

@@ -9,7 +9,7 @@ from datetime import date
 import pytest
 from conforming_server import served
 
-from privtab.base.request import Request
+from privtab.base import Request
 from privtab.base.source import decode
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, program_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.base.diagnostics import Span
+from privtab.base import Span
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program

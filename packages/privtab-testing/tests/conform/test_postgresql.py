@@ -10,7 +10,7 @@ import pytest
 from checkout import ROOT
 from postgresql_server import postgresql
 
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.state.nodes import Assignment, Grant, State

@@ -15,7 +15,7 @@ import pytest
 from failing_servers import reply
 from proxies import proxy
 
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.pipeline import load_program
 from privtab.state.nodes import State
 from privtab_testing.conform import QuestionPlan, SystemAnswer, Verdict, World

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 from conforming_server import served
 
-from privtab.base.diagnostics import Span
-from privtab.base.errors import UsageError
-from privtab.base.request import Request
+from privtab.base import Request, Span, UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conforming_server import served
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import Formula, Program, Rule

@@ -8,8 +8,7 @@ from textwrap import dedent
 import pytest
 from shop_policy import POLICY, Reads, Refuses
 
-from privtab.base.diagnostics import Diagnostic
-from privtab.base.errors import PolicyInvalid
+from privtab.base import Diagnostic, PolicyInvalid
 from privtab_testing.scenarios import CasePlan
 from privtab_testing.scenarios.collect import plans
 

@@ -11,8 +11,7 @@ import worlds
 from seeds import seeds
 from shop_policy import Reads, Refuses, failed
 
-from privtab.base.errors import Undecided
-from privtab.base.request import NOT_SET, Entity, Request
+from privtab.base import NOT_SET, Entity, Request, Undecided
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.formula import asked_condition, item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Target

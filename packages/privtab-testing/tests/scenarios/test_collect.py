@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from privtab.base.errors import PolicyInvalid, UsageError
+from privtab.base import PolicyInvalid, UsageError
 from privtab_testing.scenarios.collect import plans
 
 POLICY = """\

@@ -7,7 +7,7 @@ from pathlib import Path
 import filtered_policy
 import pytest
 
-from privtab.base.errors import PolicyInvalid
+from privtab.base import PolicyInvalid
 from privtab_testing.scenarios import CasePlan
 from privtab_testing.scenarios.collect import plans
 from privtab_testing.scenarios.run import ReferenceEngine, failures, opa

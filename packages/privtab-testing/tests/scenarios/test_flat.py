@@ -10,7 +10,7 @@ import worlds
 from seeds import seeds
 from shop_policy import Reads
 
-from privtab.base.errors import Undecided
+from privtab.base import Undecided
 from privtab.reference.evaluate import Reference
 from privtab_testing.scenarios.masks import Observed
 from privtab_testing.scenarios.mutants import Mutants

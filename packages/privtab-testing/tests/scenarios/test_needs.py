@@ -7,7 +7,7 @@ import pytest
 from seeds import seeds
 from shop_policy import POLICY, Reads, Refuses, failed
 
-from privtab.base.request import NOT_SET, Entity, Request
+from privtab.base import NOT_SET, Entity, Request
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, Has, HasBelow, Member, Owner, OwnsBelow, Target, nested_on

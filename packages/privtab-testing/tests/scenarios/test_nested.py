@@ -9,7 +9,7 @@ import pytest
 import worlds
 from shop_policy import Reads
 
-from privtab.base.errors import Undecided
+from privtab.base import Undecided
 from privtab.reference.evaluate import Reference
 from privtab_testing.scenarios.mutants import Mutants
 from privtab_testing.scenarios.prove import Scoring, coverage, observe, score, suggested

@@ -7,8 +7,7 @@ import re
 import pytest
 from checkout import ROOT
 
-from privtab.base.diagnostics import Diagnostic
-from privtab.base.source import SourceFile
+from privtab.base import Diagnostic, SourceFile
 from privtab.language.syntax.yaml_tree import compose
 from privtab_testing.scenarios import CODES, cases, needs
 from privtab_testing.scenarios.collect import KEYS

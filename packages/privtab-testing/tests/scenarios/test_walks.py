@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from shop_policy import Reads, Refuses, failed
 
-from privtab.base.effects import PRINCIPAL_TABLES
+from privtab.base import PRINCIPAL_TABLES
 from privtab.state.nodes import State
 from privtab_testing.scenarios import CasePlan
 

@@ -12,8 +12,8 @@ from enum import StrEnum
 from math import ceil
 from typing import Any, TypeAlias
 
-from privtab.base.errors import AccessDenied, DecisionError, DecisionUnavailable, InvalidRequest, Unauthenticated
-from privtab.base.request import Decision
+from privtab.base import AccessDenied, Decision, DecisionError, DecisionUnavailable, InvalidRequest
+from privtab.base.errors import Unauthenticated
 
 LOG = logging.getLogger("privtab.web")
 CONTENT_TYPE = "application/problem+json"

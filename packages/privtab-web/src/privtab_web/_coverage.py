@@ -6,11 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from privtab.base.diagnostics import Diagnostic, FindingKind, Severity, Span, in_order
-from privtab.base.errors import InvalidRequest
-from privtab.base.hints import did_you_mean, listed
-from privtab.base.names import LEFT_OUT
-from privtab.base.vocabulary import Vocabulary
+from privtab.base import (
+    LEFT_OUT,
+    Diagnostic,
+    FindingKind,
+    InvalidRequest,
+    Severity,
+    Span,
+    Vocabulary,
+    did_you_mean,
+    listed_names,
+    sorted_diagnostics,
+)
 from privtab_web._declared import Declared, Entry, gateway_cover
 from privtab_web._inspect import AppRoute, Cover
 from privtab_web._needs import RequestTemplate
@@ -109,7 +116,7 @@ def covered(
                 found.extend(_unknown(cover.needs, vocabulary, at, route.name))
         used = {row for one in judged if one.status in (Status.PROVED, Status.GUARDED) for _, row in one.covers}
     rows = _rows(vocabulary, used)
-    return Coverage(routes=tuple(judged), unused=tuple(rows), findings=in_order(found))
+    return Coverage(routes=tuple(judged), unused=tuple(rows), findings=sorted_diagnostics(found))
 
 
 def _merged(documents: Sequence[Declared], found: list[Diagnostic]) -> tuple[dict[str, Entry], tuple[str, Span] | None]:
@@ -146,7 +153,7 @@ def _judged(
     asked = dict.fromkeys(f"{entity.type}/{action}" for answer in seen for action, entity in answer.denials.asked)
     status, why = _status(route, covers, seen, only_declared=answers is not None and not route.covers)
     if status is Status.PROVED and entry is not None and entry.needs is not None and row_of(entry.needs) not in asked:
-        status, why = Status.UNGUARDED, f"asks {listed(asked)}, not `{row_of(entry.needs)}`"
+        status, why = Status.UNGUARDED, f"asks {listed_names(asked)}, not `{row_of(entry.needs)}`"
     if opened is not None and status not in (Status.PROVED, Status.GUARDED):
         return Judged(route=route, status=Status.OPEN, covers=rows, why=opened)
     if status is Status.PROVED:
@@ -204,7 +211,7 @@ def _unknown(needs: RequestTemplate | None, vocabulary: Vocabulary, span: Span, 
     missing += sorted(shape.missing_flags((*needs.flags, *needs.flags_by)))
     if missing:
         yield UNKNOWN.at(
-            span, f"`{route}`: `{row_of(needs)}` also needs {listed(missing)}", "no request can be decided"
+            span, f"`{route}`: `{row_of(needs)}` also needs {listed_names(missing)}", "no request can be decided"
         )
 
 

@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from privtab.base.diagnostics import Diagnostic, Span
-from privtab.base.errors import UsageError
-from privtab.base.hints import did_you_mean
-from privtab.base.source import SourceFile
+from privtab.base import Diagnostic, SourceFile, Span, UsageError, did_you_mean
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 from privtab_web._inspect import AppRoute, Cover

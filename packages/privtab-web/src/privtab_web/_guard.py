@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, TypeAlias, TypeVar, cast
 
-from privtab.base.errors import AccessDenied, DecisionUnavailable, InvalidRequest, Unauthenticated, UsageError
-from privtab.base.request import Decision, Entity, Request
+from privtab.base import AccessDenied, Decision, DecisionUnavailable, Entity, InvalidRequest, Request, UsageError
+from privtab.base.errors import Unauthenticated
 from privtab.client import Asker, Mode
 from privtab.client._arguments import entity
 from privtab_web._answers import DECISION, LOG, Caller, CallerLike, as_caller, caller, decided

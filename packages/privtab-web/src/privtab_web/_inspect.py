@@ -14,8 +14,7 @@ from pathlib import Path
 from types import CodeType, SimpleNamespace
 from typing import Any, get_args
 
-from privtab.base.diagnostics import Span
-from privtab.base.errors import InvalidRequest, UsageError
+from privtab.base import InvalidRequest, Span, UsageError
 from privtab_web._guard import NOBODY, USER
 from privtab_web._needs import RequestTemplate
 from privtab_web._routes import (

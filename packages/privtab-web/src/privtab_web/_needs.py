@@ -8,9 +8,7 @@ from string import Formatter
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from privtab.base.errors import InvalidRequest, UsageError
-from privtab.base.names import encode_name
-from privtab.base.request import NOT_SET, Entity
+from privtab.base import NOT_SET, Entity, InvalidRequest, UsageError, encode_name
 from privtab.client import EntityLike
 from privtab.client._arguments import entity, named
 

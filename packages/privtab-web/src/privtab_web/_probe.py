@@ -17,7 +17,7 @@ from types import CodeType, FrameType
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from privtab.base.errors import AccessDenied, UsageError
+from privtab.base import AccessDenied, UsageError
 from privtab_web._answers import LOG
 from privtab_web._guard import DENIALS, Denials, Guard
 from privtab_web._inspect import AppRoute, Inspected, environ_of, scope_of

@@ -18,9 +18,7 @@ from types import CodeType
 from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
-from privtab.base.diagnostics import Span
-from privtab.base.errors import InvalidRequest, UsageError
-from privtab.base.names import unusable
+from privtab.base import InvalidRequest, Span, UsageError, unusable_character
 from privtab_web._answers import LOG, HttpResponse, Tell, answer, unmapped
 from privtab_web._guard import GUARD, NEEDS, AnyAsker, Guard
 from privtab_web._needs import EntityTemplate, RequestTemplate, request_template
@@ -134,7 +132,7 @@ class Middleware(Generic[A, U]):
 
     def _checked(self, method: str, path: str, reading: Reading | None) -> Matched | None:
         """Raises InvalidRequest if the application may read the request as another one than this."""
-        if (character := unusable(path)) is not None:
+        if (character := unusable_character(path)) is not None:
             raise InvalidRequest(f"the path contains the character {character}, which routers read differently")
         found = self._find(method, path)
         is_guarded = found is not None and found[0].needs is not None

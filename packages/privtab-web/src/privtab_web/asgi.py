@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from inspect import isawaitable
 from typing import Any, TypeAlias
 
-from privtab.base.errors import DecisionError
+from privtab.base import DecisionError
 from privtab_web._answers import CallerLike, HttpResponse, acting_as, answer, as_caller, decided
 from privtab_web._routes import Middleware, Route, asgi_router, open_route, route
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from privtab.base.errors import DecisionError, UsageError
-from privtab.base.request import Decision
+from privtab.base import Decision, DecisionError, UsageError
 from privtab_web._answers import HttpResponse, Tell, answer, as_caller
 from privtab_web._guard import GUARD, USER, AnyAsker, Guard, mark
 from privtab_web._needs import EntityTemplate, RequestTemplate, request_template

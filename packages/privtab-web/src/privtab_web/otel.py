@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from privtab.base.errors import UsageError
-from privtab.base.resources import how_to_install
+from privtab.base import UsageError, how_to_install
 from privtab.client import Hook, Outcome, Question
 from privtab.client._observe import fields, outcome_word
 from privtab_web.trace import followed

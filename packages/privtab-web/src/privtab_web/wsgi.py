@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from privtab.base.errors import DecisionError
+from privtab.base import DecisionError
 from privtab_web._answers import CallerLike, HttpResponse, acting_as, answer, as_caller, decided
 from privtab_web._routes import Middleware, Route, open_route, route, wsgi_router
 

@@ -6,11 +6,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base.errors import InvalidRequest, UsageError
-from privtab.base.hints import hint
-from privtab.base.key_values import attribute_values, key_values
-from privtab.base.names import bare_name, check_principal, is_wildcard
-from privtab.base.request import NOT_SET, Entity, Request, flag_name
+from privtab.base import (
+    NOT_SET,
+    Entity,
+    InvalidRequest,
+    Request,
+    UsageError,
+    bare_name,
+    check_principal,
+    flag_name,
+    hint,
+    is_wildcard,
+    parse_key_values,
+)
+from privtab.base.key_values import attribute_values
 from privtab.command._output import err, styled
 from privtab.command._parameters import option
 
@@ -110,7 +119,7 @@ def entity(text: str) -> Entity:
 
 def objects(options: Iterable[str] | None) -> dict[str, Entity]:
     """Parse `--with NAME=TYPE:PATH` options; raises UsageError."""
-    pairs = key_values(options, "--with", "NAME=TYPE:PATH", example="template=job_template:m/nightly")
+    pairs = parse_key_values(options, "--with", "NAME=TYPE:PATH", example="template=job_template:m/nightly")
     return {name: entity(text) for name, text in pairs.items()}
 
 

@@ -13,11 +13,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from privtab.base import source
-from privtab.base.errors import FileError, UsageError
-from privtab.base.source import SourceFile
+from privtab.base import FileError, SourceFile, UsageError, Worker, source
 from privtab.base.staged import SUFFIXES, has_mark
-from privtab.base.worker import Worker, spare_processes
+from privtab.base.worker import spare_processes
 from privtab.checks.lint.config import OWN_FILE, SHARED_FILE, settings_in
 from privtab.checks.lint.settings import Settings
 from privtab.command._output import table

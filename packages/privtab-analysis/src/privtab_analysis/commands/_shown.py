@@ -6,15 +6,14 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from privtab.base import files
-from privtab.base.errors import FileError
-from privtab.base.moments import WINDOW, edge_texts
+from privtab.base import WINDOW_COLUMNS, FileError, read_text
+from privtab.base.moments import edge_texts
 from privtab.command._output import styled
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from privtab.base.diagnostics import Span
+    from privtab.base import Span
     from privtab.ir.nodes import Program, Rule
     from privtab_analysis.provenance import Chain, ProvenanceStep
 
@@ -100,7 +99,7 @@ def step_json(step: ProvenanceStep) -> dict[str, Any]:
     where = None
     if place is not None:
         where = {"path": place.path, "table": place.table, "row": place.row, "line": place.line}
-    edges = zip(WINDOW, edge_texts(step.window), strict=True)
+    edges = zip(WINDOW_COLUMNS, edge_texts(step.window), strict=True)
     window = {name: edge for name, edge in edges if edge is not None}
     return {"kind": step.kind, "text": step.text, "place": where, **window}
 
@@ -113,7 +112,7 @@ def rule_json(rule: Rule) -> dict[str, Any]:
 def _source(span: Span) -> list[str]:
     """The source of a row: the line of its key and the lines indented below; empty if the file is missing."""
     try:
-        lines = files.text(span.path).split("\n")[span.line - 1 :]
+        lines = read_text(span.path).split("\n")[span.line - 1 :]
     except FileError:
         return []
     indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0

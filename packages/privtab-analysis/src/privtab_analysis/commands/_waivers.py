@@ -9,7 +9,7 @@ from privtab.base import source
 from privtab.command._parameters import option
 
 if TYPE_CHECKING:
-    from privtab.base.diagnostics import Diagnostic
+    from privtab.base import Diagnostic
     from privtab_analysis.diff.nodes import Waiver
 
 WAIVERS = Path("privtab-waivers.yaml")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.base.collection import no_collection
-from privtab.base.diagnostics import Severity
-from privtab.base.key_values import key_values
+from privtab.base import Severity, no_collection, parse_key_values
 from privtab.command._options import readings
 from privtab.command._output import (
     delayed_spinner,
@@ -24,7 +22,7 @@ from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from privtab.base.diagnostics import Diagnostic
+    from privtab.base import Diagnostic
     from privtab_analysis.diff.nodes import Diff, Verdict
 
 PANEL = "Start here"
@@ -97,7 +95,7 @@ def run(
     )
     active_waivers, waiver_file_findings = waivers_of(waivers)
     diffs = []
-    renames = key_values(rename, "--rename", example="READ=SELECT")
+    renames = parse_key_values(rename, "--rename", example="READ=SELECT")
     with no_collection(keep=True), delayed_spinner("comparing"):
         found = [(pair, programs(*pair)) for pair in sides(before, after, choices)]
         check_renames(renames, [pair for _, pair in found])

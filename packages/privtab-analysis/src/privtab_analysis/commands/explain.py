@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base.printable import count
-from privtab.base.sql_text import FILTER_KINDS, AppliedFilter
+from privtab.base import FILTER_KINDS, count
+from privtab.base.sql_text import AppliedFilter
 from privtab.command._engines import opened
 from privtab.command._options import Question, moment_of
 from privtab.command._output import FormatOption, Terminal, delayed_spinner, fail_if, out, print_if_data, styled
@@ -24,7 +24,7 @@ from privtab_analysis.commands._shown import (
 )
 
 if TYPE_CHECKING:
-    from privtab.base.request import Request
+    from privtab.base import Request
     from privtab.ir.nodes import Program
     from privtab.state.nodes import State
     from privtab_analysis.changes import Change

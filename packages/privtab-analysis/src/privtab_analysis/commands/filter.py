@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from privtab.base import plugins
-from privtab.base.errors import UsageError
-from privtab.base.key_values import key_values
-from privtab.base.moments import LAST, text
-from privtab.base.staged import write
+from privtab.base import UsageError, load_plugin, moment_text, parse_key_values, plugins, write_file
+from privtab.base.moments import LAST
 from privtab.command._engines import opened
 from privtab.command._options import Question, load_for_queries, moment_of
 from privtab.command._output import FormatOption, Terminal, as_json, csv_text, fail_if, out, print_json, spinner, styled
@@ -70,7 +67,7 @@ def run(
         state, _, partial = load_for_queries(program, asked.state, allow_partial=asked.allow_partial)
         engine = opened(program, state, moment_of(asked.at))
         found = filter_of(engine.engine, request, engine.window)
-    columns = {level: quoted(level, dialect) for level in found.levels} | key_values(
+    columns = {level: quoted(level, dialect) for level in found.levels} | parse_key_values(
         column, "--column", "LEVEL=COLUMN", example="table=t.name"
     )
     listed = MOST_INLINE if most is None else most
@@ -91,12 +88,12 @@ def run(
 def _keep(rows: str, table: str | None, found: Filter) -> None:
     """Write the rows of a filter to a file, or to a table of a store's database."""
     if not rows.startswith("store:"):
-        write(Path(rows), csv_text((found.columns_of_rows, *found.rows())).encode())
+        write_file(Path(rows), csv_text((found.columns_of_rows, *found.rows())).encode())
         return
     if table is None:
         raise UsageError("`--rows store:…` needs `--table`")
     with needing("`--rows store:…`", "store"):
-        keep_rows = plugins.module(plugins.STATES, "store").keep_rows
+        keep_rows = load_plugin(plugins.STATES, "store").keep_rows
     keep_rows(rows, table, found.columns_of_rows, found.rows(), found.key, found.revision)
 
 
@@ -106,4 +103,4 @@ def _show(console: Terminal, found: Filter, where: Sql) -> None:
     for number, value in enumerate(where.parameters, start=1):
         console.print(styled((f"-- {number}: {as_json(value).rstrip()}", "dim")))
     if found.window.end != LAST:
-        console.print(styled((f"-- until {text(found.window.end)}", "dim")))
+        console.print(styled((f"-- until {moment_text(found.window.end)}", "dim")))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab.command._options import (
     AtOption,
     PartialOption,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-from privtab.base.errors import UsageError
-from privtab.base.printable import count
+from privtab.base import UsageError, count
 from privtab.command._options import Question
 from privtab.command._output import (
     TableFormatOption,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from privtab.base.errors import UsageError
-from privtab.base.printable import count
-from privtab.base.request import Request
+from privtab.base import Request, UsageError, count
 from privtab.command._options import Question
 from privtab.command._output import TableFormat, TableFormatOption, delayed_spinner, fail_if, out, print_if_data, table
 from privtab.command._parameters import argument, option

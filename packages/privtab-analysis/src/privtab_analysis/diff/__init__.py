@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from privtab.base import Worker
 from privtab.base.lazy import renamed
-from privtab.base.worker import Worker, spare_processes
+from privtab.base.worker import spare_processes
 from privtab.ir.nodes import Program
 from privtab.ir.support import Tool, check_support
 from privtab_analysis.diff.compare import Comparison, cell

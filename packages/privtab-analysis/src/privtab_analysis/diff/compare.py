@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Literal, NamedTuple, assert_never
 
-from privtab.base.errors import Undecided
+from privtab.base import Undecided
 from privtab.base.paths import at_level
 from privtab.ir import names
 from privtab.ir import nodes as ir

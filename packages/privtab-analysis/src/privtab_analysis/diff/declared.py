@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias, TypeVar
 
-from privtab.base.attributes import KINDS, Attribute, Attributes
-from privtab.base.names import ANY_PRIVILEGE
+from privtab.base import ANY_PRIVILEGE, Attribute, Attributes
+from privtab.base.attributes import KINDS
 from privtab.ir.names import filter_lists
 from privtab.ir.nodes import Alias, Effect, EntityType, Privilege, Program, Role, Rule, Target
 from privtab.ir.semantics import OwnerSemantics, Semantics

@@ -8,8 +8,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Literal, NamedTuple, TypeAlias
 
-from privtab.base.diagnostics import Span
-from privtab.base.request import Request
+from privtab.base import Request, Span
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import Formula, Or, Program, Rule
 from privtab.ir.shapes import rule_flags

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from privtab.base.errors import UsageError
-from privtab.base.hints import hint
+from privtab.base import UsageError, hint
 from privtab.base.sql_text import Word
 from privtab.ir import nodes as ir
 from privtab.ir.formula import mapped, with_targets

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
-from privtab.base.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
-from privtab.base.request import Request
+from privtab.base import Diagnostic, FindingKind, Request, Severity, Span
+from privtab.base.diagnostics import Related
 from privtab.ir.names import value_text
 from privtab_analysis.diff import nodes
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import ClassVar
 
-from privtab.base.diagnostics import Diagnostic, FindingKind, Severity, Span, in_order
-from privtab.base.source import SourceFile
+from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, Span, sorted_diagnostics
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.language.syntax.yaml_tree import Node, compose
 from privtab_analysis.diff.nodes import OPERATION_VERDICTS, Diff, Verdict, Waiver
@@ -35,7 +34,7 @@ def read_waivers(source: SourceFile) -> Waivers:
     waivers = (
         [] if root is None else [waiver for node in reader.listed(root) if (waiver := reader.waiver(node)) is not None]
     )
-    return Waivers(waivers=tuple(waivers), found=in_order(found))
+    return Waivers(waivers=tuple(waivers), found=sorted_diagnostics(found))
 
 
 class _WaiverReader(DocumentReader):
@@ -122,7 +121,7 @@ def apply_waivers(
         marked.append(replace(diff, rows=tuple(rows)))
     expired = [_expired(waiver) for waiver in waivers if waiver.until < today]
     unused = [_unused(waiver) for waiver in valid if waiver.span not in used]
-    return tuple(marked), in_order([*expired, *unused])
+    return tuple(marked), sorted_diagnostics([*expired, *unused])
 
 
 def _expired(waiver: Waiver) -> Diagnostic:

@@ -6,9 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from privtab.base.errors import InvalidRequest
-from privtab.base.paths import base_type
-from privtab.base.request import NOT_SET, Entity, Request
+from privtab.base import NOT_SET, Entity, InvalidRequest, Request, base_type
 from privtab.ir.canonical import Listing
 from privtab.ir.comparisons import Comparisons, Values
 from privtab.ir.exact import ImplicationChecker

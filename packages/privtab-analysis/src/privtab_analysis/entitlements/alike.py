@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeAlias
 
-from privtab.base.names import last_name, path_of
-from privtab.base.request import Entity
+from privtab.base import Entity, last_name, path_of
 from privtab.engines.plan import beginnings
 from privtab_analysis.entitlements.evaluator import Evaluator
 

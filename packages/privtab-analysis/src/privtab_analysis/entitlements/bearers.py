@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from privtab.base.names import last_name, path_of
+from privtab.base import last_name, path_of
 from privtab.engines.index import Index
 from privtab.ir.nodes import Program
 from privtab.state.chains import GROUP, ROLE, ScopeOverlap

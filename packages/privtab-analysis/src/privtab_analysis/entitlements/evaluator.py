@@ -13,9 +13,7 @@ from dataclasses import replace
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias, assert_never
 
-from privtab.base.names import last_name
-from privtab.base.paths import base_type
-from privtab.base.request import Request
+from privtab.base import Request, base_type, last_name
 from privtab.engines.conditions import RESOURCE, Comparison, RequestValues
 from privtab.engines.index import OWNER, Index
 from privtab_analysis.entitlements.forms import (

@@ -8,8 +8,8 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import Any, Literal, NamedTuple
 
-from privtab.base.paths import Link, base_type
-from privtab.base.request import Request
+from privtab.base import Request, base_type
+from privtab.base.paths import Link
 from privtab.engines import conditions
 from privtab.engines.index import OWNER, Index
 from privtab.engines.plan import FormPlan, named

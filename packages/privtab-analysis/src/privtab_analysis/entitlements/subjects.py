@@ -9,10 +9,7 @@ from functools import reduce
 from operator import or_
 from typing import Any, TypeAlias
 
-from privtab.base.locations import Locations
-from privtab.base.names import last_name, path_of
-from privtab.base.once import once
-from privtab.base.request import Entity
+from privtab.base import Entity, Locations, last_name, once, path_of
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
 from privtab.ir.nodes import Program

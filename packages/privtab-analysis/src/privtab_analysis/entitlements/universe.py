@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 
-from privtab.base.hints import nearest
-from privtab.base.locations import Locations
-from privtab.base.names import decode_name, refers_to
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Locations, Request, decode_name, nearest
+from privtab.base.names import refers_to
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.state.chains import GROUP

@@ -13,12 +13,9 @@ from itertools import chain, combinations, product
 from math import prod
 from typing import TypeAlias
 
-from privtab.base.attributes import NONE_GIVEN, GivenAttributes
-from privtab.base.moments import now
-from privtab.base.names import LEFT_OUT
+from privtab.base import LEFT_OUT, Entity, GivenAttributes, count, current_moment
+from privtab.base.attributes import NONE_GIVEN
 from privtab.base.paths import count_names
-from privtab.base.printable import count
-from privtab.base.request import Entity
 from privtab.base.sql_text import Word
 from privtab.ir.formula import atoms, item_condition
 from privtab.ir.names import earlier
@@ -75,7 +72,7 @@ def state_diff(
     """
     check_support(program, Tool.STATE_DIFF)
     rows = tuple(changed_rows(before, after, places))
-    at_moment = now() if moment is None else moment
+    at_moment = current_moment() if moment is None else moment
     states = before.at(at_moment), after.at(at_moment)
     plain_rows = rows if states[0] is before and states[1] is after else tuple(changed_rows(*states))
     # Where ids are flat, the rows of a state tell which entities lie somewhere.

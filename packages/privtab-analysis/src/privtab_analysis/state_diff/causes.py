@@ -8,9 +8,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, TypeAlias
 
-from privtab.base.attributes import GivenAttributes
-from privtab.base.names import last_name, path_of
-from privtab.base.request import Entity
+from privtab.base import Entity, GivenAttributes, last_name, path_of
 from privtab.ir.formula import compared_terms, uses_below
 from privtab.ir.nodes import Program
 from privtab.state.chains import GROUP

@@ -13,10 +13,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from privtab.base import Entity, last_name, path_of
 from privtab.base.locations import anchor
-from privtab.base.names import last_name, path_of
 from privtab.base.paths import count_names
-from privtab.base.request import Entity
 from privtab.ir.nodes import Program, nested_on
 from privtab.ir.serialise import vocabulary
 from privtab.state.nodes import State

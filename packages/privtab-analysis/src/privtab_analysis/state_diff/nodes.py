@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice, product
 from math import prod
 
-from privtab.base.attributes import GivenAttributes
-from privtab.base.paths import PathShape
-from privtab.base.request import Entity
+from privtab.base import Entity, GivenAttributes, PathShape
 from privtab.ir.nodes import RESOURCE, Rule
 from privtab.state.findings import row_sentence
 from privtab.state.nodes import RowLocation

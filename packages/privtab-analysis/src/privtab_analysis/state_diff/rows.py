@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from privtab.base.moments import FIRST, LAST, WINDOW, Window
-from privtab.base.moments import moment as at
+from privtab.base import WINDOW_COLUMNS, Window
+from privtab.base import parse_moment as at
+from privtab.base.moments import FIRST, LAST
 from privtab.state.names import NOWHERE, Places, place_text
 from privtab.state.nodes import ALL_TABLES, State
 from privtab.state.raw import COLUMNS, LARGE, RawState
@@ -63,9 +64,9 @@ def with_windows(access: Iterable[ChangedAccess], rows: Iterable[ChangedRow], mo
     """The changed access of a moment, with the rows as they have windows in the states instead of the plain ones."""
     full: dict[ChangedRow, ChangedRow] = {}
     for row in rows:
-        begin, end = (row.cells.get(name) for name in WINDOW)
+        begin, end = (row.cells.get(name) for name in WINDOW_COLUMNS)
         if Window(FIRST if begin is None else at(begin), LAST if end is None else at(end)).holds(moment):
-            plain = {name: text for name, text in row.cells.items() if name not in WINDOW}
+            plain = {name: text for name, text in row.cells.items() if name not in WINDOW_COLUMNS}
             full.setdefault(replace(row, cells=plain), row)
     for change in access:
         yield replace(change, rows=tuple(full[row] for row in change.rows))

@@ -8,9 +8,8 @@ from functools import cached_property
 from itertools import combinations, islice, product
 from typing import Any, TypeAlias
 
-from privtab.base.attributes import NONE_GIVEN, Attribute, AttributeKind, GivenAttributes, Value
-from privtab.base.paths import PathShape
-from privtab.base.request import Entity, Request
+from privtab.base import Attribute, Entity, GivenAttributes, PathShape, Request
+from privtab.base.attributes import NONE_GIVEN, AttributeKind, Value
 from privtab.ir.comparisons import representatives
 from privtab.ir.formula import asked_condition, compared_terms, leaves
 from privtab.ir.names import earlier

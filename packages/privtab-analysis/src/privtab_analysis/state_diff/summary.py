@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
-from privtab.base.printable import count
+from privtab.base import count
 from privtab.ir.names import value_text
 from privtab.ir.nodes import RESOURCE
 from privtab_analysis.state_diff.entities import EntityClass

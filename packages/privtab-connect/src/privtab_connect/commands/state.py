@@ -8,11 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import files
-from privtab.base.errors import UsageError
-from privtab.base.key_values import key_values
-from privtab.base.printable import count
-from privtab.base.request import Entity
+from privtab.base import Entity, UsageError, count, parse_key_values, read_text
 from privtab.command._files import row_counts, write_tables
 from privtab.command._options import (
     AtOption,
@@ -55,11 +51,11 @@ class Connection:
 
     def values(self, *, allow_empty: bool = False) -> dict[str, str]:
         """The values of the document."""
-        return key_values(self.set_, "--set", example="metalake=prod", allow_empty=allow_empty)
+        return parse_key_values(self.set_, "--set", example="metalake=prod", allow_empty=allow_empty)
 
     def sent(self) -> dict[str, Any]:
         """The token and the headers."""
-        headers = key_values(self.header, "--header", "NAME:VALUE", example="X-Tenant:acme", allow_empty=True)
+        headers = parse_key_values(self.header, "--header", "NAME:VALUE", example="X-Tenant:acme", allow_empty=True)
         return {"token": token_in(self.token_file), "headers": headers}
 
 
@@ -108,7 +104,7 @@ def import_(
     program = policy.program()
     import_document = load(document)
     variables = connection.values(allow_empty=True)
-    lines = [] if entities is None else files.text(entities, 1 << 28).splitlines()
+    lines = [] if entities is None else read_text(entities, 1 << 28).splitlines()
     known_entities = [Entity.parse(line.strip()) for line in lines if line.strip()]
     with answers.opened(source, **connection.sent()) as system:
         result = run.run(import_document, system, program, values=variables, entities=known_entities)

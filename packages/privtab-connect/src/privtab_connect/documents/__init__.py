@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from privtab.base import resources
-from privtab.base.errors import SettingsInvalid
+from privtab.base import SettingsInvalid, resources
 from privtab.pipeline import policy_folders
 
 

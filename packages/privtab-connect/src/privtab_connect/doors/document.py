@@ -7,10 +7,7 @@ from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from privtab.base import source
-from privtab.base.diagnostics import Diagnostic, FindingKind, Severity
-from privtab.base.names import LEFT_OUT
-from privtab.base.sql_text import FILTER_KINDS
+from privtab.base import FILTER_KINDS, LEFT_OUT, Diagnostic, FindingKind, Severity, source
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near, whole

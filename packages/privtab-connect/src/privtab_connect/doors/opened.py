@@ -11,7 +11,7 @@ from privtab_connect.doors import emit
 from privtab_connect.doors.document import Door, load
 
 if TYPE_CHECKING:
-    from privtab.base.diagnostics import Diagnostic
+    from privtab.base import Diagnostic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from privtab.base import files, strict_json
-from privtab.base.errors import FileError, UsageError
-from privtab.base.resources import how_to_install
+from privtab.base import FileError, UsageError, how_to_install, read_content, strict_loads
 from privtab.client._address import shown
 from privtab.client._sender import Sender, SendError
 
@@ -131,14 +129,14 @@ class KeptAnswers(Answers):
                     f"as in `{address.partition('?')[0].strip('/')}.json`"
                 )
         try:
-            content = files.content(path, LARGEST)
+            content = read_content(path, LARGEST)
             self._read.add(path)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise FileError(f"{path}: {error.strerror}, the answer to `{address}`") from error
         try:
-            return strict_json.loads(content)
+            return strict_loads(content)
         except ValueError as error:
             raise FileError(f"{path} is not JSON: {error}") from error
 

@@ -9,8 +9,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from jmespath.exceptions import JMESPathError
 
-from privtab.base import source
-from privtab.base.diagnostics import Located
+from privtab.base import Located, source
 from privtab.base.names import WILDCARDS
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, whole
 from privtab.language.syntax.yaml_tree import Mapping, Node, Sequence

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TypeAlias, Union
 
-from privtab.base.errors import FileError
+from privtab.base import FileError
 
 
 class Word(Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from privtab.base.request import Entity
+from privtab.base import Entity
 from privtab.ir.nodes import Program
 from privtab_connect.importing import answers, run
 from privtab_connect.importing.document import load

@@ -13,9 +13,7 @@ from urllib.parse import quote
 
 from jmespath.exceptions import JMESPathError
 
-from privtab.base.collection import no_collection
-from privtab.base.errors import FileError, FormatError, UsageError
-from privtab.base.request import Entity
+from privtab.base import Entity, FileError, FormatError, UsageError, no_collection
 from privtab.ir.names import inheriting
 from privtab.ir.nodes import Program
 from privtab.state.findings import CODES, errors, stops

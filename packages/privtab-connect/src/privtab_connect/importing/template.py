@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from urllib.parse import quote
 
-from privtab.base.errors import FormatError
-from privtab.base.names import ESCAPES, encode_name
+from privtab.base import FormatError, encode_name
+from privtab.base.names import ESCAPES
 
 ITEM = "it"
 """The placeholder for an item that has no fields of its own."""

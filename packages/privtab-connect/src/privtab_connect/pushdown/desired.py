@@ -7,10 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from privtab.base.diagnostics import Span
-from privtab.base.errors import UsageError
-from privtab.base.moments import ALWAYS
-from privtab.base.request import Entity, Request
+from privtab.base import ALWAYS, Entity, Request, Span, UsageError
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import ALWAYS as NO_GATE
 from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target

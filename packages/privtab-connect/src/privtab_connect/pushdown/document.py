@@ -7,11 +7,20 @@ from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
-from privtab.base import plugins, source
-from privtab.base.diagnostics import Diagnostic, Located
-from privtab.base.errors import FormatError
-from privtab.base.names import KINDS, encode_name, last_name, unencoded
-from privtab.base.request import Entity
+from privtab.base import (
+    PRINCIPAL_KINDS,
+    Diagnostic,
+    Entity,
+    FormatError,
+    Located,
+    encode_name,
+    last_name,
+    load_plugin,
+    plugin_names,
+    plugins,
+    source,
+)
+from privtab.base.names import unencoded
 from privtab.ir.nodes import Program
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
@@ -100,10 +109,10 @@ class _Reader(DocumentReader):
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
         self.text(fields["title"], "`title`")
-        target = self.word(fields["target"], "`target`", plugins.names(plugins.PUSH_TARGETS))
+        target = self.word(fields["target"], "`target`", plugin_names(plugins.PUSH_TARGETS))
         if target is None:
             return None
-        traits: Traits = plugins.module(plugins.PUSH_TARGETS, target).TRAITS
+        traits: Traits = load_plugin(plugins.PUSH_TARGETS, target).TRAITS
         within = {type_: self._value(text) for type_, text in self._typed_texts(fields.get("within"), "`within`")}
         objects = self._objects(fields["objects"], traits, within)
         privileges = self._privileges(fields.get("privileges"), objects, traits)
@@ -211,11 +220,11 @@ class _Reader(DocumentReader):
 
     def _names(self, node: Node | None) -> dict[str, Template]:
         """The native names of principals."""
-        found: dict[str, Template] = {kind: Template("{name}") for kind in KINDS}
+        found: dict[str, Template] = {kind: Template("{name}") for kind in PRINCIPAL_KINDS}
         for key, value in self.entries(node, "`names`"):
             text = self.text(value, f"`{key.text}`")
-            if key.text not in KINDS:
-                self.unknown(key, value, "`names`", KINDS)
+            if key.text not in PRINCIPAL_KINDS:
+                self.unknown(key, value, "`names`", PRINCIPAL_KINDS)
             elif text is not None and "{name}" not in text.value:
                 self.report("N001", text.span, f"`{key.text}` must contain `{{name}}`: two of them would have one name")
             elif text is not None:

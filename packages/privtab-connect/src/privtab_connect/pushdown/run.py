@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from privtab.base.request import Request
+from privtab.base import Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.state.names import NOWHERE, Places

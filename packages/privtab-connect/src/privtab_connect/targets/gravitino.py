@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from privtab.base import files, strict_json
-from privtab.base.errors import PushError, UsageError
-from privtab.base.staged import write
+from privtab.base import UsageError, read_content, strict_loads, write_file
+from privtab.base.errors import PushError
 from privtab.client._sender import Sender, SendError, expected
 from privtab.state.nodes import Effect
 from privtab_connect.pushdown import Options
@@ -102,7 +101,7 @@ class Record:
     def read(self) -> frozenset[Right]:
         """The recorded rights; none if there is no file yet. Raises PushError for the file of another target."""
         try:
-            content = strict_json.loads(files.content(self._path, 1 << 30))
+            content = strict_loads(read_content(self._path, 1 << 30))
             identity = {name: content[name] for name in self._identity}
             rights = frozenset(map(from_text, content["rights"]))
         except FileNotFoundError:
@@ -116,7 +115,7 @@ class Record:
     def write(self, rights: frozenset[Right]) -> None:
         """Replace the recorded rights."""
         content = {**self._identity, "rights": sorted(map(to_text, rights))}
-        write(self._path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode(), in_place=True)
+        write_file(self._path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode(), in_place=True)
 
 
 class Gravitino:

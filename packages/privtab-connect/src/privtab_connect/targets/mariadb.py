@@ -15,7 +15,8 @@ from typing import assert_never
 
 from sqlalchemy.dialects.mysql.base import MySQLDialect
 
-from privtab.base.errors import PushError, UsageError
+from privtab.base import UsageError
+from privtab.base.errors import PushError
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import (

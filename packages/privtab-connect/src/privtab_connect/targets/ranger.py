@@ -10,9 +10,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from privtab.base import files, strict_json
-from privtab.base.errors import PushError, UsageError
-from privtab.base.staged import write
+from privtab.base import UsageError, read_content, strict_loads, write_file
+from privtab.base.errors import PushError
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import (
@@ -154,12 +153,12 @@ class Ranger:
                     f"`{policy['name']}`, and Ranger takes one policy for each"
                 )
         text = json.dumps({"policies": [*kept, *pushed]}, indent=1, ensure_ascii=False, sort_keys=True)
-        write(self._path, (text + "\n").encode(), in_place=True)
+        write_file(self._path, (text + "\n").encode(), in_place=True)
 
     def _policies(self) -> list[dict[str, Any]]:
         """The policies of the file; none if there is no file yet."""
         try:
-            content = strict_json.loads(files.content(self._path, 1 << 30))
+            content = strict_loads(read_content(self._path, 1 << 30))
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
-from privtab.base import files
-from privtab.base.errors import UsageError
-from privtab.base.formats import STATE_HELP
+from privtab.base import STATE_HELP, UsageError, read_text
 from privtab.command._options import LogOptions, PolicyOption
 from privtab.command._output import print_error
 from privtab.command._parameters import needing, option, policies
@@ -48,7 +46,7 @@ class Asked:
 
 def replayed(asked: Asked, log: LogOptions) -> Report:
     """Replay logs, and group what differs. Raises UsageError, FileError and what loading policies and states raises."""
-    metrics = [files.text(path) for path in log.metrics or ()]
+    metrics = [read_text(path) for path in log.metrics or ()]
     entries = entries_of(log.mapping, log.door, asked.old_policy or asked.policy)
     return _report(log.logs, _moments(asked), log.system, metrics, entries)
 

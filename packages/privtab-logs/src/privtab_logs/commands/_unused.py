@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import files, moments, source
-from privtab.base.errors import ExitCode
-from privtab.base.printable import count
+from privtab.base import WINDOW_COLUMNS, ExitCode, count, moment_text, moments, read_text, source
 from privtab.base.staged import write_all
 from privtab.command._options import LogOptions, Question, load_for_queries, moment_of
 from privtab.command._output import print_error, progress, show_diagnostics, stop
@@ -21,7 +19,7 @@ from privtab_logs.commands._replay import entries_of
 from privtab_server.store_states import running_store
 
 if TYPE_CHECKING:
-    from privtab.base.diagnostics import Diagnostic
+    from privtab.base import Diagnostic
     from privtab.ir.nodes import Program
     from privtab.state.names import Places
     from privtab.state.nodes import State
@@ -76,7 +74,7 @@ class Answer:
         """What was read and found, one sentence a line."""
         log, usage = self.found.log, self.found.usage
         assert log.window is not None
-        begin, end = map(moments.text, log.window)
+        begin, end = map(moment_text, log.window)
         yield f"{count(self.reading.decisions, 'decision')} from {begin} to {end}: {count(len(usage.allows), 'distinct allow')}, {count(len(usage.denials), 'denial')}"
         yield from (f"not covered: {why}" for why in self.incomplete)
         yield from self.reading.notes(log.skipped)
@@ -130,7 +128,7 @@ def answered(
         from privtab_logs.row_use import Observed, unused
     from privtab_logs.schema import Reading
 
-    reading = Reading.beside(files.text(path) for path in sources.metrics or ())
+    reading = Reading.beside(read_text(path) for path in sources.metrics or ())
     program, moment = asked.program(), moment_of(asked.at)
     whole, places, partial = load_for_queries(program, asked.state, allow_partial=asked.allow_partial)
     kept, notes = _kept(sources.keep, whole, places, str(asked.state))
@@ -184,7 +182,7 @@ def _earlier(program: Program, state: Path, path: Path | None, begin: int) -> St
         store = running_store(state)
         if store is None:
             return None
-        path = Path(f"{store}@{moments.text(begin)}")
+        path = Path(f"{store}@{moment_text(begin)}")
     return load_for_queries(program, path)[0].at(begin)
 
 
@@ -251,7 +249,7 @@ def _trimmed(program: Program, state: Path, gone: dict[str, list[int]]) -> dict[
 def _telling(row: RawRow) -> tuple[tuple[str, str | None], ...]:
     """What tells rows of a table apart, however their times are written."""
     return tuple(
-        (name, moments.edge_text(text) if name in moments.WINDOW else text) for name, text in row.cells.items()
+        (name, moments.edge_text(text) if name in WINDOW_COLUMNS else text) for name, text in row.cells.items()
     )
 
 

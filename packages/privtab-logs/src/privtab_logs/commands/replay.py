@@ -72,7 +72,7 @@ def _shown(found: Report, format_: ReplayFormat, failing: list[str], policy: str
 
             return prometheus(found)
         case "sarif":
-            from privtab.base.diagnostics import Severity
+            from privtab.base import Severity
             from privtab.language.report import Rule
             from privtab.language.report.sarif import sarif
             from privtab_logs.report import CODES, findings

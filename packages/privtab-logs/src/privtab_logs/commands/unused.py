@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.base.printable import count
+from privtab.base import count
 from privtab.command._options import EmptyLogsOption, IncompleteLogsOption, Question
 from privtab.command._output import deliver, fail_if, out, print_error, print_if_data, show_diagnostics, styled, table
 from privtab.command._parameters import failing_words, option

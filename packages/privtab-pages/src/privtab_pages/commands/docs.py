@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.base.collection import no_collection
-from privtab.base.errors import UsageError
-from privtab.base.formats import STATE_HELP
+from privtab.base import STATE_HELP, UsageError, no_collection
 from privtab.command._options import OutputOption, PolicyArguments, load_state
 from privtab.command._output import delayed_spinner, deliver, out, stop
 from privtab.command._parameters import option

@@ -11,11 +11,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base.collection import no_collection
-from privtab.base.errors import UsageError
-from privtab.base.formats import STATE_HELP
-from privtab.base.moments import text as moment_text
-from privtab.base.staged import write
+from privtab.base import STATE_HELP, UsageError, moment_text, no_collection, write_file
 from privtab.command._options import AtOption, PartialOption, PolicyArguments, load_for_queries, moment_of
 from privtab.command._output import out, spinner
 from privtab.command._parameters import needing, option
@@ -24,7 +20,7 @@ from privtab_analysis.commands._ask import CallerOptions, RequestOptions, princi
 from privtab_server.commands._serving import ServerSettings
 
 if TYPE_CHECKING:
-    from privtab.base.request import Request
+    from privtab.base import Request
     from privtab.ir.nodes import Program
     from privtab.state.names import Places
     from privtab.state.nodes import State
@@ -168,7 +164,7 @@ def _export(world: World, folder: Path, entities: list[str]) -> None:
 
     files = exported(world, entities)
     for name, content in files.items():
-        write(folder / name, content)
+        write_file(folder / name, content)
     out().print(f"{folder}/  {len(files):,} files; index.html is the first page")
 
 

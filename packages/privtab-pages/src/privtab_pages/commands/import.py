@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from privtab.base.errors import PolicyInvalid, UsageError
-from privtab.base.key_values import key_values
+from privtab.base import PolicyInvalid, UsageError, parse_key_values
 from privtab.command._app import Commands
 from privtab.command._options import OutputOption
 from privtab.command._output import deliver, fail_if, show_diagnostics
@@ -62,7 +61,7 @@ def table(
       privtab import table wiki.html --system lake --inside schema=catalog --inside table=schema -o lake.yaml
       privtab import table matrix.csv --column requires=Needed --name Programs=program --set ALL=READ,WRITE
     """
-    from privtab.base.source import SourceFile
+    from privtab.base import SourceFile
     from privtab.ir.nodes import Program
     from privtab.pipeline import program_of
     from privtab_pages.imported import HEADINGS, TableReader, edited, no_table, own_policy
@@ -80,7 +79,7 @@ def table(
         fail_if(found)
         deliver(own, output)
         return
-    parts = key_values(column, "--column", "PART=NAME", example="requires=Needed")
+    parts = parse_key_values(column, "--column", "PART=NAME", example="requires=Needed")
     if unknown := parts.keys() - HEADINGS.keys():
         raise UsageError(f"`{min(unknown)}` is no part of a row: {', '.join(HEADINGS)}")
     reader = TableReader(
@@ -88,9 +87,9 @@ def table(
         version=version,
         document=page.name,
         columns=parts,
-        names=key_values(name, "--name", "TEXT=NAME", example="Programs=program"),
-        inside=key_values(inside, "--inside", "TYPE=PARENT", example="table=schema"),
-        sets=key_values(set_, "--set", "NAME=A,B", example="ALL=READ,WRITE"),
+        names=parse_key_values(name, "--name", "TEXT=NAME", example="Programs=program"),
+        inside=parse_key_values(inside, "--inside", "TYPE=PARENT", example="table=schema"),
+        sets=parse_key_values(set_, "--set", "NAME=A,B", example="ALL=READ,WRITE"),
         accepted=accept or (),
     )
     policy = reader.read(found_tables)

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from urllib.parse import parse_qsl
 
+from privtab.base import UsageError, count, parse_key_values
 from privtab.base.attributes import NO_ATTRIBUTES
-from privtab.base.errors import UsageError
-from privtab.base.key_values import key_values
-from privtab.base.printable import count
 from privtab.ir.nodes import Program
 from privtab.ir.support import Tool, check_support
 from privtab.state.findings import row_sentence
@@ -186,7 +184,7 @@ def _other(world: World, asked: Asked) -> tuple[Program | None, str]:
         return one_of(version, world.versions, "version")(), version
     if world.chosen is None:
         raise UsageError(f"{world.shown} is compiled already: variants and readings are for tables")
-    chosen = key_values(readings, "reading", "ROW=NAME", example="namespace/list=parent")
+    chosen = parse_key_values(readings, "reading", "ROW=NAME", example="namespace/list=parent")
     shown = " ".join([world.shown, *([f"variant {variant}"] if variant else []), *readings])
     return world.chosen(variant or None, chosen), shown
 

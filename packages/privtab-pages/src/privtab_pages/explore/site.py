@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from privtab.base.errors import PrivtabError, UsageError
+from privtab.base import PrivtabError, UsageError, count
 from privtab.base.html import page
-from privtab.base.printable import count
 from privtab.base.resources import templates
 from privtab_analysis.permissions import questions
 from privtab_pages.explore import changes, views

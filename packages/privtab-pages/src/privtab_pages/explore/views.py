@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from privtab.base.errors import UsageError
-from privtab.base.printable import count
-from privtab.base.request import Entity
+from privtab.base import Entity, UsageError, count
 from privtab.filters.filter import filter_of
 from privtab.ir.nodes import Program
 from privtab.state.load import cells_of

@@ -8,9 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from privtab.base.errors import UsageError
-from privtab.base.hints import hint
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request, UsageError, hint
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.state.names import NOWHERE, Places

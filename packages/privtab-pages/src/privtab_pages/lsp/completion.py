@@ -9,10 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 import yaml
 
-from privtab.base.hints import listed
-from privtab.base.names import quoted
+from privtab.base import SourceFile, listed_names, quoted_privilege
 from privtab.base.nodes import dataclass
-from privtab.base.source import SourceFile
 from privtab.language import syntax
 from privtab.language.syntax.expression import RESERVED, CellError, parse_condition
 from privtab.language.syntax.keys import policy_schema
@@ -72,7 +70,7 @@ def complete(text: str, offset: int, names: DeclaredNames, operations: dict[str,
     if kinds & {"privilege", "set"}:
         found |= {name: _privilege(name, names) for name in names.declared}
     if "operation" in kinds:
-        found |= {n: Item(text=n, kind="operation", about=listed(types)) for n, types in operations.items()}
+        found |= {n: Item(text=n, kind="operation", about=listed_names(types)) for n, types in operations.items()}
     return list(found.values())
 
 
@@ -87,7 +85,7 @@ def complete_case(
     keys = [] if place is None or place.is_key else [step for step in place.path if step in _OF_KEY]
     match _OF_KEY[keys[-1]] if keys else None:
         case "operation":
-            return [Item(text=name, kind="operation", about=listed(types)) for name, types in operations.items()]
+            return [Item(text=name, kind="operation", about=listed_names(types)) for name, types in operations.items()]
         case "privilege":
             return [_privilege(name, names) for name in names.declared]
         case "user" | "group" | "role" as kind:
@@ -112,9 +110,13 @@ def _named(kind: str, text: str) -> list[str]:
 def _privilege(name: str, names: DeclaredNames) -> Item:
     members = names.members(name) or ()
     if name in names.sets:
-        return Item(text=quoted(name), kind="set", about=listed(members))
+        return Item(text=quoted_privilege(name), kind="set", about=listed_names(members))
     on = names.privileges[members[0]].on if members and members[0] in names.privileges else ()
-    return Item(text=quoted(name), kind="privilege", about=f"on {listed(on)}" if len(on) < len(names.entities) else "")
+    return Item(
+        text=quoted_privilege(name),
+        kind="privilege",
+        about=f"on {listed_names(on)}" if len(on) < len(names.entities) else "",
+    )
 
 
 def _places(before: str) -> Iterator[tuple[_Place, str]]:

@@ -8,10 +8,17 @@ from functools import cached_property
 from pathlib import Path
 
 from privtab import pipeline
-from privtab.base import source
-from privtab.base.diagnostics import Diagnostic, FindingKind, Severity
-from privtab.base.errors import FileError, PolicyInvalid, PrivtabError, SettingsInvalid
-from privtab.base.source import SourceFile
+from privtab.base import (
+    Diagnostic,
+    FileError,
+    FindingKind,
+    PolicyInvalid,
+    PrivtabError,
+    SettingsInvalid,
+    Severity,
+    SourceFile,
+    source,
+)
 from privtab.base.staged import has_mark
 from privtab.ir.nodes import Program
 from privtab.language import syntax

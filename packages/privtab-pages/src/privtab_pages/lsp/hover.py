@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from privtab.backends.describe import describe_rule, not_listed, set_texts
-from privtab.base.hints import listed
+from privtab.base import listed_names
 from privtab.ir.nodes import Program, Rule
 from privtab.model.names import DeclaredNames
 from privtab_pages.lsp.occurrences import Occurrence, meet
@@ -42,7 +42,7 @@ def _type(name: str, names: DeclaredNames) -> str | None:
     return _lines(
         f"**{name}**{f': {entity.title}' if entity.title else ''}",
         f"path: `{'/'.join(names.hierarchy.chain(name))}`" + "".join(f", {note}" for note in notes),
-        f"privileges: {listed(granted)}" if granted else "no privilege can be granted on it",
+        f"privileges: {listed_names(granted)}" if granted else "no privilege can be granted on it",
     )
 
 
@@ -51,17 +51,17 @@ def _privilege(name: str, names: DeclaredNames) -> str | None:
     if members is None:
         return None
     if name in names.sets:
-        return _lines(f"**{name}**", f"any of {listed(members)}")
+        return _lines(f"**{name}**", f"any of {listed_names(members)}")
     privilege = names.privileges[members[0]]
     alias = names.aliases.get(name)
     deprecated = privilege.deprecated if alias is None else alias.deprecated
     return _lines(
         f"**{name}**{f': {privilege.title}' if privilege.title else ''}",
         f"another name of `{privilege.name}`" if alias else "",
-        f"can be granted on {listed(privilege.on)}"
+        f"can be granted on {listed_names(privilege.on)}"
         if len(privilege.on) < len(names.entities)
         else "can be granted on every type",
-        f"implies {listed(privilege.implies)}" if privilege.implies else "",
+        f"implies {listed_names(privilege.implies)}" if privilege.implies else "",
         f"deprecated: {deprecated}" if deprecated else "",
     )
 
@@ -77,7 +77,7 @@ def _row(rule: Rule, program: Program) -> str:
             for title, found in set_texts(row)
         ),
         *not_listed(row, "there are more of them than can be listed"),
-        f"on success: {listed(row['effects'])}" if row["effects"] else "",
+        f"on success: {listed_names(row['effects'])}" if row["effects"] else "",
         f"deprecated: {row['deprecated']}" if row["deprecated"] else "",
         row["note"] or "",
         "" if source is None else f"source: {source['document']}{line}",

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, TypeAlias, assert_never
 
-from privtab.base.diagnostics import Located, Span
-from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, NO_OBJECT
+from privtab.base import ANY_PRIVILEGE, Located, SourceFile, Span
+from privtab.base.names import NAMED_PRIVILEGE, NO_OBJECT
 from privtab.base.nodes import dataclass
-from privtab.base.source import SourceFile
 from privtab.language.syntax import expression as x
 from privtab.language.syntax import yaml_tree
 from privtab.language.syntax.nodes import Cell, RowDecl, Tables, VariantDecl, Word

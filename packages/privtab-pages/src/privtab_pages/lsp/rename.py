@@ -11,10 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 from privtab import pipeline
-from privtab.base.diagnostics import Diagnostic, Severity, Span
-from privtab.base.errors import PolicyInvalid, UsageError
-from privtab.base.names import quoted
-from privtab.base.source import SourceFile
+from privtab.base import Diagnostic, PolicyInvalid, Severity, SourceFile, Span, UsageError, quoted_privilege
 from privtab_pages.lsp.documents import Document, Documents, PolicyDocument
 from privtab_pages.lsp.occurrences import Occurrence, joined, meet, same
 from privtab_testing.scenarios import Case
@@ -67,9 +64,11 @@ def _spelt(written: str, place: Occurrence, new: str) -> str:
     if written[:1] in ("'", '"') and written[-1:] == written[:1]:
         return f"{written[0]}{new}{written[0]}"
     in_condition = (
-        place.kind in ("privilege", "set") and not place.declares and written == place.name == quoted(place.name)
+        place.kind in ("privilege", "set")
+        and not place.declares
+        and written == place.name == quoted_privilege(place.name)
     )
-    return new if not in_condition or " " in place.name else quoted(new)
+    return new if not in_condition or " " in place.name else quoted_privilege(new)
 
 
 def _offsets(source: SourceFile, span: Span) -> tuple[int, int]:

@@ -17,8 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from privtab.base.errors import DecisionUnavailable, PolicyError, PrivtabError
-from privtab.base.names import bare_name
+from privtab.base import DecisionUnavailable, PolicyError, PrivtabError, bare_name
 from privtab_server.authzen import messages
 from privtab_server.authzen.messages import Body, Malformed, SearchKind
 from privtab_server.authzen.service import ResponseBody, Service, Unsupported

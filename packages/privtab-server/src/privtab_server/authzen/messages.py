@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from privtab.base import strict_json
-from privtab.base.request import Request
-from privtab.base.vocabulary import Vocabulary
+from privtab.base import Request, Vocabulary, strict_loads
 
 Body: TypeAlias = Mapping[str, Any]
 
@@ -75,7 +73,7 @@ def parse(text: bytes) -> Body:
     if not text.strip():
         raise Malformed("the body is empty; it must be a JSON object")
     try:
-        value = strict_json.loads(text)
+        value = strict_loads(text)
     except UnicodeDecodeError as error:
         raise Malformed(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
     except ValueError as error:

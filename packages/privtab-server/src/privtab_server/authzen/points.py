@@ -7,11 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from privtab.base.errors import UnsupportedError
-from privtab.base.locations import Locations
-from privtab.base.names import last_name
-from privtab.base.request import Decision, Entity, Request
-from privtab.base.vocabulary import Vocabulary
+from privtab.base import Decision, Entity, Locations, Request, UnsupportedError, Vocabulary, last_name
 from privtab.client import Revision
 from privtab.client._arguments import Details
 from privtab.engines.index import Index

@@ -16,12 +16,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from privtab.base import moments, strict_json
-from privtab.base.errors import DecisionUnavailable, FileError, InvalidRequest, PrivtabError
-from privtab.base.names import last_name
-from privtab.base.request import Decision, Entity, Request
-from privtab.base.sql_text import FILTER_KINDS, operation_of
-from privtab.base.vocabulary import Vocabulary
+from privtab.base import (
+    FILTER_KINDS,
+    Decision,
+    DecisionUnavailable,
+    Entity,
+    FileError,
+    InvalidRequest,
+    PrivtabError,
+    Request,
+    Vocabulary,
+    current_moment,
+    last_name,
+    moment_text,
+    strict_loads,
+)
+from privtab.base.sql_text import operation_of
 from privtab.client import Revision
 from privtab_server.authzen import messages
 from privtab_server.authzen.messages import Body, Evaluations, Malformed, Search, SearchKind, Semantic, request
@@ -50,12 +60,12 @@ class DecisionLog:
         entry: Mapping[str, Any] = {
             "msg": "Decision Log",
             "decision_id": str(uuid.uuid4()),
-            "timestamp": moments.text(began),
+            "timestamp": moment_text(began),
             "path": f"privtab/{system}/decisions",
             "input": {"requests": [request.to_json() for request in requests]},
             "result": list(answers),
             "bundles": {name: {"revision": text} for name, text in bundles.items() if text is not None},
-            "metrics": {"timer_server_handler_ns": moments.now() - began},
+            "metrics": {"timer_server_handler_ns": current_moment() - began},
         }
         line = json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
         try:
@@ -175,7 +185,7 @@ class Service:
     async def _decide_all(self, requests: Sequence[Request]) -> list[ResponseBody]:
         if self._decision_log is None:
             return await self._decide_unlogged(requests)
-        began, before = moments.now(), await self.point.revision()
+        began, before = current_moment(), await self.point.revision()
         answers = await self._decide_unlogged(requests)
         # While a bundle was exchanged, nobody can tell which of the two decided.
         revision = before if await self.point.revision() == before else Revision(policy=None, state=None)
@@ -293,7 +303,7 @@ def page_position(search: Search, system: str, default_limit: int) -> PagePositi
 def _read(token: str) -> tuple[str, int, str | None]:
     try:
         padded = token + "=" * (-len(token) % 4)
-        content = strict_json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        content = strict_loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         match content:
             case [str(search_hash), int(limit), (str() | None) as after] if 0 <= limit <= MOST_RESULTS:
                 return search_hash, limit, after

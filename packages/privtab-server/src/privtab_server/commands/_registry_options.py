@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab.base.errors import FileError, UsageError
-from privtab.base.key_values import key_values
-from privtab.base.printable import count
+from privtab.base import FileError, UsageError, count, parse_key_values
 from privtab.command._app import PolicyCommand
 from privtab.command._output import out, print_error, table
 from privtab.command._parameters import argument, needing, option
@@ -102,7 +100,7 @@ def storage_options(options: list[str] | None) -> dict[str, Any]:
     """Parse `--storage KEY=VALUE` options; values may be JSON. Raises UsageError."""
     found: dict[str, Any] = {}
     example = "endpoint_url=https://s3.acme.example"
-    for key, value in key_values(options, "--storage", "KEY=VALUE", example=example, allow_empty=True).items():
+    for key, value in parse_key_values(options, "--storage", "KEY=VALUE", example=example, allow_empty=True).items():
         if not key.isidentifier():
             raise UsageError(f"`--storage {key}={value}`: write KEY=VALUE, as in {example}")
         try:

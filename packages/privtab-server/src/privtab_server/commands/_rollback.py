@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privtab.base.errors import ExitCode, UsageError
+from privtab.base import ExitCode, UsageError
 from privtab.command._output import out, print_error, print_json
 from privtab.command._parameters import argument, option
 from privtab_server.commands._registry_options import no_channel, open_registry, stored_revision

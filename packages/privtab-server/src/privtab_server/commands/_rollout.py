@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Group
 from rich.text import Text
 
-from privtab.base.errors import FileError
+from privtab.base import FileError
 from privtab.command._output import FormatOption, err, out, print_error, show_diagnostics, styled, table
 from privtab.command._parameters import option
 from privtab.command._tokens import TOKEN_VARIABLE, token_of

@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from privtab.base.errors import UsageError
-from privtab.base.printable import printable
+from privtab.base import UsageError, printable_text
 from privtab.command._options import AuthoriseOption, PolicyChoice, SigningOptions
 from privtab.command._output import Format, flush, out, print_error, print_line
 from privtab.command._parameters import needing, option
@@ -133,7 +132,7 @@ class _OneLine(logging.Formatter):
     """Formats each message on one line, since callers choose paths and names."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the base class's name)
-        return printable(super().formatMessage(record), one_line=True)
+        return printable_text(super().formatMessage(record), one_line=True)
 
 
 def log_requests(*, quiet: bool) -> None:

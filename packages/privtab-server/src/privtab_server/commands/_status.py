@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Group
 from rich.text import Text
 
-from privtab.base.errors import FleetError, RegistryError, UsageError
+from privtab.base import UsageError
+from privtab.base.errors import FleetError, RegistryError
 from privtab.command._output import Format, FormatOption, fail_if, out, print_if_data, styled, table
 from privtab.command._parameters import argument, option
 from privtab_server.commands._registry_options import no_channel, open_registry, running_channels

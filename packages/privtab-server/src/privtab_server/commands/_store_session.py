@@ -13,10 +13,8 @@ from urllib.parse import urlencode
 
 import typer
 
-from privtab.base.effects import Change
-from privtab.base.errors import StateInvalid, StoreConflict, StoreError, UsageError
-from privtab.base.printable import count
-from privtab.base.request import Entity
+from privtab.base import Change, Entity, StateInvalid, UsageError, count
+from privtab.base.errors import StoreConflict, StoreError
 from privtab.command._options import AuthoriseOption
 from privtab.command._output import fail_if, out, print_error, stop
 from privtab.command._parameters import argument, needing, option, policies

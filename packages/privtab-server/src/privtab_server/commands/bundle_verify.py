@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base.errors import BrokenBundle, FileError, FleetError, SignatureRefused, UsageError
+from privtab.base import BrokenBundle, FileError, SignatureRefused, UsageError
+from privtab.base.errors import FleetError
 from privtab.command._options import ScopeOption, VerificationKeyOption, trust
 from privtab.command._output import FormatOption, fail_if, out, print_error, print_if_data
 from privtab.command._parameters import argument, option
 from privtab_server.commands._rollout import FleetOptions
 
 if TYPE_CHECKING:
-    from privtab.base.signatures import Trust
+    from privtab.base import Trust
     from privtab_server.registry.deploy import Fleet
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from privtab.base import plugins
-from privtab.base.errors import ExitCode, UsageError
+from privtab.base import ExitCode, UsageError, load_plugin, plugins
 from privtab.command._options import (
     DoorOption,
     EmptyLogsOption,
@@ -322,7 +321,7 @@ class _Deployment:
     def _replay(self, logs: list[Path], program: Program) -> None:
         """Run the gate that decides logged requests again."""
         allowed = {"incomplete": self.options.allow_incomplete_logs, "empty": self.options.allow_empty}
-        gate = plugins.module(plugins.GATES, "replay").replay_gate
+        gate = load_plugin(plugins.GATES, "replay").replay_gate
         with self.report.step("replay"):
             ran = gate(logs, program, self.options.state, self.registry, self.options.accept_replay, **allowed)
         self.report.ended(ran)

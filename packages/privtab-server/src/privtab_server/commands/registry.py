@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from privtab.base import files
-from privtab.base.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
-from privtab.base.printable import count
-from privtab.base.staged import write
+from privtab.base import BrokenBundle, UsageError, count, read_text, write_file
+from privtab.base.errors import BundleRefused, RegistryError
 from privtab.command._app import Commands
 from privtab.command._output import FormatOption, fail_if, out, print_error, print_if_data
 from privtab.command._parameters import argument, option
@@ -47,7 +45,7 @@ def init(
       privtab registry init s3://policies/registry --verification-key release.pub.pem
     """
     registry = registry_options.open_registry(url, storage)
-    registry.init(verification_keys=[files.text(key) for key in verification_key or ()], scope=scope, replace=replace)
+    registry.init(verification_keys=[read_text(key) for key in verification_key or ()], scope=scope, replace=replace)
     accepts = (
         f"takes what {count(len(verification_key), 'key')} signed" if verification_key else "takes unsigned bundles"
     )
@@ -265,7 +263,7 @@ def get(
         if not replace and path.exists() and read_file(path) != bundle:
             raise UsageError(f"{path} is another bundle: `--replace` overwrites it")
     for path, bundle in bundles.items():
-        write(path, bundle)
+        write_file(path, bundle)
         out().print(f"{path}  {keys[path]}")
 
 

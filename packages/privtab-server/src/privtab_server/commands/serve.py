@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab.command._app import Commands
 from privtab.command._options import PartialOption, load_state
 from privtab.command._parameters import needing, option, policies

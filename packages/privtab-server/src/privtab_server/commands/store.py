@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base.errors import PrivtabError, StateInvalid, UsageError
-from privtab.base.printable import count
-from privtab.base.staged import write
+from privtab.base import PrivtabError, StateInvalid, UsageError, count, write_file
 from privtab.command._app import Commands
 from privtab.command._options import PolicyChoice
 from privtab.command._output import FormatOption, fail_if, out, print_error, print_if_data, print_text
@@ -48,7 +46,7 @@ from privtab_server.commands._store_session import (
 from privtab_server.store_states import opened_store
 
 if TYPE_CHECKING:
-    from privtab.base.request import Request
+    from privtab.base import Request
     from privtab.state.raw import RawState
     from privtab_server.store.planning import Plan
     from privtab_server.store.store import Outcome, Store
@@ -295,7 +293,7 @@ def log(
     if page is not None:
         from privtab_server.store.journal import journal_page
 
-        write(page, journal_page(found, store.system, store.database.shown).encode())
+        write_file(page, journal_page(found, store.system, store.database.shown).encode())
         print_text(f"{page}\n")
     elif not print_if_data(format_, found):
         show_entries(found)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 
-from privtab.base.errors import RegistryError, UsageError
+from privtab.base import UsageError
+from privtab.base.errors import RegistryError
 
 KINDS = ("policy", "state", "shard", "wasm")
 """Kinds of bundles: a policy, a whole state, a shard of a state, a policy as Wasm."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from privtab.base import strict_json
+from privtab.base import strict_loads
 from privtab.base.errors import RegistryError
 from privtab_server.registry import names
 
@@ -176,7 +176,7 @@ def encoded(value: Mapping[str, Any]) -> bytes:
 def decoded(where: str, content: bytes) -> dict[str, Any]:
     """Parse a record; raises RegistryError."""
     try:
-        value = strict_json.loads(content)
+        value = strict_loads(content)
     except ValueError as error:
         raise RegistryError(f"{where} is broken: {error}") from None
     if not isinstance(value, dict):

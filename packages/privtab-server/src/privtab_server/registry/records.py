@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from privtab.base.errors import BrokenBundle, BundleRefused, RegistryConflict, RegistryError, UsageError
+from privtab.base import BrokenBundle, UsageError
+from privtab.base.errors import BundleRefused, RegistryConflict, RegistryError
 from privtab.base.moments import WINDOWED
 from privtab.base.signatures import PATCH, SIGNATURES
 from privtab.bundle.archive import MANIFEST, digest, entries, json_bytes, read_object

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from privtab.base.errors import BundleRefused, RegistryConflict, RegistryError, SignatureRefused, UsageError
+from privtab.base import SignatureRefused, UsageError
+from privtab.base.errors import BundleRefused, RegistryConflict, RegistryError
 from privtab_server.registry import names, records
 from privtab_server.registry.nodes import (
     VERSION,
@@ -30,7 +31,7 @@ from privtab_server.registry.records import History, Holds, UnreadableRelease
 from privtab_server.registry.stores import Exists, Missing, Store, check_empty, check_exclusive_create, opened
 
 if TYPE_CHECKING:
-    from privtab.base.signatures import Trust
+    from privtab.base import Trust
 
 
 def next_release(
@@ -138,7 +139,7 @@ class Registry:
         """
         keys = list(verification_keys)
         if keys:
-            from privtab.base.signatures import Trust
+            from privtab.base import Trust
 
             Trust.of(keys, scope)
         settings = {"privtab_registry": VERSION, "verification_keys": keys, "scope": scope}
@@ -402,7 +403,7 @@ class Registry:
         settings = self.settings()
         if not settings.get("verification_keys"):
             return None
-        from privtab.base.signatures import Trust
+        from privtab.base import Trust
 
         return Trust.of(settings["verification_keys"], settings.get("scope", ""))
 

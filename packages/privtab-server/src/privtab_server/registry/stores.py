@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from privtab.base.errors import RegistryError, UsageError
-from privtab.base.resources import how_to_install
+from privtab.base import UsageError, how_to_install
+from privtab.base.errors import RegistryError
 from privtab.base.staged import staged, sync_folder
 from privtab_server.registry import names
 

@@ -13,7 +13,7 @@ from typing import Any, Never
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 
-from privtab.base.errors import PrivtabError
+from privtab.base import PrivtabError
 from privtab_server.serving.access_log import note
 from privtab_server.serving.tokens import Bearer, Tokens
 

@@ -20,8 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from privtab.base import files
-from privtab.base.errors import FileError, UsageError
+from privtab.base import FileError, UsageError, files, read_content
 
 HEAD_SECONDS = 10.0
 """Seconds from the first byte of a request, or from the start of a connection, to the end of the request's head."""
@@ -195,7 +194,7 @@ class Tls:
         """Raise FileError if a file cannot be read, UsageError if they do not match."""
         for path in (self.cert, self.key, *([self.client_ca] if self.client_ca else [])):
             try:
-                files.content(path)
+                read_content(path)
             except OSError as error:
                 raise FileError(f"{path}: {error.strerror}") from None
             files.check_secret(path, public=path != self.key)

@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from privtab.base import files
-from privtab.base.errors import FileError, UsageError
+from privtab.base import FileError, UsageError, files
 
 LOG = logging.getLogger("privtab.serve")
 

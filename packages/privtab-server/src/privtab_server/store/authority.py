@@ -14,14 +14,23 @@ from dataclasses import replace
 from itertools import product
 from typing import Literal, TypeAlias
 
-from privtab.base import moments
-from privtab.base.effects import TABLE_OF_TYPE, Change, EffectKind
-from privtab.base.errors import AccessDenied, UsageError
-from privtab.base.hints import hint, listed
-from privtab.base.locations import Locations
-from privtab.base.names import PRIVILEGE_ATTRIBUTE, encode_name, last_name
-from privtab.base.once import once
-from privtab.base.request import Decision, Entity, Request
+from privtab.base import (
+    AccessDenied,
+    Change,
+    Decision,
+    Entity,
+    Locations,
+    Request,
+    UsageError,
+    current_moment,
+    encode_name,
+    hint,
+    last_name,
+    listed_names,
+    once,
+)
+from privtab.base.effects import TABLE_OF_TYPE, EffectKind
+from privtab.base.names import PRIVILEGE_ATTRIBUTE
 from privtab.ir.formula import followed, item_condition, recipients
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Compare, Program
@@ -128,7 +137,7 @@ def naming(program: Program, request: Request, rows: Sequence[Mapping[str, str |
         named = sorted({name for row in rows for name in given_by(program, row, request.resource.type)})
         if len(named) > 1:
             raise UsageError(
-                f"`{request.action}` asks for the privilege that is given: send one change for each of {listed(named)}"
+                f"`{request.action}` asks for the privilege that is given: send one change for each of {listed_names(named)}"
             )
         if named:
             given = replace(given, request={**given.request, PRIVILEGE_ATTRIBUTE: named[0]})
@@ -164,7 +173,7 @@ def check_delegated(program: Program, request: Request, changes: Iterable[Change
         elif (row.get("entity") or row.get("scope") or str(resource)) != str(resource):
             problem = f"`{request.action}` on {resource} delegates nothing on another entity"
         elif slots and not any(may_be(program, *holder_of(row), request.with_[slot.name]) for slot in slots):
-            problem = f"the request names {listed(str(request.with_[slot.name]) for slot in slots)}, and not"
+            problem = f"the request names {listed_names(str(request.with_[slot.name]) for slot in slots)}, and not"
         elif named is not None and privileges and {*privileges} != {named}:
             problem = f"the request names the privilege `{named}`, and not"
         if problem is not None:
@@ -399,7 +408,7 @@ class _Reach:
         moved = replace(self.request, resource=Entity(own.type, "/".join(names)))
         self.excerpt.read_for(moved)
         state = self.excerpt.state()
-        return Reference(self.program, state.at(moments.now())).decide(moved).allowed
+        return Reference(self.program, state.at(current_moment())).decide(moved).allowed
 
     def _named_types(self, type_: str) -> list[str]:
         """The types on a path whose entities have names of their own."""

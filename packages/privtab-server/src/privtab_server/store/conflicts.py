@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from privtab.base import moments
-from privtab.base.effects import Change
+from privtab.base import Change, Entity, Request, current_moment, listed_names
 from privtab.base.errors import StoreConflict
-from privtab.base.hints import listed
-from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Conflict, Program
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
@@ -37,7 +34,7 @@ class Violation:
         why = f": {self.conflict.why.strip()}" if self.conflict.why else ""
         most = "" if self.conflict.at_most == 1 else f", of which {self.conflict.at_most} are permitted"
         where = f" in {self.within}" if self.within else ""
-        return f"user:{self.user} could do {listed(self.operations)}{where}{most}, through {listed(self.through)}{why}"
+        return f"user:{self.user} could do {listed_names(self.operations)}{where}{most}, through {listed_names(self.through)}{why}"
 
 
 def check_conflicts(program: Program, excerpt: Excerpt, changes: Sequence[Change]) -> None:
@@ -141,7 +138,7 @@ def _violated(
         vocabulary(program).check_question(request)
         excerpt.read_for(request)
     state = excerpt.state()
-    now = moments.now()
+    now = current_moment()
     for moment in (now, *(edge for edge in state.edges() if edge > now)):
         reference = Reference(program, state.at(moment))
         through: dict[str, set[str]] = {}

@@ -15,7 +15,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from privtab.base.errors import FileError, StoreError, UsageError
+from privtab.base import FileError, UsageError
+from privtab.base.errors import StoreError
 from privtab.state.raw import COLUMNS
 
 METADATA = sa.MetaData()

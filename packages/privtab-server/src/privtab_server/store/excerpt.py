@@ -12,10 +12,8 @@ from functools import partial
 from itertools import product
 from typing import Any, TypeAlias
 
-from privtab.base.effects import Change
+from privtab.base import Change, Entity, Request, decode_name
 from privtab.base.locations import anchor
-from privtab.base.names import decode_name
-from privtab.base.request import Entity, Request
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
 from privtab.ir.serialise import vocabulary

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
 from typing import Any, Literal, TypeAlias, assert_never
 
-from privtab.base.errors import InvalidRequest, PrivtabError, StateInvalid, UnsupportedError, UsageError
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, InvalidRequest, PrivtabError, Request, StateInvalid, UnsupportedError, UsageError
 from privtab.ir.serialise import vocabulary
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import StateFinding

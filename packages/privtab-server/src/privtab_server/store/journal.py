@@ -10,9 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
-from privtab.base import moments
-from privtab.base.effects import Change
-from privtab.base.errors import StoreError, UsageError
+from privtab.base import Change, UsageError, current_moment, moment_text, moments
+from privtab.base.errors import StoreError
 from privtab.base.html import page
 from privtab.state.findings import row_text
 from privtab.state.raw import COLUMNS
@@ -129,11 +128,11 @@ class Writer:
 
     def append(self, changes: Sequence[Change], **columns: Any) -> int:
         """Add one entry with its changes; returns its number. Times never go backwards."""
-        self.last = max(moments.now(), self.last)
+        self.last = max(current_moment(), self.last)
         number = self.head.number + 1
         entry = {
             "number": number,
-            "at": moments.text(self.last),
+            "at": moment_text(self.last),
             "request_id": None,
             "resource": None,
             **columns,
@@ -316,7 +315,7 @@ def replayed(connection: Connection, shown: str, number: int | None, moment: int
         created = True
         rows.apply(row["number"], Entry.of(row).changes)
     if not created:
-        raise UsageError(f"{shown} did not exist at {moments.text(moment or 0)}; `privtab store log` lists its changes")
+        raise UsageError(f"{shown} did not exist at {moment_text(moment or 0)}; `privtab store log` lists its changes")
     return rows
 
 

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from privtab.base.errors import DecisionUnavailable, StateInvalid, StoreError, UsageError
+from privtab.base import DecisionUnavailable, StateInvalid, UsageError
+from privtab.base.errors import StoreError
 from privtab.client._bundles import BundleLocation, Content, JsonObject, Keep, ReadBundle
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program

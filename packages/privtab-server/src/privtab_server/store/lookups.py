@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, or_, select
 
-from privtab.base.effects import Change
-from privtab.base.errors import StateInvalid, StoreError
+from privtab.base import Change, StateInvalid
+from privtab.base.errors import StoreError
 from privtab.ir.nodes import Program
 from privtab.state.load import cells_of, validate
 from privtab.state.nodes import State

@@ -7,12 +7,22 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from privtab.base import moments
-from privtab.base.effects import PRINCIPAL_TABLES, Change, Effect
-from privtab.base.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConflict, UsageError
-from privtab.base.locations import Locations
-from privtab.base.names import KINDS
-from privtab.base.request import Decision, Entity, Request
+from privtab.base import (
+    PRINCIPAL_KINDS,
+    PRINCIPAL_TABLES,
+    AccessDenied,
+    Change,
+    Decision,
+    Effect,
+    Entity,
+    InvalidRequest,
+    Locations,
+    Request,
+    StateInvalid,
+    UsageError,
+    current_moment,
+)
+from privtab.base.errors import StoreConflict
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
@@ -122,7 +132,7 @@ def plan(program: Program, excerpt: Excerpt, requested: ChangeRequest) -> tuple[
     vocabulary(program).check(request)
     excerpt.read_for(request)
     before = excerpt.state()
-    decision = Reference(program, before.at(moments.now())).decide(request)
+    decision = Reference(program, before.at(current_moment())).decide(request)
     if not decision.allowed:
         raise AccessDenied(request, decision)
     if requested.guard is not None:
@@ -353,7 +363,7 @@ def _principals(cells: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
     """(kind, name) of each principal that a row names."""
     for column, text in cells.items():
         kind, colon, name = (text or "").partition(":")
-        if column in ("user", "principal", "grantee", "owner") and colon and kind in KINDS:
+        if column in ("user", "principal", "grantee", "owner") and colon and kind in PRINCIPAL_KINDS:
             yield kind, name
-        elif column in KINDS:
+        elif column in PRINCIPAL_KINDS:
             yield column, text or ""

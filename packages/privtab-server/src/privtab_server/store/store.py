@@ -13,12 +13,19 @@ from typing import Any
 from sqlalchemy import Connection
 
 from privtab import __version__
-from privtab.base.collection import no_collection
-from privtab.base.effects import Change
-from privtab.base.errors import InvalidRequest, PrivtabError, StoreConflict, StoreError, UsageError
-from privtab.base.names import unusable
-from privtab.base.once import once
-from privtab.base.request import Decision, Entity, Request
+from privtab.base import (
+    Change,
+    Decision,
+    Entity,
+    InvalidRequest,
+    PrivtabError,
+    Request,
+    UsageError,
+    no_collection,
+    once,
+    unusable_character,
+)
+from privtab.base.errors import StoreConflict, StoreError
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json, vocabulary
 from privtab.state.load import from_tables
@@ -478,5 +485,5 @@ def _checked_id(request_id: str) -> str:
 
 
 def _check_name(text: str, what: str) -> None:
-    if (character := unusable(text)) is not None:
+    if (character := unusable_character(text)) is not None:
         raise UsageError(f"the {what} holds the character {character}")

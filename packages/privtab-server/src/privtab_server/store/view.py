@@ -9,11 +9,8 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-from privtab.base import moments
-from privtab.base.errors import InvalidRequest, StateInvalid, StoreError
-from privtab.base.locations import Locations
-from privtab.base.request import Entity, Request
-from privtab.base.vocabulary import Vocabulary
+from privtab.base import Entity, InvalidRequest, Locations, Request, StateInvalid, Vocabulary, current_moment
+from privtab.base.errors import StoreError
 from privtab.engines.python import OpenEngine, Opener
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -124,7 +121,7 @@ class Snapshot:
 
     def opened(self) -> OpenEngine:
         """The engine for this moment."""
-        now, found = moments.now(), self._opened
+        now, found = current_moment(), self._opened
         if found is None or not found.window.holds(now):
             found = self._opened = Opener().open(self.document, [self._kept], now)
         return found

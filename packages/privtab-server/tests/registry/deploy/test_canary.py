@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab_server.registry import Registry
 from privtab_server.registry.deploy import DecisionCount, Feed, Fleet, RuleCount, Sidecar
 from privtab_server.registry.deploy.canary import (

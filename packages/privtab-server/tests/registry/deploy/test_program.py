@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from checkout import ROOT
 
-from privtab.base.errors import FileError
+from privtab.base import FileError
 from privtab.bundle.archive import archive
 from privtab.bundle.program import program_in
 from privtab.ir.deserialise import program_from_json

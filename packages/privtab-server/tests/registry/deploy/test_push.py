@@ -10,7 +10,8 @@ import pytest
 from failing_servers import POLICY, ROWS, free_port
 
 from privtab import Client
-from privtab.base.errors import FleetError, UsageError
+from privtab.base import UsageError
+from privtab.base.errors import FleetError
 from privtab.bundle import state_bundle
 from privtab.bundle.pack import PolicyArtifacts
 from privtab.engines.opa.server import OpaServer

@@ -21,7 +21,7 @@ from example_bundles import ExampleBundles
 from sidecars import Opa, configuration, until
 
 from privtab import Embedded
-from privtab.base.errors import DecisionUnavailable
+from privtab.base import DecisionUnavailable
 from privtab.bundle.archive import contents
 from privtab_server.registry import Canary, Registry
 

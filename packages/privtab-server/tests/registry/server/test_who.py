@@ -14,7 +14,7 @@ import signing_keys
 from example_bundles import ExampleBundles
 from in_process_registry import POLICY, STATE, until, waiting, within
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab.bundle.sign import signed
 from privtab_server.registry import Canary, Registry, names
 from privtab_server.registry.deploy import DesiredRevisions, Fleet, Sidecar

@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from privtab import __version__
-from privtab.base.errors import UsageError
+from privtab.base import Entity, UsageError, no_formula
 from privtab.base.html import page, visible
 from privtab.base.lazy import renamed_keyword
-from privtab.base.printable import no_formula
-from privtab.base.request import Entity
 from privtab.base.staged import atomic_folder
 from privtab.language.report.html import HeatMap, shaded
 from privtab.state.nodes import State

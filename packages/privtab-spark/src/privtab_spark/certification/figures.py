@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from privtab.base.errors import PrivtabError
-from privtab.base.printable import no_formula
+from privtab.base import PrivtabError, no_formula
 from privtab.language.report.html import HeatMap
 from privtab_spark.matrix import ANYONE, SCHEMA, Matrix
 

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from privtab.base.moments import now
-from privtab.base.names import quoted
+from privtab.base import current_moment, quoted_privilege
 from privtab.state.findings import row_sentence
 from privtab.state.load import cells_of
 
@@ -88,7 +87,7 @@ def of_state(program: Program, state: State, people: Collection[str] | None) -> 
 
 def of_times(state: State) -> Iterator[Finding]:
     """Findings in the times in which rows of a state hold: those that hold now and end soon, the first end first."""
-    since = now()
+    since = current_moment()
     before = since + SOON_DAYS * 86_400 * 10**9
     ending = [
         (window.end, row_sentence(table, cells), cells)
@@ -192,7 +191,7 @@ def _direct(state: State) -> Found:
     grants_by_user: dict[str, list[str]] = defaultdict(list)
     for grantee, effect, privilege, entity in state.texts("grants", "grantee", "effect", "privilege", "entity"):
         if effect == "allow" and grantee.startswith("user:"):
-            grants_by_user[grantee].append(f"{quoted(privilege)} ({entity})")
+            grants_by_user[grantee].append(f"{quoted_privilege(privilege)} ({entity})")
     for user, grants in sorted(grants_by_user.items(), key=lambda pair: (-len(pair[1]), pair[0])):
         yield user, f"granted directly: {abbreviated(sorted(set(grants)))}"
 

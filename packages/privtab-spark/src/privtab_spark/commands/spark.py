@@ -8,8 +8,7 @@ from typing import Any
 
 import typer
 
-from privtab.base.errors import ExitCode
-from privtab.base.resources import how_to_install
+from privtab.base import ExitCode, how_to_install
 from privtab.command._app import Commands
 from privtab.command._output import print_error
 from privtab_spark.jobs import JOBS

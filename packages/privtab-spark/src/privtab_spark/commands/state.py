@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base.errors import ExitCode
-from privtab.base.printable import count
+from privtab.base import ExitCode, count
 from privtab.command._files import row_counts
 from privtab.command._options import PartialOption, PolicyChoice, SigningOptions
 from privtab.command._output import (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from privtab.base.errors import (
+from privtab.base import (
     ExitCode,
     FileError,
     InvalidRequest,
@@ -22,11 +22,12 @@ from privtab.base.errors import (
     PrivtabError,
     StateInvalid,
     UsageError,
+    nearest,
+    parse_key_values,
+    printable_json,
 )
 from privtab.base.formats import SPARK
-from privtab.base.hints import nearest
-from privtab.base.key_values import key_values
-from privtab.base.printable import printable_json, printable_output
+from privtab.base.printable import printable_output
 from privtab_spark.failures import first_lines, spark_errors
 from privtab_spark.jobs import JOBS
 from privtab_spark.jobs._session import ProgressReporter, session
@@ -245,7 +246,7 @@ def resource(options: argparse.Namespace) -> str | tuple[str, str]:
 def objects(options: argparse.Namespace) -> dict[str, str | tuple[str, str]]:
     """The `with_` argument given by the options."""
     found: dict[str, str | tuple[str, str]] = {}
-    for slot, text in key_values(options.with_, "--with", "SLOT=COLUMN", example="to=target_schema").items():
+    for slot, text in parse_key_values(options.with_, "--with", "SLOT=COLUMN", example="to=target_schema").items():
         kind, colon, column = text.partition(":")
         found[slot] = (kind, column) if colon else text
     return found
@@ -255,7 +256,7 @@ def attributes(options: argparse.Namespace) -> dict[str, Any]:
     """The `attributes` argument given by the options; raises UsageError."""
     found: dict[str, Any] = {}
     form, example = "KIND.NAME=COLUMN", "request.mfa=mfa"
-    for place, column in key_values(options.attribute, "--attribute", form, example=example).items():
+    for place, column in parse_key_values(options.attribute, "--attribute", form, example=example).items():
         kind, dot, name = place.partition(".")
         if not dot:
             raise UsageError(f"`--attribute {place}={column}`: write {form}, as in {example}")
@@ -323,7 +324,7 @@ def explained(choice: Choice, options: argparse.Namespace) -> int:
 def read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     """The table that a job reads."""
     kind = options.input_format or format_of(options.input)
-    settings = key_values(options.input_option, "--input-option", "KEY=VALUE", allow_empty=True)
+    settings = parse_key_values(options.input_option, "--input-option", "KEY=VALUE", allow_empty=True)
     if kind is None and "/" not in options.input and not Path(options.input).exists():
         return _table(spark, options.input)
     check_input(options.input, options.input_format)

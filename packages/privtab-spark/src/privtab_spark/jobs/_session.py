@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privtab.base.errors import UsageError
-from privtab.base.key_values import key_values
+from privtab.base import UsageError, parse_key_values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +90,7 @@ def session(
         raise UsageError("give `--master` or `--remote`, not both")
     settings = with_packages(
         packages,
-        key_values(conf, "--conf", "KEY=VALUE", example="spark.driver.memory=8g", allow_empty=True),
+        parse_key_values(conf, "--conf", "KEY=VALUE", example="spark.driver.memory=8g", allow_empty=True),
         remote=remote is not None and remote.startswith("sc://"),
     )
     active = Session.getActiveSession()

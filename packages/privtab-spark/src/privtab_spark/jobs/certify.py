@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privtab.base.errors import ExitCode, UsageError
+from privtab.base import ExitCode, UsageError
 from privtab_spark.jobs import _job as job
 from privtab_spark.jobs.entitlements import MATRIX, check_options, entities, matrix
 from privtab_spark.matrix.opening import from_file, lines

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab_spark.jobs import _job as job
 
 if TYPE_CHECKING:

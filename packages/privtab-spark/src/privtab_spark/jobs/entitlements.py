@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privtab.base.attributes import Attributes, GivenAttributes
-from privtab.base.errors import UsageError
-from privtab.base.key_values import attribute_values, key_values
+from privtab.base import Attributes, GivenAttributes, UsageError, parse_key_values
+from privtab.base.key_values import attribute_values
 from privtab_spark.jobs import _job as job
 from privtab_spark.jobs._job import check_input
 from privtab_spark.policies import open_policy
@@ -89,7 +88,7 @@ def matrix(options: argparse.Namespace) -> dict[str, Any]:
 def objects(options: argparse.Namespace) -> dict[str, str]:
     """The `with_` argument given by the options; raises UsageError."""
     form, example = "SLOT=TYPE:PATH", "to=schema:m/c/s"
-    found = key_values(options.with_, "--with", form, example=example)
+    found = parse_key_values(options.with_, "--with", form, example=example)
     for slot, text in found.items():
         if not text.partition(":")[0] or ":" not in text:
             raise UsageError(f"`--with {slot}={text}`: write {form}, as in {example}")

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from privtab.base.errors import ExitCode, FileError
-from privtab.base.formats import accepting
+from privtab.base import ExitCode, FileError, state_location
 from privtab_spark.jobs import _job as job
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    if "://" not in options.sources and not accepting(options.sources)[0].exists():
+    if "://" not in options.sources and not state_location(options.sources)[0].exists():
         raise FileError(f"no such file or folder: {options.sources}")
 
 

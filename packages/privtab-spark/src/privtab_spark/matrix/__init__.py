@@ -13,12 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from privtab.base import LEFT_OUT, Entity, InvalidRequest, Request, Vocabulary, base_type
 from privtab.base.arrow import Codes
-from privtab.base.errors import InvalidRequest
-from privtab.base.names import LEFT_OUT
-from privtab.base.paths import base_type
-from privtab.base.request import Entity, Request
-from privtab.base.vocabulary import Vocabulary
 from privtab.engines.conditions import RESOURCE, Condition
 from privtab.engines.index import Index
 from privtab.engines.rows import Place, RowEngine

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.base.errors import UsageError
-from privtab.base.request import Entity
+from privtab.base import Entity, UsageError
 from privtab.state.nodes import State
 from privtab_spark.columns import without_padding
 from privtab_spark.frames import is_frame, of_spark, union

@@ -10,12 +10,18 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from privtab.base import strict_json
-from privtab.base.errors import FileError, HasWindows, UsageError
-from privtab.base.hints import hint
-from privtab.base.locations import Locations
-from privtab.base.names import KINDS, bare_name, is_wildcard
-from privtab.base.request import Entity
+from privtab.base import (
+    PRINCIPAL_KINDS,
+    Entity,
+    FileError,
+    HasWindows,
+    Locations,
+    UsageError,
+    bare_name,
+    hint,
+    is_wildcard,
+    strict_loads,
+)
 from privtab.engines.index import Index
 from privtab.ir.nodes import Program
 from privtab.ir.support import Feature
@@ -156,9 +162,10 @@ def requested_principals(users: Collection[str] | None, principals: Collection[s
     found = [f"user:{bare_name(user, 'user')}" for user in listed(users or (), "users")]
     for principal in listed(principals or (), "principals"):
         kind, colon, name = principal.partition(":")
-        if not (colon and name) or kind not in KINDS:
+        if not (colon and name) or kind not in PRINCIPAL_KINDS:
             raise UsageError(
-                f"`{principal}` is not a principal: write user:NAME, group:NAME or role:NAME" + hint(kind, KINDS)
+                f"`{principal}` is not a principal: write user:NAME, group:NAME or role:NAME"
+                + hint(kind, PRINCIPAL_KINDS)
             )
         found.append(principal)
     for principal in found:
@@ -273,7 +280,7 @@ def from_file(path: Path) -> list[str]:
 
             table = parquet.read_table(path)
         elif suffix == ".json":
-            return texts(strict_json.loads(path.read_bytes()))
+            return texts(strict_loads(path.read_bytes()))
         else:
             found = dict(lines(path))
             return texts(found.values(), (f"{path}:{number}: " for number in found))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.base.request import Entity
+from privtab.base import Entity
 from privtab.engines.conditions import ALWAYS, atoms_of
 from privtab.ir.nodes import Program
 from privtab.state.names import uses

@@ -6,11 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from privtab.base.attributes import NONE_GIVEN, GivenAttributes, check_given, given_attributes
-from privtab.base.errors import InvalidRequest, UsageError
-from privtab.base.hints import hint
-from privtab.base.request import NOT_SET, Entity, flag_name
-from privtab.base.vocabulary import Vocabulary
+from privtab.base import NOT_SET, Entity, GivenAttributes, InvalidRequest, UsageError, Vocabulary, flag_name, hint
+from privtab.base.attributes import NONE_GIVEN, check_given, given_attributes
 
 Ways: TypeAlias = Literal["first", "all"]
 

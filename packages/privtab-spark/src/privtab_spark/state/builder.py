@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
 
-from privtab.base.errors import StateInvalid
-from privtab.base.shard_names import combined
+from privtab.base import StateInvalid, sharded_revision
 from privtab.bundle.archive import json_bytes
 from privtab.bundle.shards import LISTING, listing_of
 from privtab.ir.nodes import Program
@@ -343,7 +342,7 @@ def listing(program: Program, manifest: Mapping[str, Any]) -> bytes:
 
 def revision(people: Mapping[str, Any], shards: Mapping[str, Mapping[str, Any]]) -> str:
     """The combined revision of all parts."""
-    return combined(str(people["revision"]), {root: str(shard["revision"]) for root, shard in shards.items()})
+    return sharded_revision(str(people["revision"]), {root: str(shard["revision"]) for root, shard in shards.items()})
 
 
 def text(manifest: Mapping[str, Any]) -> bytes:

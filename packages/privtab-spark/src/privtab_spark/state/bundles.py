@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from privtab.base.errors import DecisionUnavailable, HasWindows, UsageError
+from privtab.base import DecisionUnavailable, HasWindows, UsageError
 from privtab.bundle.state_rows import from_index
 from privtab.engines.index import Index, PrivilegeNumbers, StatePart, combined_document, in_parts
 from privtab.engines.python import is_windowed

@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
-from privtab.base import source, strict_json
-from privtab.base.diagnostics import Diagnostic
-from privtab.base.errors import StateInvalid, UsageError
+from privtab.base import Diagnostic, SourceFile, StateInvalid, UsageError, source, strict_loads
 from privtab.base.formats import SPARK
-from privtab.base.source import SourceFile
 from privtab.state.findings import errors
 from privtab.state.folders import table_files
 from privtab.state.nodes import RowLocation
@@ -33,7 +30,7 @@ def read_configuration(path: Path) -> Mapping[str, Any]:
     value: object
     if path.suffix == ".json":
         try:
-            value = strict_json.loads(file.text)
+            value = strict_loads(file.text)
         except ValueError as error:
             raise UsageError(f"{path} is not JSON: {error}") from error
     else:
@@ -95,7 +92,7 @@ def _json_problem(spark: SparkSession, path: Path, *, whole: bool) -> str | None
 
 def _problem(text: str) -> str | None:
     try:
-        strict_json.loads(text if text.strip() else "null")
+        strict_loads(text if text.strip() else "null")
     except ValueError as error:
         return str(error)
     return None

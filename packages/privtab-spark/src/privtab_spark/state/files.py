@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from privtab.base import files, strict_json
-from privtab.base.errors import BundleWriteError, FileError, PrivtabError, UsageError
-from privtab.base.resources import how_to_install
+from privtab.base import FileError, PrivtabError, UsageError, how_to_install, read_content, strict_loads
+from privtab.base.errors import BundleWriteError
 from privtab.base.staged import write_pieces
 
 
@@ -74,7 +73,7 @@ class Root:
                 with self._system(name, FileError) as (system, where):
                     content: bytes = system.cat_file(where)
                     return content
-            return files.content(self.path(name), 1 << 30)
+            return read_content(self.path(name), 1 << 30)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -94,7 +93,7 @@ class Root:
         """The JSON object in a file; None if the file is missing or contains no object."""
         content = self.read(name)
         try:
-            value = None if content is None else strict_json.loads(content)
+            value = None if content is None else strict_loads(content)
         except ValueError:
             return None
         return value if isinstance(value, dict) else None

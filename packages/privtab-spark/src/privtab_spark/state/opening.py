@@ -8,10 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from privtab.base.errors import StateInvalid, UsageError
+from privtab.base import Entity, StateInvalid, UsageError, how_to_install
 from privtab.base.lazy import renamed_keyword
-from privtab.base.request import Entity
-from privtab.base.resources import how_to_install
 from privtab.engines.index import require_kept
 from privtab.state.findings import DENIES
 from privtab.state.names import FOR_FILTERS, filters_need

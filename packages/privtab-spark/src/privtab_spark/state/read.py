@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
 
-from privtab.base.errors import FileError, StateInvalid, UsageError
-from privtab.base.formats import accepting
-from privtab.base.moments import WINDOW
+from privtab.base import WINDOW_COLUMNS, FileError, StateInvalid, UsageError, state_location
 from privtab.ir.nodes import Program
 from privtab.state.checker import Checker
 from privtab.state.findings import CODES, DENIES, stopping
@@ -54,7 +52,7 @@ def read_state(spark: SparkSession, configuration: object, policy: object) -> Re
     check_executors(spark)
     sources = open_sources(spark, configuration, schemas.tables_of(program))
     if not sources.tables:
-        where = accepting(configuration)[0] if isinstance(configuration, str | Path) else None
+        where = state_location(configuration)[0] if isinstance(configuration, str | Path) else None
         raise UsageError(no_table(where) if where else no_table("the configuration of the state"))
     return Read(spark=spark, program=program, sources=sources)
 
@@ -399,7 +397,8 @@ def read_written(spark: SparkSession, folder: str | Path, policy: object, *, all
     data, format_ = str(manifest["data"]), str(manifest["files"])
     reader = spark.read.format(format_)
     columns = {
-        t: schemas.schema(t, WINDOW if t in manifest.get("windows", ()) else ()) for t in schemas.tables_of(program)
+        t: schemas.schema(t, WINDOW_COLUMNS if t in manifest.get("windows", ()) else ())
+        for t in schemas.tables_of(program)
     }
     tables = {
         t: reader.schema(columns[t]).load(root.spark(f"{data}/{t}"))

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 from pyspark.sql import functions as fn
 
-from privtab.base.moments import FIRST, LAST, WINDOW, Window, edge_texts, moment
-from privtab.base.request import Entity
+from privtab.base import WINDOW_COLUMNS, Entity, Window, parse_moment
+from privtab.base.moments import FIRST, LAST, edge_texts
 from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind
 from privtab.state.coded import CodedColumn, RawTable, take
@@ -68,7 +68,7 @@ def examine(
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         checked = check(program, table, not_text, columns, known)
-        names = (*CANONICAL[table], *(name for name in columns if name in WINDOW))
+        names = (*CANONICAL[table], *(name for name in columns if name in WINDOW_COLUMNS))
         cells_of_valid = canonical(table, checked.columns)
         valid, found = checked.rows, len(checked.findings)
         no_text, nothing = pa.nulls(valid, pa.string()), pa.nulls(found, pa.string())
@@ -137,7 +137,7 @@ def read_rows(
         take(reader, path, table, coded)
         found = reader.large.get(table)
         return found if isinstance(found, RawTable) else None
-    optional = (*COLUMNS[table].optional, *WINDOW)
+    optional = (*COLUMNS[table].optional, *WINDOW_COLUMNS)
     for number, row in enumerate(zip(*map(cells_of, columns.values()), strict=True), start=1):
         cells: dict[str, object] = {
             name: NotText(f"a {not_text[name]}") if name in not_text and value is not None else value
@@ -223,7 +223,7 @@ def _row(table: str, row: tuple[Any, ...]) -> tuple[Texts, Window]:
     """A row as `State` has it, from canonical columns, and from `from` and `until` if the table has them."""
     width = len(CANONICAL[table])
     begin, end = row[width:] or (None, None)
-    window = Window(FIRST if begin is None else moment(begin), LAST if end is None else moment(end))
+    window = Window(FIRST if begin is None else parse_moment(begin), LAST if end is None else parse_moment(end))
     if table == "memberships":
         return row[:width], window
     principal, role, type_, path = row[:width]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from privtab.base.moments import WINDOW
+from privtab.base import WINDOW_COLUMNS
 from privtab.ir.nodes import Program
 from privtab.state.findings import DENIES
 from privtab.state.nodes import State
@@ -66,7 +66,7 @@ def schema(table: str, window: Sequence[str] = ()) -> str:
 
 def windows_in(rows: Any) -> tuple[str, ...]:
     """The columns with the time in which rows hold: of raw or of canonical rows, none or both."""
-    return tuple(name for name in rows.columns if name in WINDOW)
+    return tuple(name for name in rows.columns if name in WINDOW_COLUMNS)
 
 
 def is_written(state: object) -> bool:
@@ -96,7 +96,7 @@ def program_of(policy: object) -> Program:
 
 def checked_rows(program: Program, path: Path) -> State:
     """The valid rows of files; raises StateInvalid if an invalid row may affect a denial, or if a file could not be read whole."""
-    from privtab.base.errors import StateInvalid
+    from privtab.base import StateInvalid
     from privtab.state.findings import stopping
     from privtab.state.load import load, validate
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from privtab.base.errors import BrokenBundle
+from privtab.base import BrokenBundle
 from privtab.bundle.archive import json_bytes
 from privtab.state.shards import PEOPLE
 from privtab_spark.state.files import Root

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
-from privtab.base import arrow
+from privtab.base import ALWAYS, WINDOW_COLUMNS, arrow
 from privtab.base.arrow import Codes
-from privtab.base.moments import ALWAYS, WINDOW
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.state.coded import CodedColumn, appended, groups, once
@@ -155,7 +154,7 @@ def _checked(
 ) -> dict[str, CodedColumn]:
     """The columns of the valid rows of one of TABLES, by its number; findings are recorded."""
     name, names = list(TABLES.items())[number]
-    window = COLUMNS[name].window if WINDOW[0] in table.column_names else ()
+    window = COLUMNS[name].window if WINDOW_COLUMNS[0] in table.column_names else ()
     found: list[Mapping[str, CodedColumn]] = []
     for first, kinds in ((RAW, {}), (NOT_TEXT, not_text)):
         rows = table.filter(pa.array(part == first + number))

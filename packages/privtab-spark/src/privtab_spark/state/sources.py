@@ -30,10 +30,8 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as fn
 
-from privtab.base.errors import UsageError
-from privtab.base.formats import SPARK, accepting
-from privtab.base.hints import did_you_mean
-from privtab.base.moments import WINDOW
+from privtab.base import WINDOW_COLUMNS, UsageError, did_you_mean, state_location
+from privtab.base.formats import SPARK
 from privtab.state.raw import COLUMNS
 from privtab.state.read_parquet import table_format
 from privtab_spark import columns
@@ -140,7 +138,7 @@ class _Opening:
             case Mapping():
                 return configuration
             case str() | Path():
-                path, accepted = accepting(configuration)
+                path, accepted = state_location(configuration)
                 self.base = path if path.is_dir() else path.parent
                 if path.is_dir():
                     return {"tables": folder_sources(self.spark, path, accepted, self.known_tables)}
@@ -219,7 +217,7 @@ class _Opening:
         not_text = {
             c: why
             for c, t in types.items()
-            if (why := _rejected_type(t)) is not None and not (c in WINDOW and t == "timestamp")
+            if (why := _rejected_type(t)) is not None and not (c in WINDOW_COLUMNS and t == "timestamp")
         }
         if columns == LISTING:
             return TableSource(table=table, rows=picked.select(fn.col("entity").cast("string")), label=label)
@@ -348,12 +346,12 @@ def _raw(df: DataFrame, table: str) -> DataFrame:
     `from` and `until` follow if there is one of them, timestamps as RFC 3339.
     """
     types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
-    window = WINDOW if set(WINDOW) & set(types) else ()
+    window = WINDOW_COLUMNS if set(WINDOW_COLUMNS) & set(types) else ()
 
     def text(name: str) -> Column:
         if name not in types:
             return fn.lit(None).cast("string")
-        if name in WINDOW and types[name] == "timestamp":
+        if name in WINDOW_COLUMNS and types[name] == "timestamp":
             return fn.date_format(f"`{name}`", "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")
         return fn.col(f"`{name}`").cast("string")
 

@@ -13,10 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
-from privtab.base import moments
-from privtab.base.errors import HasWindows, UsageError
-from privtab.base.moments import ALWAYS, WINDOW, Window
-from privtab.base.names import KINDS
+from privtab.base import ALWAYS, PRINCIPAL_KINDS, WINDOW_COLUMNS, HasWindows, UsageError, Window, parse_moment
 from privtab.bundle.archive import json_bytes
 from privtab.ir.nodes import EntityType, Program
 from privtab.ir.serialise import program_json
@@ -144,7 +141,7 @@ class TimedTables:
     @staticmethod
     def without_windows(state: SparkState) -> SparkState:
         """The state itself; raises HasWindows, with all of it, if a table has `from` and `until`."""
-        timed = [table for table, frame in state.tables.items() if set(WINDOW) & set(frame.columns)]
+        timed = [table for table, frame in state.tables.items() if set(WINDOW_COLUMNS) & set(frame.columns)]
         if timed:
             named = " and ".join(f"`{table}`" for table in timed)
             raise HasWindows(f"rows of {named} can hold for a time: say for which moment, `at=`", TimedTables(state))
@@ -155,10 +152,10 @@ class TimedTables:
         exact = fn.lit(moment).cast("decimal(38,0)")
         tables = {}
         for table, frame in self.state.tables.items():
-            if not set(WINDOW) & set(frame.columns):
+            if not set(WINDOW_COLUMNS) & set(frame.columns):
                 tables[table] = frame
                 continue
-            begin, end = (_nanoseconds(name) for name in WINDOW)
+            begin, end = (_nanoseconds(name) for name in WINDOW_COLUMNS)
             is_open = fn.coalesce(begin <= exact, fn.lit(True)) & fn.coalesce(exact < end, fn.lit(True))  # noqa: FBT003
             tables[table] = frame.filter(is_open).select(*CANONICAL[table]).distinct()
         return replace(self.state, tables=tables, _counts={})
@@ -170,16 +167,16 @@ class TimedTables:
     @cached_property
     def _edges(self) -> list[int]:
         texts = [
-            frame.select(fn.explode(fn.array(*(fn.col(f"`{name}`") for name in WINDOW))).alias("edge"))
+            frame.select(fn.explode(fn.array(*(fn.col(f"`{name}`") for name in WINDOW_COLUMNS))).alias("edge"))
             for frame in self.state.tables.values()
-            if set(WINDOW) & set(frame.columns)
+            if set(WINDOW_COLUMNS) & set(frame.columns)
         ]
         found = union(*texts).filter("edge is not null").distinct()
-        return sorted(moments.moment(row["edge"]) for row in found.collect())
+        return sorted(parse_moment(row["edge"]) for row in found.collect())
 
 
 def _nanoseconds(column: str) -> Column:
-    """The moment of a time in UTC as `moments.text` writes it; null for null. A decimal, since the first second is beyond a bigint."""
+    """The moment of a time in UTC as `moment_text` writes it; null for null. A decimal, since the first second is beyond a bigint."""
     seconds = f"cast(unix_seconds(to_timestamp(substr(`{column}`, 1, 19) || 'Z')) as decimal(20,0)) * 1000000000"
     fraction = f"cast(rpad(regexp_extract(`{column}`, '[.]([0-9]+)Z$', 1), 9, '0') as decimal(9,0))"
     return fn.expr(f"{seconds} + {fraction}")
@@ -205,7 +202,7 @@ def canonical(table: str, columns: Mapping[str, CodedColumn]) -> dict[str, pa.Ar
     for name, column in columns.items():
         codes = pa.array(column.codes, mask=column.codes < 0)
         for texts in _entity(column.array) if name in ENTITIES else [column.array]:
-            found[name if name in WINDOW else next(names)] = texts.take(codes)
+            found[name if name in WINDOW_COLUMNS else next(names)] = texts.take(codes)
     return found
 
 
@@ -239,7 +236,7 @@ def from_arrow(tables: Mapping[str, Any]) -> State:
         return ColumnRows(table, columns)
 
     rows_by_table: dict[str, Any] = {table: rows(table) for table in CANONICAL if table in tables}
-    windows = {t: _windows(rows) for t, rows in tables.items() if WINDOW[0] in rows.column_names}
+    windows = {t: _windows(rows) for t, rows in tables.items() if WINDOW_COLUMNS[0] in rows.column_names}
     return State(**rows_by_table, windows=windows)
 
 
@@ -247,9 +244,9 @@ def _windows(rows: Any) -> list[Window]:
     """The windows of the rows of an Arrow table with `from` and `until`."""
     known: dict[str, int] = {}
     edges = []
-    for name, beyond in zip(WINDOW, ALWAYS, strict=True):
+    for name, beyond in zip(WINDOW_COLUMNS, ALWAYS, strict=True):
         texts = rows.column(name).to_pylist()
-        known |= {text: moments.moment(text) for text in set(texts) - {None} - known.keys()}
+        known |= {text: parse_moment(text) for text in set(texts) - {None} - known.keys()}
         edges.append([beyond if text is None else known[text] for text in texts])
     return list(map(Window, *edges))
 
@@ -274,8 +271,10 @@ def names_of(program: Program) -> dict[str, Any]:
         "roles": {name: role.scope for name, role in sorted(program.roles.items())},
         "denials": {"denials": program.semantics.deny},
         "owners": {"owners": None if owner is None else sorted(owner.kinds)},
-        **({} if program.semantics.grantees == KINDS else {"grantees": sorted(program.semantics.grantees)}),
-        **({} if program.semantics.assignees == KINDS else {"assignees": sorted(program.semantics.assignees)}),
+        **({} if program.semantics.grantees == PRINCIPAL_KINDS else {"grantees": sorted(program.semantics.grantees)}),
+        **(
+            {} if program.semantics.assignees == PRINCIPAL_KINDS else {"assignees": sorted(program.semantics.assignees)}
+        ),
         **({"hierarchy": dict.fromkeys(sorted(hierarchy), True)} if hierarchy else {}),
         **({"attributes": attributes} if attributes else {}),
     }

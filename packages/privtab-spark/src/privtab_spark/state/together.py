@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind
 from privtab.ir.serialise import vocabulary

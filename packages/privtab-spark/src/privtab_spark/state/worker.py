@@ -19,9 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
-from privtab.base import arrow
-from privtab.base.errors import FileError
-from privtab.base.moments import ALWAYS, WINDOW
+from privtab.base import ALWAYS, WINDOW_COLUMNS, FileError, arrow
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.pack import shard_files
 from privtab.ir.nodes import Program
@@ -150,7 +148,9 @@ def written_people(
 
 def _cells(part: str, rows: DataFrame, names: Sequence[str]) -> DataFrame:
     """The rows of a table in the form in which those of all tables can be united."""
-    edges = [(fn.col(name) if name in rows.columns else fn.lit(None).cast("string")).alias(name) for name in WINDOW]
+    edges = [
+        (fn.col(name) if name in rows.columns else fn.lit(None).cast("string")).alias(name) for name in WINDOW_COLUMNS
+    ]
     return rows.select(fn.lit(part).alias("part"), *cells(names), *edges)
 
 
@@ -175,7 +175,7 @@ def people_state(program: Program, table: pa.Table) -> State:
     for name in (*CANONICAL, GRANTED):
         rows = table.filter(pc.equal(table.column("part"), name))
         names = CANONICAL.get(name, (GRANTED,))
-        window = WINDOW if any(rows.column(edge).null_count < len(rows) for edge in WINDOW) else ()
+        window = WINDOW_COLUMNS if any(rows.column(edge).null_count < len(rows) for edge in WINDOW_COLUMNS) else ()
         tables[name] = rows.select([*CELLS[: len(names)], *window]).rename_columns([*names, *window])
     who = CodedColumn.of(tables.pop(GRANTED).column(GRANTED))
     owned = arrow.texts([f"{next(iter(program.entities))}:-"] if len(who) else [])

@@ -8,10 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.base.errors import ExitCode, SettingsInvalid, UsageError
-from privtab.base.key_values import key_values
-from privtab.base.printable import count
-from privtab.base.staged import write
+from privtab.base import ExitCode, SettingsInvalid, UsageError, count, parse_key_values, write_file
 from privtab.command._options import OutputOption, PolicyArguments
 from privtab.command._output import Report as Output
 from privtab.command._output import (
@@ -125,7 +122,7 @@ def run(
         driver,
         program,
         url,
-        key_values(set_, "--set", example="metalake=prod"),
+        parse_key_values(set_, "--set", example="metalake=prod"),
         token=token_in(token_file),
         timeout=timeout,
     )
@@ -209,7 +206,7 @@ def _propose(
         row = f"{rule.entity}/{rule.operation}"
         print_error(f"no small change of `{row}` gives every answer of the system: the variant leaves it as it is")
     if found.changes:
-        write(file.path, found.text.encode(), in_place=True)
+        write_file(file.path, found.text.encode(), in_place=True)
         err().print(f"{file.path}: variant `{file.name}` with {count(len(found.changes), 'row')}")
     elif not found.unexplained:
         err().print("no variant is needed: every answer is that of the table")
@@ -254,7 +251,7 @@ def _write_state(state: State, path: Path) -> None:
     from privtab_testing.conform.driver import state_bytes
     from privtab_testing.scenarios import size
 
-    write(path, state_bytes(state))
+    write_file(path, state_bytes(state))
     out().print(f"{path}: {count(size(state), 'row')}")
 
 

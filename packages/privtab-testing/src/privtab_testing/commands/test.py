@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.base.errors import UsageError
-from privtab.base.printable import count
+from privtab.base import UsageError, count
 from privtab.command._options import OutputOption, ReadingOption, readings
 from privtab.command._output import Report, as_json, deliver, err, fail_if, print_error, progress
 from privtab.command._parameters import option, paths_argument
@@ -202,7 +201,7 @@ def _suggested_file(subject: Subject, text: str, output: Path | None) -> str:
     ]
     if subject.readings:
         header += ["readings:", *(f"  {row}: {name}" for row, name in subject.readings)]
-    from privtab.base.source import SourceFile
+    from privtab.base import SourceFile
     from privtab.language.fmt import format_source
 
     whole = "\n".join(header) + "\n\n" + text

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.ir.nodes import Program, Rule
 from privtab.state.nodes import State
 from privtab_testing.scenarios import size

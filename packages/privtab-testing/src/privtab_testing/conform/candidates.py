@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice, product
 from math import prod
 
-from privtab.base.errors import Undecided
-from privtab.base.request import NOT_SET, Entity, Request
+from privtab.base import NOT_SET, Entity, Request, Undecided
 from privtab.ir.canonical import Leaf, MinimalSets, canonical
 from privtab.ir.exact import settings
 from privtab.ir.formula import asked_condition, targets_of

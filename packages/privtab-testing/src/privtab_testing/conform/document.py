@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
-from privtab.base import source
-from privtab.base.diagnostics import Diagnostic, in_order
-from privtab.base.errors import PolicyInvalid
+from privtab.base import Diagnostic, PolicyInvalid, sorted_diagnostics, source
 from privtab.ir.nodes import Program
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose, plain_tree
@@ -108,7 +106,7 @@ def load(path: str | Path, program: Program) -> DriverDocument:
     root = compose(file, found, "a driver document begins with `conform: 1`")
     read = None if root is None else _DriverReader(file, found, program).document(root)
     if read is None or found:
-        raise PolicyInvalid(in_order(found))
+        raise PolicyInvalid(sorted_diagnostics(found))
     return read
 
 

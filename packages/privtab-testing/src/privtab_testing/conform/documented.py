@@ -6,10 +6,8 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from privtab.base import Entity, Request, base_type, decode_name
 from privtab.base.errors import DriverError
-from privtab.base.names import decode_name
-from privtab.base.paths import base_type
-from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.state.nodes import State, merged

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from privtab.base.errors import DriverError, UsageError
-from privtab.base.request import Request
-from privtab.base.staged import write
+from privtab.base import Request, UsageError, write_file
+from privtab.base.errors import DriverError
 from privtab.bundle.pack import state_bundle
 from privtab.ir.nodes import Program, Rule
 from privtab.state.load import to_tables
@@ -41,7 +40,7 @@ class StateFile:
         except OSError as error:
             raise DriverError(f"{self._path}: {error.strerror}") from error
         is_bundle = self._path.name.endswith(BUNDLE)
-        write(self._path, state_bundle(self._program, state) if is_bundle else state_bytes(state), in_place=True)
+        write_file(self._path, state_bundle(self._program, state) if is_bundle else state_bytes(state), in_place=True)
         self._wrote = True
         deadline = time.monotonic() + WAIT_SECONDS
         while shown is not None and not shown():
@@ -57,7 +56,7 @@ class StateFile:
             if self._before is None:
                 self._path.unlink(missing_ok=True)
             else:
-                write(self._path, self._before, in_place=True)
+                write_file(self._path, self._before, in_place=True)
         except OSError as error:
             return (f"{self._path}: {error.strerror}",)
         self._wrote = False

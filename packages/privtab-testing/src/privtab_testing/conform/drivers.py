@@ -17,11 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import jmespath
 
-from privtab.base import strict_json
-from privtab.base.errors import DecisionError, DriverError, FormatError, UsageError
-from privtab.base.names import decode_name
-from privtab.base.request import Entity, Request
-from privtab.base.resources import how_to_install
+from privtab.base import (
+    DecisionError,
+    Entity,
+    FormatError,
+    Request,
+    UsageError,
+    decode_name,
+    how_to_install,
+    strict_loads,
+)
+from privtab.base.errors import DriverError
 from privtab.client import HttpTransport, Timeout, Transport
 from privtab.client._sender import Sender, SendError
 from privtab.ir.nodes import Program
@@ -103,7 +109,7 @@ class AuthZenDriver(Driver):
     def _post(self, path: str, body: object) -> dict[str, Any]:
         try:
             content = self._transport.post(path, json.dumps(body).encode(), self._timeout)
-            value = strict_json.loads(content)
+            value = strict_loads(content)
         except (DecisionError, ValueError) as error:
             raise DriverError(f"the server at {self._url} gave no answer: {error}") from error
         if not isinstance(value, dict):
@@ -221,7 +227,7 @@ class HttpDriver(DocumentedDriver):
 def _shown(names_in: str, request: Request, body: bytes) -> SystemAnswer:
     """Whether a listing shows the named item."""
     try:
-        names = jmespath.search(names_in, strict_json.loads(body))
+        names = jmespath.search(names_in, strict_loads(body))
     except (ValueError, jmespath.exceptions.JMESPathError):
         return SystemAnswer.BROKEN
     if not isinstance(names, list):

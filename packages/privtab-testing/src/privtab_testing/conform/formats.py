@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from privtab.base import count
 from privtab.base.html import page
-from privtab.base.printable import count
 from privtab.ir.names import atom_text
 from privtab.language.report import Case, Failure, Suite, junit
 from privtab.state.load import to_tables

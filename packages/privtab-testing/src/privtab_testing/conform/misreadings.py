@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from privtab.base.errors import InvalidRequest
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, InvalidRequest, Request
 from privtab.ir import nodes as ir
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.formula import mapped, resolve

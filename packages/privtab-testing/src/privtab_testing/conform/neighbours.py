@@ -12,8 +12,7 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 
-from privtab.base.names import KINDS
-from privtab.base.request import Entity, Request
+from privtab.base import PRINCIPAL_KINDS, Entity, Request
 from privtab.ir import nodes as ir
 from privtab.ir.formula import on_entity, uses_below
 from privtab.ir.serialise import vocabulary
@@ -179,7 +178,7 @@ _PRINCIPALS = (
             wrong.called("user", lambda name: name.removesuffix(CONTINUED)), "rights of users"),
     Mistake("kinds-confused", "users, groups and roles of one name are one",
             wrong.grants_also(lambda _, row: [
-                replace(row, grantee=f"{kind}:{row.grantee.partition(':')[2]}") for kind in KINDS
+                replace(row, grantee=f"{kind}:{row.grantee.partition(':')[2]}") for kind in PRINCIPAL_KINDS
             ]), "two kinds of grantees"),
     Mistake("users-ignored", "grants to users count for nothing",
             only("grants", lambda row: not row.grantee.startswith("user:")), "grants to users"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from privtab.base.errors import Undecided
+from privtab.base import Undecided
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import Compare, Program, Rule
 from privtab.reference.evaluate import Reference

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from privtab.base.errors import DriverError, FileError, UsageError
-from privtab.base.printable import count
+from privtab.base import FileError, UsageError, count
+from privtab.base.errors import DriverError
 from privtab_testing.conform import Question, QuestionPlan, SystemAnswer
 from privtab_testing.conform.driver import Driver
 from privtab_testing.conform.worlds import needed

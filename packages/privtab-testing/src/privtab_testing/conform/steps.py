@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.state.nodes import Assignment, Grant, State

@@ -11,9 +11,8 @@ from typing import Any
 
 import yaml
 
-from privtab.base.diagnostics import Diagnostic
-from privtab.base.errors import FileError, PolicyInvalid, UsageError
-from privtab.base.source import SourceFile, load
+from privtab.base import Diagnostic, FileError, PolicyInvalid, SourceFile, UsageError
+from privtab.base.source import load
 from privtab.ir.names import condition_text
 from privtab.ir.nodes import ALWAYS, Program, Rule
 from privtab.language.syntax.keys import OPEN

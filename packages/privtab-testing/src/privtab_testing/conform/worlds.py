@@ -7,8 +7,8 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from privtab.base.paths import base_type, level_of
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, Request, base_type
+from privtab.base.paths import level_of
 from privtab.ir.formula import item_condition, leaves, with_targets
 from privtab.ir.nodes import Owner, Program, Rule, Target
 from privtab.ir.serialise import vocabulary

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from privtab.base.diagnostics import Diagnostic, Located, Severity, Span
-from privtab.base.request import Request
+from privtab.base import Diagnostic, Located, Request, Severity, Span
 from privtab.ir.nodes import Program, Rule
 from privtab.state.nodes import ALL_TABLES, State
 

@@ -8,11 +8,20 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from privtab.base.attributes import Attribute, Attributes, GivenAttributes, Value, given_attributes
-from privtab.base.diagnostics import Span
-from privtab.base.errors import FileError, InvalidRequest, UsageError
-from privtab.base.locations import Locations
-from privtab.base.request import Entity, Request, flag_name
+from privtab.base import (
+    Attribute,
+    Attributes,
+    Entity,
+    FileError,
+    GivenAttributes,
+    InvalidRequest,
+    Locations,
+    Request,
+    Span,
+    UsageError,
+    flag_name,
+)
+from privtab.base.attributes import Value, given_attributes
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.language.syntax import yaml_tree

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias, get_args
 
+from privtab.base import Entity, encode_name, once, path_of
 from privtab.base.attributes import Value
-from privtab.base.names import encode_name, path_of
-from privtab.base.once import once
-from privtab.base.request import Entity
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf
 from privtab.ir.formula import atoms, item_condition, on_entity

@@ -12,10 +12,7 @@ from fnmatch import fnmatchcase
 from itertools import product, starmap
 from typing import TypeAlias
 
-from privtab.base.diagnostics import Located, Span
-from privtab.base.effects import Effect
-from privtab.base.errors import InvalidRequest
-from privtab.base.request import Entity, Request, flag_name
+from privtab.base import Effect, Entity, InvalidRequest, Located, Request, Span, flag_name
 from privtab.ir.names import filter_lists
 from privtab.ir.nodes import SqlFilter
 from privtab.language.syntax.node_reader import near

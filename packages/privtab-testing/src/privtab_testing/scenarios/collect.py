@@ -6,10 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from privtab.base import source
-from privtab.base.diagnostics import Diagnostic, Severity, in_order
-from privtab.base.errors import PolicyInvalid, UsageError
-from privtab.base.source import SourceFile
+from privtab.base import Diagnostic, PolicyInvalid, Severity, SourceFile, UsageError, sorted_diagnostics, source
 from privtab.base.staged import SUFFIXES, is_marked
 from privtab.ir.formula import followed, item_condition
 from privtab.ir.nodes import Can, Program, Rule
@@ -44,7 +41,7 @@ def plans(paths: Iterable[str | Path], readings: Mapping[str, str] | None = None
         if by_subject[s] or not s.variant
     ]
     if any(diagnostic.severity is Severity.ERROR for diagnostic in found):
-        raise PolicyInvalid(in_order(found))
+        raise PolicyInvalid(sorted_diagnostics(found))
     return [plan for plan in all_plans if plan is not None]
 
 
@@ -70,7 +67,7 @@ def _scripts(paths: Iterable[str | Path], found: list[Diagnostic]) -> tuple[list
         if not matching and not folder_policies and not found:
             raise UsageError(f"no policy and no scenario file in {argument}")
     if not scripts and not policies:
-        raise PolicyInvalid(in_order(found))
+        raise PolicyInvalid(sorted_diagnostics(found))
     return list(scripts.values()), sorted(policies)
 
 
@@ -191,7 +188,7 @@ def check_script(path: Path, text: SourceFile) -> tuple[Diagnostic, ...]:
     program = None if script is None else _program(script.subject, [script], found)
     if script is not None and program is not None:
         cases_of(script, program, found)
-    return in_order(found)
+    return sorted_diagnostics(found)
 
 
 def read_script(

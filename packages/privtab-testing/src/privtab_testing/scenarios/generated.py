@@ -6,8 +6,8 @@ from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from privtab.base.attributes import GivenAttributes, Value
-from privtab.base.request import Entity, Request
+from privtab.base import Entity, GivenAttributes, Request
+from privtab.base.attributes import Value
 from privtab.ir.nodes import Has, Holds, Owner, Program, Term
 from privtab.reference.rights import ONESELF, key_of, row_giving
 from privtab.state import attribute_rows

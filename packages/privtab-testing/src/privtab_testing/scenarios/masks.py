@@ -7,10 +7,8 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import TypeAlias, TypeVar
 
-from privtab.base.errors import Undecided
-from privtab.base.names import LEFT_OUT
-from privtab.base.once import once, once_within
-from privtab.base.request import Request
+from privtab.base import LEFT_OUT, Request, Undecided, once
+from privtab.base.caching import once_within
 from privtab.ir.algebra import Algebra
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import item_condition, move, references

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from privtab.base.attributes import Attribute, Operator, Scalar
-from privtab.base.effects import PRINCIPAL_TABLES, EffectKind
+from privtab.base import PRINCIPAL_TABLES, Attribute
+from privtab.base.attributes import Operator, Scalar
+from privtab.base.effects import EffectKind
 from privtab.base.paths import Level
 from privtab.ir import nodes as ir
 from privtab.ir.formula import conjunction, disjunction, item_condition, leaves, on_entity

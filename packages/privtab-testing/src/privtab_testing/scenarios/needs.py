@@ -7,11 +7,9 @@ from dataclasses import replace
 from itertools import chain, islice, product
 from math import prod
 
+from privtab.base import Entity, Locations, Request, Span, Undecided, UsageError
 from privtab.base.attributes import Scalar
-from privtab.base.diagnostics import Span
-from privtab.base.errors import Undecided, UsageError
-from privtab.base.locations import GrowingLocations, Locations
-from privtab.base.request import Entity, Request
+from privtab.base.locations import GrowingLocations
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.formula import asked_condition, leaves, several, types_of
 from privtab.ir.nodes import RESOURCE, Atom, Compare, Has, HasBelow, OwnsBelow, Program, Target, Term

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from privtab.base.printable import count
+from privtab.base import count
 from privtab.ir.nodes import Rule
 from privtab.ir.serialise import source_text
 from privtab_testing.scenarios.prove import Cell

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Literal, TypeAlias
 
-from privtab.base.errors import Undecided
+from privtab.base import Undecided
 from privtab.ir.canonical import Leaf, MinimalSets, atom_of, canonical
 from privtab.ir.exact import RELATED, ImplicationChecker, settings
 from privtab.ir.formula import asked_condition, call_condition, item_condition, leaves

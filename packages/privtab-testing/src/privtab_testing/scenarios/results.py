@@ -9,9 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from privtab.base import files, source
-from privtab.base.diagnostics import Span
-from privtab.base.errors import FileError
+from privtab.base import FileError, Span, read_text, source
 from privtab.base.request import why_denied
 from privtab.ir.names import atom_text
 from privtab.ir.nodes import Rule
@@ -41,7 +39,7 @@ def row_lines(span: Span, limit: int = MAX_LINES) -> list[str]:
 @lru_cache(maxsize=16)
 def _lines(path: str) -> tuple[str, ...]:
     try:
-        return tuple(files.text(path).splitlines())
+        return tuple(read_text(path).splitlines())
     except FileError:
         return ()
 

@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from privtab.base import Decision, Request
 from privtab.base.errors import OpaError
-from privtab.base.request import Decision, Request
 from privtab.ir.nodes import Effect, Program
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.state.nodes import State

@@ -12,8 +12,8 @@ from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
-from privtab.base.paths import base_type, level_of
-from privtab.base.request import NOT_SET
+from privtab.base import NOT_SET, base_type
+from privtab.base.paths import level_of
 from privtab.ir import nodes as ir
 from privtab.ir.formula import RequestAlgebra, anchor, asked_condition, followed, item_condition, leaves, move
 from privtab.ir.names import atom_words

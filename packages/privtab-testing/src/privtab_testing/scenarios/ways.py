@@ -8,11 +8,10 @@ from itertools import product
 from math import prod
 from typing import TypeVar, cast
 
-from privtab.base.attributes import Attribute, AttributeKind, Operator
+from privtab.base import ANY_PRIVILEGE, Attribute, Entity, did_you_mean
+from privtab.base.attributes import AttributeKind, Operator
 from privtab.base.attributes import Scalar as Constant
-from privtab.base.hints import did_you_mean
-from privtab.base.names import ANY_PRIVILEGE, unquoted
-from privtab.base.request import Entity
+from privtab.base.names import unquoted
 from privtab.ir import nodes as ir
 from privtab.language.syntax import yaml_tree
 from privtab.language.syntax.expression import Comparison, parse_condition

@@ -7,10 +7,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from privtab.base import source
-from privtab.base.errors import UsageError
-from privtab.base.key_values import key_values
-from privtab.base.printable import count, no_formula
+from privtab.base import UsageError, count, no_formula, parse_key_values, source
 from privtab.command._app import PolicyCommand
 from privtab.command._options import OutputOption, ReadingOption, VariantOption, readings
 from privtab.command._output import (
@@ -29,7 +26,7 @@ from privtab.command._parameters import argument, option, policies
 from privtab.command._stored import load_policy
 
 if TYPE_CHECKING:
-    from privtab.base.diagnostics import Diagnostic
+    from privtab.base import Diagnostic
     from privtab_web._coverage import Coverage, Judged
 
 PANEL = "Check"
@@ -100,7 +97,7 @@ def run(
     from privtab_web._probe import probed
     from privtab_web._routes import place_of
 
-    headers = key_values(header, "--header", "NAME:VALUE", allow_empty=True)
+    headers = parse_key_values(header, "--header", "NAME:VALUE", allow_empty=True)
     program = None if policy is None else load_policy(policy, variant=variant, readings=readings(reading))
     found: list[Diagnostic] = []
     documents, answers = [], None

@@ -12,7 +12,8 @@ from urllib.parse import unquote
 from starlette.routing import Route
 
 from privtab import __version__
-from privtab.base.errors import AccessDenied, InvalidRequest, PrivtabError, StateInvalid, StoreConflict, UsageError
+from privtab.base import AccessDenied, InvalidRequest, PrivtabError, StateInvalid, UsageError
+from privtab.base.errors import StoreConflict
 from privtab_connect.apis.gravitino.answers import ApiRequest
 from privtab_connect.apis.gravitino.objects import Named
 from privtab_server.serving.endpoint import HttpError

@@ -7,9 +7,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from privtab.base.errors import StoreConflict, UsageError
-from privtab.base.names import decode_name, encode_name
-from privtab.base.request import Entity
+from privtab.base import Entity, UsageError, decode_name, encode_name
+from privtab.base.errors import StoreConflict
 from privtab_connect.apis.gravitino.objects import Exists, Illegal, Missing, NotEmpty, Objects, last_of, without_secrets
 from privtab_connect.apis.gravitino.paths import ACTS, KINDS
 from privtab_server.serving.endpoint import HttpError

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from privtab.base.errors import AccessDenied, PrivtabError, StoreConflict, UsageError
-from privtab.base.names import decode_name, encode_name
-from privtab.base.request import Entity, Request
+from privtab.base import AccessDenied, Entity, PrivtabError, Request, UsageError, decode_name, encode_name
+from privtab.base.errors import StoreConflict
 from privtab_server.store.guarded import Created, GuardedStore
 from privtab_server.store.server.calls import Call, NotFound
 from privtab_server.store.view import Snapshot

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab_server.registry.deploy import DecisionCount, RuleCount
 from privtab_server.registry.nodes import Canary, Channel
 

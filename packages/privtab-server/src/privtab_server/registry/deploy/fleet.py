@@ -9,8 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from privtab.base import strict_json
-from privtab.base.errors import UsageError
+from privtab.base import UsageError, strict_loads
 from privtab.client._sender import HttpReply, Sender, SendError
 from privtab_server.registry import deploy
 from privtab_server.registry.deploy import mapping
@@ -146,7 +145,7 @@ def checked(url: str, option: str) -> str:
 def _error_message(answer: HttpReply) -> str:
     content: Mapping[str, Any] = {}
     with suppress(ValueError):
-        content = mapping(strict_json.loads(answer.body))
+        content = mapping(strict_loads(answer.body))
     message = content.get("message") or content.get("error")
     url = answer.url.partition("?")[0]
     return f"{url} answers {answer.status}: {str(message or answer.reason)[:200]}"

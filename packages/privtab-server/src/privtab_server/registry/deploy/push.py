@@ -15,7 +15,8 @@ import requests
 from opa_client import errors
 from opa_client.opa import OpaClient
 
-from privtab.base.errors import FleetError, UsageError
+from privtab.base import UsageError
+from privtab.base.errors import FleetError
 from privtab.base.moments import WINDOWED
 from privtab.bundle.pack import PolicyArtifacts
 from privtab.client._sender import expected

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab.bundle.pack import BundledDoor, shard_bundles, state_bundle
 from privtab.bundle.provenance import provenance
 from privtab.bundle.sign import SigningKey

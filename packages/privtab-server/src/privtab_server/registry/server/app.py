@@ -21,10 +21,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from privtab.base import strict_json
-from privtab.base.errors import PrivtabError, RegistryError, UsageError
+from privtab.base import PrivtabError, UsageError, printable_json, strict_loads
+from privtab.base.errors import RegistryError
 from privtab.base.html import PAGE_HEADERS
-from privtab.base.printable import printable_json
 from privtab_server.registry import names
 from privtab_server.registry.nodes import timestamp
 from privtab_server.registry.registry import Registry
@@ -455,7 +454,7 @@ async def parsed(text: bytes, large: asyncio.Semaphore, convert: Callable[[Any],
 
 def _parsed(text: bytes) -> Any:
     try:
-        return strict_json.loads(text)
+        return strict_loads(text)
     except ValueError as error:
         raise HttpError(400, f"the body is not JSON: {error}") from None
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from privtab.base.errors import PrivtabError, UsageError
+from privtab.base import PrivtabError, UsageError
 from privtab_server.registry import names
 from privtab_server.registry.nodes import Channel, pin
 from privtab_server.registry.server.decisions import RunningCanary

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab_server.registry import names
 from privtab_server.registry.nodes import timestamp
 from privtab_server.registry.server.decisions import CountedEvents, Counts, RunningCanary

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from privtab.base.errors import FileError
+from privtab.base import FileError
 from privtab_server.serving.endpoint import HttpError
 
 LOG = logging.getLogger("privtab.serve")

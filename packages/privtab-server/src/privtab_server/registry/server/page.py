@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from privtab.base.errors import PrivtabError, UsageError
+from privtab.base import PrivtabError, UsageError
 from privtab.base.html import page as html
 from privtab.bundle.program import program_in
 from privtab.ir.nodes import Program

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from privtab.base.printable import printable
+from privtab.base import printable_text
 from privtab_server.registry.nodes import Channel
 
 _AGENT = re.compile(r"Open[ -]Policy[ -]Agent/([\w.+-]{1,50})(?: |$)", re.ASCII)
@@ -21,7 +21,7 @@ def sanitize(text: str, longest: int = LONGEST, *, one_line: bool = True) -> str
     >>> print(sanitize("\x1b[31mred\ud800"))
     \x1b[31mred\ud800
     """
-    return printable(text[:longest], one_line=one_line)[:longest]
+    return printable_text(text[:longest], one_line=one_line)[:longest]
 
 
 def valid_labels(value: Any) -> dict[str, str]:

@@ -16,10 +16,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from privtab.base import plugins
-from privtab.base.errors import AccessDenied, InvalidRequest, PrivtabError, StateInvalid, StoreConflict, UsageError
+from privtab.base import (
+    AccessDenied,
+    InvalidRequest,
+    PrivtabError,
+    StateInvalid,
+    UsageError,
+    load_plugin,
+    plugin_names,
+    plugins,
+    printable_json,
+)
+from privtab.base.errors import StoreConflict
 from privtab.base.html import PAGE_HEADERS
-from privtab.base.printable import printable_json
 from privtab_server.serving.access_log import note
 from privtab_server.serving.endpoint import JSON, LOG, HttpError, answered, authorize, read_json_body
 from privtab_server.serving.tokens import Tokens
@@ -374,8 +383,8 @@ def _check_auditor(guarded: GuardedStore, user: str) -> None:
 
 def plugin_routes(name: str, server: StoreServer) -> list[Route]:
     """The endpoints of an API by its name, which its module's `routes` gives for a server. Raises UsageError if there is none, or if it does not fit the policy."""
-    names = plugins.names(plugins.STORE_APIS)
+    names = plugin_names(plugins.STORE_APIS)
     if name not in names:
         raise UsageError(f"unknown API `{name}`; there are: {', '.join(names)}")
-    found: list[Route] = plugins.module(plugins.STORE_APIS, name).routes(server)
+    found: list[Route] = load_plugin(plugins.STORE_APIS, name).routes(server)
     return found

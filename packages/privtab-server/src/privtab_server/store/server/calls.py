@@ -12,9 +12,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from privtab.base import moments, strict_json
-from privtab.base.errors import StoreError, UsageError
-from privtab.base.request import Entity
+from privtab.base import Entity, UsageError, moments, strict_loads
+from privtab.base.errors import StoreError
 from privtab_server.store.guarded import DesiredChange, WriteOptions
 from privtab_server.store.server.openapi import TABLES
 from privtab_server.store.store import Outcome
@@ -72,7 +71,7 @@ def flag(query: Mapping[str, str], name: str) -> bool:
 def read_object(body: bytes) -> Mapping[str, Any]:
     """The object in a body. Raises Malformed."""
     try:
-        found = strict_json.loads(body)
+        found = strict_loads(body)
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise Malformed(f"the body is not JSON: {error}") from None
     if not isinstance(found, Mapping):

@@ -12,10 +12,8 @@ from threading import Lock
 
 from starlette.requests import Request as HttpRequest
 
-from privtab.base import moments
-from privtab.base.errors import DecisionUnavailable, RegistryError, StoreError
-from privtab.base.request import Decision, Request
-from privtab.base.vocabulary import Vocabulary
+from privtab.base import Decision, DecisionUnavailable, Request, Vocabulary, current_moment, moment_text
+from privtab.base.errors import RegistryError, StoreError
 from privtab.bundle.pack import PolicyArtifacts, packed_state
 from privtab.bundle.sign import SigningKey
 from privtab.engines.index import Index
@@ -109,7 +107,7 @@ class StoreReleases(Releases):
                 policy=self._policy,
                 state=state,
                 digests={pin("policy", self._policy): self._policy_digest, pin("state", state): self._kept(bundle)},
-                when=moments.text(moments.now()),
+                when=moment_text(current_moment()),
                 by="store",
             )
             self._last = release, snapshot.head.hash
