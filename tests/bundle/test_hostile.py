@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from privtab.base.errors import BrokenBundle, BundleRefused, FileError
+from privtab.base.errors import BrokenBundle, FileError
 from privtab.base.signatures import Trust
 from privtab.bundle import archive
 from privtab.bundle.inspect import inspect
 from privtab.bundle.sign import verify
 from privtab.command._app import run
+from privtab_server.errors import BundleRefused
 from privtab_server.registry import Registry
 
 TEN_GB = 10 << 30

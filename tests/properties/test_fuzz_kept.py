@@ -11,11 +11,12 @@ from example_bundles import POLICY, READS, ExampleBundles, bundles
 from fuzzing import LENGTHS, fuzzed
 
 from privtab.base.diagnostics import Diagnostic
-from privtab.base.errors import FileError, RegistryError, UsageError
+from privtab.base.errors import FileError, UsageError
 from privtab.bundle.archive import archive
 from privtab.command._stored import load_policy, load_rows
 from privtab.state.findings import render_text
 from privtab.state.load import validate
+from privtab_server.errors import RegistryError
 from privtab_server.registry import Registry
 from privtab_server.registry.maintenance import check
 from privtab_server.registry.nodes import Canary, channel_of, revision_of

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         DecisionUnavailable,
         ExitCode,
         FileError,
-        FormatError,
         HasWindows,
         InvalidRequest,
         PolicyError,
@@ -74,7 +73,7 @@ else:
             "collection": "no_collection",
             "diagnostics": "Diagnostic FindingKind Located Severity Span sorted_diagnostics",
             "effects": "PRINCIPAL_TABLES Change Effect",
-            "errors": "AccessDenied BrokenBundle DecisionError DecisionUnavailable ExitCode FileError FormatError HasWindows"
+            "errors": "AccessDenied BrokenBundle DecisionError DecisionUnavailable ExitCode FileError HasWindows"
             " InvalidRequest PolicyError PolicyInvalid PrivtabError SettingsInvalid SignatureRefused StateInvalid Undecided"
             " UnsupportedError UsageError",
             "files": "read_content read_text",

@@ -1,30 +1,21 @@
-"""The exceptions of privtab, one tree; and the exit codes of commands and jobs.
+"""The exceptions of privtab, one tree; and the exit codes of commands and jobs. Packages add their own below `PrivtabError`.
 
-PrivtabError
+PrivtabError                  something outside of privtab failed (exit code 3, unless a kind says otherwise)
 ├── UsageError                the caller asked for something that does not exist (exit code 2)
 │   ├── SettingsInvalid       a settings file is wrong; carries the findings
-│   └── HasWindows            rows of a state hold for a time, and the reader needs one moment; carries the state
-├── FileError                 a file that was named cannot be read (exit code 3)
+│   ├── HasWindows            rows of a state hold for a time, and the reader needs one moment; carries the state
+│   └── UnsupportedError      a back end cannot express what the policy says; carries the place
+│       └── Undecided         a question about conditions costs more than its budget
+├── FileError                 a file that was named cannot be read or written
+│   └── BundleWriteError      a bundle could not be written
 ├── PolicyInvalid             a policy has findings that stop it; carries them (exit code 1)
 ├── StateInvalid              state rows are wrong; carries the findings (exit code 1)
-├── UnsupportedError          a back end cannot express what the policy says; carries the place (exit code 1)
-│   └── Undecided             a question about conditions costs more than its budget (exit code 1)
-├── FormatError               a file cannot be reformatted; a defect of privtab (exit code 3)
-├── BundleWriteError          a bundle could not be written (exit code 3)
-├── BrokenBundle              a bundle is incomplete, or not a bundle (exit code 3)
-├── OpaError                  OPA could not be found, built or started (exit code 3)
-├── DriverError               a system that is asked for conformance, or its driver, failed (exit code 3)
-├── FleetError                sidecars, or the server that they report to, could not be reached (exit code 3)
-├── RegistryError             a registry of bundles could not be read or written (exit code 3)
-│   ├── RegistryConflict      another change came first (exit code 1)
-│   └── BundleRefused         a bundle that must not be stored: broken, of no known kind, not signed (exit code 1)
-├── PushError                 a system that rights are pushed to could not be read or changed (exit code 3)
-├── StoreError                a store of grants could not be read or written (exit code 3)
-│   └── StoreConflict         another change came first, or the store does not hold a row to remove (exit code 1)
+├── FormatError               a file cannot be reformatted; a defect of privtab
+├── BrokenBundle              a bundle is incomplete, or not a bundle
+├── OpaError                  OPA could not be found, built or started
 └── DecisionError             no answer that may be treated as an allow
-    ├── AccessDenied          the request is denied; says what is missing
-    ├── InvalidRequest        the request uses names that the policy does not know; nothing was sent
-    │   └── Unauthenticated   the service knows no user for the request
+    ├── AccessDenied          the request is denied; says what is missing (exit code 1)
+    ├── InvalidRequest        the request uses names that the policy does not know; nothing was sent (exit code 2)
     ├── PolicyError           the decision point gave an invalid answer: undefined, wrong shape, 4xx
     │   └── SignatureRefused  a bundle is not signed as required
     └── DecisionUnavailable   no answer in time: refused, timed out, 5xx, no bundle active
@@ -35,19 +26,40 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from privtab.base.diagnostics import Diagnostic, Span
     from privtab.base.request import Decision, Request
 
 
+class ExitCode(IntEnum):
+    """How a command ended.
+
+    >>> UsageError.exit_code
+    <ExitCode.USAGE: 2>
+    """
+
+    OK = 0
+    FINDINGS = 1
+    """Findings, or a failed check."""
+    USAGE = 2
+    """The command line or a settings file is wrong."""
+    EXTERNAL = 3
+    """No OPA, no network, or a file that cannot be read or written."""
+
+
 class PrivtabError(Exception):
     """The root of every exception that privtab raises on purpose."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.EXTERNAL
+    """How a command ends that raises the exception."""
 
 
 class UsageError(PrivtabError):
     """The caller asked for something that does not exist or cannot be."""
+
+    exit_code = ExitCode.USAGE
 
 
 class SettingsInvalid(UsageError):
@@ -59,7 +71,7 @@ class SettingsInvalid(UsageError):
 
 
 class FileError(PrivtabError):
-    """A file that was named is not there or cannot be read."""
+    """A file that was named is not there, or cannot be read or written."""
 
 
 class PolicyInvalid(PrivtabError):
@@ -67,6 +79,8 @@ class PolicyInvalid(PrivtabError):
 
     `diagnostics` holds every finding, sorted by place; the message shows the first of them.
     """
+
+    exit_code = ExitCode.FINDINGS
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
         super().__init__("\n".join([f"{_findings(diagnostics)} in the policy", *_first(diagnostics)]))
@@ -78,6 +92,8 @@ class StateInvalid(PrivtabError):
 
     `why`: the consequence, if it is not obvious.
     """
+
+    exit_code = ExitCode.FINDINGS
 
     def __init__(self, findings: tuple[object, ...], why: str = "") -> None:
         lines = [f"{_findings(findings)} in the state" + (f": {why}" if why else "")]
@@ -113,7 +129,7 @@ class FormatError(PrivtabError):
     """A file cannot be reformatted without changing its meaning, which is a defect of privtab; the file is unchanged."""
 
 
-class BundleWriteError(PrivtabError):
+class BundleWriteError(FileError):
     """A bundle could not be written."""
 
 
@@ -125,44 +141,14 @@ class OpaError(PrivtabError):
     """OPA could not be found, built, started or stopped."""
 
 
-class DriverError(PrivtabError):
-    """A system that is asked whether it obeys its table, or its driver, failed: no further questions can be asked."""
-
-
-class FleetError(PrivtabError):
-    """Sidecars, or the server that they report to, could not be reached or rejected a message."""
-
-
-class RegistryError(PrivtabError):
-    """A registry of bundles could not be read or written."""
-
-
-class RegistryConflict(RegistryError):
-    """Another change came first: another release of the channel, or other bytes with the same revision."""
-
-
-class BundleRefused(RegistryError):
-    """A bundle must not be stored: it cannot be read, is of no known kind, does not match its revision, or is not signed."""
-
-
-class PushError(PrivtabError):
-    """A system that rights are pushed to could not be read or changed."""
-
-
-class StoreError(PrivtabError):
-    """A store of grants could not be read or written."""
-
-
-class StoreConflict(StoreError):
-    """Another change came first, or the store does not hold a row to remove: nothing was written."""
-
-
 class DecisionError(PrivtabError):
     """No answer that may be treated as an allow."""
 
 
 class AccessDenied(DecisionError):
     """The request is denied. `decision` says by which rule and what is missing."""
+
+    exit_code = ExitCode.FINDINGS
 
     def __init__(self, request: Request, decision: Decision) -> None:
         super().__init__(decision.describe(request))
@@ -173,6 +159,8 @@ class AccessDenied(DecisionError):
 class InvalidRequest(DecisionError):
     """The request names an operation, type, path or object that the policy does not know."""
 
+    exit_code = ExitCode.USAGE
+
     def written(self, object_: str) -> str:
         r"""The message for callers who do not write JSON: with `object_` for `context.with.NAME`, where `\1` stands for the name.
 
@@ -180,10 +168,6 @@ class InvalidRequest(DecisionError):
         '`run` needs `--with template=…`: …'
         """
         return re.sub(r"context\.with\.(\w+)", object_, str(self))
-
-
-class Unauthenticated(InvalidRequest):
-    """A request to a service has no user that the service knows; nothing was sent."""
 
 
 class PolicyError(DecisionError):
@@ -232,15 +216,3 @@ def _first(diagnostics: Sequence[Diagnostic]) -> list[str]:
     if len(diagnostics) > _MOST:
         lines.append(f"and {len(diagnostics) - _MOST:,} more, all in `diagnostics`")
     return lines
-
-
-class ExitCode(IntEnum):
-    """How a command ended."""
-
-    OK = 0
-    FINDINGS = 1
-    """Findings, or a failed check."""
-    USAGE = 2
-    """The command line or a settings file is wrong."""
-    EXTERNAL = 3
-    """No OPA, no network, or a file that cannot be read or written."""

@@ -292,25 +292,19 @@ def _run(arguments: Sequence[str]) -> int:
         _command(arguments)(args=list(arguments), prog_name="privtab")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except errors.PolicyInvalid as error:
+    except (errors.PolicyInvalid, errors.SettingsInvalid) as error:
         show_diagnostics(error.diagnostics)
-        return errors.ExitCode.FINDINGS
+        return error.exit_code
     except errors.StateInvalid as error:
         show_state_findings(error.findings)
-        return errors.ExitCode.FINDINGS
-    except errors.SettingsInvalid as error:
-        show_diagnostics(error.diagnostics)
-        return errors.ExitCode.USAGE
-    except (errors.RegistryConflict, errors.BundleRefused, errors.StoreConflict, errors.AccessDenied) as error:
-        print_error(str(error))
-        return errors.ExitCode.FINDINGS
+        return error.exit_code
     except errors.InvalidRequest as error:
         print_error(error.written(r"`--with \1=TYPE:PATH`"))
-        return errors.ExitCode.USAGE
-    except errors.UsageError as error:
+        return error.exit_code
+    except errors.PrivtabError as error:
         print_error(str(error))
-        return errors.ExitCode.USAGE
-    except (errors.PrivtabError, OSError) as error:
+        return error.exit_code
+    except OSError as error:
         print_error(str(error))
         return errors.ExitCode.EXTERNAL
     return errors.ExitCode.OK

@@ -16,13 +16,13 @@ from checkout import PYTHONPATH
 
 from privtab import AccessDenied, AsyncClient, Client, DecisionUnavailable, Entity, InvalidRequest
 from privtab.base import UsageError
-from privtab.base.errors import Unauthenticated
 from privtab.bundle.pack import state_bundle
 from privtab.client import Embedded
 from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.nodes import Grant, State
 from privtab_web import Caller, Guard, acting_as, allowed, bind, caller, decision, requires
+from privtab_web._answers import Unauthenticated
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from authzen_server import Server
 from store_server import ask, serve_store, token, write_tokens
 
 from privtab.base import Entity, UsageError
-from privtab.base.errors import PushError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.load import to_tables
 from privtab.state.nodes import Assignment, Effect, Grant, State
+from privtab_connect.errors import PushError
 from privtab_connect.importing import document as import_document
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.run import run

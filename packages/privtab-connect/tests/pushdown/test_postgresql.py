@@ -13,11 +13,11 @@ from postgresql_server import postgresql
 from pushed_lake import SCHEMAS, TABLES, USERS, entity, random_state
 
 from privtab.base import Entity, Request
-from privtab.base.errors import PushError
 from privtab.command._app import run as command
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.state.nodes import Assignment, Grant, State
+from privtab_connect.errors import PushError
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import Account, NativeGrant, NativeOwnership, Object
 from privtab_connect.pushdown.run import PushReport, push

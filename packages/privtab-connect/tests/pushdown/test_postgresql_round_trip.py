@@ -15,10 +15,10 @@ from postgresql_server import postgresql
 from seeds import seeds
 
 from privtab.base import Entity
-from privtab.base.errors import PushError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.nodes import ALL_TABLES, Assignment, Grant, State
+from privtab_connect.errors import PushError
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.document import load as import_document
 from privtab_connect.importing.run import run as read

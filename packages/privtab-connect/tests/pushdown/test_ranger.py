@@ -13,10 +13,10 @@ from ranger import LAKE, ranger_policy
 from seeds import seeds
 
 from privtab.base import Entity, UsageError
-from privtab.base.errors import PushError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.nodes import Effect, Grant, State
+from privtab_connect.errors import PushError
 from privtab_connect.importing import document as import_document
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.run import ImportResult, run

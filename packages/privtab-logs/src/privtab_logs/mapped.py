@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 from jmespath.exceptions import JMESPathError
 
-from privtab.base import FormatError, source
+from privtab.base import source
 from privtab.language.syntax.node_reader import DocumentProblem, whole
 from privtab.language.syntax.yaml_tree import Node
 from privtab_connect.documents import document as find
+from privtab_connect.errors import TemplateError
 from privtab_connect.importing.document import ExpressionReader
 from privtab_connect.importing.expression import Expression, holds
 from privtab_connect.importing.template import Template
@@ -75,7 +76,7 @@ class LogDocument:
                     cells[name] = template.plain(item, "") or None
             cells["groups"] = _groups(None if self.groups is None else self.groups.of(item))
             answer = self.allowed.of(item)
-        except (FormatError, JMESPathError):
+        except (TemplateError, JMESPathError):
             cells["problem"], answer = problem, None
         cells["allowed"] = answer if isinstance(answer, bool) else None
         if cells["allowed"] is None:
@@ -92,11 +93,11 @@ def _true(expression: Expression, entry: Any) -> bool:
 
 
 def _groups(found: Any) -> list[str] | None:
-    """The names of groups; a condition that does not hold gives none. Raises FormatError for anything else."""
+    """The names of groups; a condition that does not hold gives none. Raises TemplateError for anything else."""
     if found is False:
         return None
     if found is not None and not (isinstance(found, list) and all(isinstance(name, str) for name in found)):
-        raise FormatError("groups are a list of names")
+        raise TemplateError("groups are a list of names")
     return found or None
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from privtab.base import UsageError
-from privtab.base.errors import RegistryError
 from privtab.command._stored import SCHEME, rows_of_bundles, with_slashes
 from privtab.command._tokens import token_of
 from privtab_server.commands._registry_options import no_channel, open_registry
+from privtab_server.errors import RegistryError
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program

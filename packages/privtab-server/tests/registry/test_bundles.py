@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from example_bundles import ExampleBundles
 
-from privtab.base.errors import BundleRefused, RegistryConflict
 from privtab.bundle.archive import archive
+from privtab_server.errors import BundleRefused, RegistryConflict
 from privtab_server.registry import Registry
 
 Files = dict[str, bytes]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from example_bundles import ExampleBundles
 
-from privtab.base.errors import RegistryConflict, RegistryError
+from privtab_server.errors import RegistryConflict, RegistryError
 from privtab_server.registry import Canary, Channel, Registry, names
 from privtab_server.registry.maintenance import check, sweep
 from privtab_server.registry.nodes import encoded

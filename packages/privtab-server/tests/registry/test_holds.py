@@ -18,8 +18,8 @@ import pytest
 from buckets import bucket
 from example_bundles import ExampleBundles
 
-from privtab.base.errors import RegistryConflict, RegistryError
 from privtab.command._app import run
+from privtab_server.errors import RegistryConflict, RegistryError
 from privtab_server.registry import Registry, names, records
 from privtab_server.registry.maintenance import check, sweep
 from privtab_server.registry.nodes import encoded

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from example_bundles import ExampleBundles
 
-from privtab.base.errors import RegistryConflict, RegistryError
 from privtab.bundle.archive import archive, entries
 from privtab.command._app import run
+from privtab_server.errors import RegistryConflict, RegistryError
 from privtab_server.registry import Registry, names
 from privtab_server.registry.maintenance import all_records, check, sweep
 from privtab_server.registry.nodes import Canary

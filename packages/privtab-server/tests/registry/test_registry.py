@@ -10,7 +10,7 @@ import pytest
 from example_bundles import ExampleBundles
 
 from privtab.base import UsageError
-from privtab.base.errors import RegistryConflict, RegistryError
+from privtab_server.errors import RegistryConflict, RegistryError
 from privtab_server.registry import Canary, Channel, Registry, names
 
 

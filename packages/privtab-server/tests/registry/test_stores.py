@@ -12,7 +12,7 @@ import pytest
 from example_bundles import ExampleBundles
 
 from privtab.base import UsageError
-from privtab.base.errors import RegistryError
+from privtab_server.errors import RegistryError
 from privtab_server.registry import Registry
 from privtab_server.registry.maintenance import check
 from privtab_server.registry.stores import Exists, LocalStore, Missing, opened

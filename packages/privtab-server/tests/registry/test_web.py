@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from example_bundles import ExampleBundles
 
-from privtab.base.errors import BundleRefused, RegistryError
 from privtab.command._app import run
+from privtab_server.errors import BundleRefused, RegistryError
 from privtab_server.registry import Registry, stores
 from privtab_server.registry.maintenance import check
 from privtab_server.registry.nodes import Channel, encoded

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from lake_policy import asks, grant
 
-from privtab.base.errors import StoreConflict
 from privtab.pipeline import load_program
+from privtab_server.errors import StoreConflict
 from privtab_server.store.store import Store
 
 POLICY = """\

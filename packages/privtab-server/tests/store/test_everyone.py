@@ -8,8 +8,8 @@ import pytest
 from lake_policy import asks, grant
 
 from privtab.base import AccessDenied
-from privtab.base.errors import StoreConflict
 from privtab.pipeline import load_program
+from privtab_server.errors import StoreConflict
 from privtab_server.store.store import Store
 
 POLICY = """\

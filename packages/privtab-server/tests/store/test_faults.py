@@ -18,9 +18,9 @@ from lake_policy import POLICY, asks, grant
 from sqlalchemy import Engine, event, text
 
 from privtab.base import AccessDenied, Change, Decision, PrivtabError, StateInvalid, moments
-from privtab.base.errors import StoreError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
+from privtab_server.errors import StoreError
 from privtab_server.store.database import BEGINNING, HEAD, Database, address, create_tables
 from privtab_server.store.excerpt import Excerpt
 from privtab_server.store.journal import Head, Writer, read_head

@@ -18,8 +18,8 @@ from sidecars import until
 from sqlalchemy import create_engine, make_url, text
 
 from privtab.base import FileError
-from privtab.base.errors import StoreConflict, StoreError
 from privtab.ir.nodes import Program
+from privtab_server.errors import StoreConflict, StoreError
 from privtab_server.store.store import Store
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgresql-15")]

@@ -8,10 +8,10 @@ import pytest
 from lake_policy import asks, grant
 
 from privtab.base import AccessDenied, InvalidRequest, Request, StateInvalid, UsageError, current_moment
-from privtab.base.errors import StoreConflict
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import evaluate
 from privtab.state.load import from_tables, validate
+from privtab_server.errors import StoreConflict
 from privtab_server.store import Outcome, Store
 
 LAKES = ("lake:l", "lake:m")

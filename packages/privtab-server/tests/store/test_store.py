@@ -23,10 +23,10 @@ from privtab.base import (
     moment_text,
     moments,
 )
-from privtab.base.errors import StoreConflict, StoreError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.load import from_tables, load, validate
+from privtab_server.errors import StoreConflict, StoreError
 from privtab_server.store.database import TABLES_VERSION
 from privtab_server.store.journal import Journal
 from privtab_server.store.store import Outcome, Store

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from lake_policy import asks, grant
 
-from privtab.base.errors import StoreError
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.state.index import index_bytes
+from privtab_server.errors import StoreError
 from privtab_server.store.store import Store
 from privtab_server.store.view import Snapshot, View
 

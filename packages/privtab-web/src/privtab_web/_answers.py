@@ -13,7 +13,11 @@ from math import ceil
 from typing import Any, TypeAlias
 
 from privtab.base import AccessDenied, Decision, DecisionError, DecisionUnavailable, InvalidRequest
-from privtab.base.errors import Unauthenticated
+
+
+class Unauthenticated(InvalidRequest):
+    """A request to a service has no user that the service knows; nothing was sent."""
+
 
 LOG = logging.getLogger("privtab.web")
 CONTENT_TYPE = "application/problem+json"

@@ -13,10 +13,9 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, TypeAlias, TypeVar, cast
 
 from privtab.base import AccessDenied, Decision, DecisionUnavailable, Entity, InvalidRequest, Request, UsageError
-from privtab.base.errors import Unauthenticated
 from privtab.client import Asker, Mode
 from privtab.client._arguments import entity
-from privtab_web._answers import DECISION, LOG, Caller, CallerLike, as_caller, caller, decided
+from privtab_web._answers import DECISION, LOG, Caller, CallerLike, Unauthenticated, as_caller, caller, decided
 from privtab_web._needs import EntityTemplate, FilledRequest, RequestTemplate, request_template
 
 if TYPE_CHECKING:

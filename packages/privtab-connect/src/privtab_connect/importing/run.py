@@ -13,13 +13,14 @@ from urllib.parse import quote
 
 from jmespath.exceptions import JMESPathError
 
-from privtab.base import Entity, FileError, FormatError, UsageError, no_collection
+from privtab.base import Entity, FileError, UsageError, no_collection
 from privtab.ir.names import inheriting
 from privtab.ir.nodes import Program
 from privtab.state.findings import CODES, errors, stops
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State, StateFinding
 from privtab.state.raw import ENTITIES, PRINCIPALS
+from privtab_connect.errors import TemplateError
 from privtab_connect.importing.answers import Answers
 from privtab_connect.importing.document import Excluded, ImportDocument, ImportStep, Page
 from privtab_connect.importing.expression import Expression, holds
@@ -246,7 +247,7 @@ class _Collector:
                 self._note_not_taken(rule, {**values, **(part if isinstance(part, dict) else {ITEM: part})})
                 taken = True
         for name, (key, value) in step.keep.items():
-            with contextlib.suppress(FormatError):  # an item without a name is found where another names it
+            with contextlib.suppress(TemplateError):  # an item without a name is found where another names it
                 self.lookups[name][key.plain(values)] = value.plain(values)
         for table, cells in step.rows:
             self._row(table, cells, values)
@@ -278,7 +279,7 @@ class _Collector:
             return
         try:
             address, about = ask.address(context), ask.varying(context)
-        except FormatError as error:
+        except TemplateError as error:
             raise FileError(f"{self.document.path}: {error}") from error
         search = self.fields.question(f"`{address}`")
         for answer in self._pages(step, address, about):
@@ -335,7 +336,7 @@ class _Collector:
                     row[name] = cell.path(values, self.document.wildcards)
                 else:
                     row[name] = cell.principal(values) if name in PRINCIPALS else cell.plain(values)
-            except FormatError as error:
+            except TemplateError as error:
                 row[name] = cell.text
                 problem = problem or str(error)
         if problem:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from urllib.parse import quote
 
-from privtab.base import FormatError, encode_name
+from privtab.base import encode_name
 from privtab.base.names import ESCAPES
+from privtab_connect.errors import TemplateError
 
 ITEM = "it"
 """The placeholder for an item that has no fields of its own."""
@@ -31,7 +32,7 @@ class Template:
         return self.text[1:-2] if _PLACEHOLDER.fullmatch(self.text) and self.text.endswith("?}") else None
 
     def plain(self, values: Mapping[str, object], missing: str | None = None) -> str:
-        """With the values as they are. Raises FormatError where one is missing, unless `missing` stands for it."""
+        """With the values as they are. Raises TemplateError where one is missing, unless `missing` stands for it."""
         return self._filled(values, _plain, missing)
 
     def path(self, values: Mapping[str, object], wildcards: str = "") -> str:
@@ -77,7 +78,7 @@ class Template:
                     filled.append(missing)
                     continue
                 placeholder = f"{{{name}}}" if lookup_name is None else f"{{{name}:{lookup_name}}}"
-                raise FormatError(f"no value for `{placeholder}` in `{self.text}`")
+                raise TemplateError(f"no value for `{placeholder}` in `{self.text}`")
             filled.append(written(value))
         return "".join(filled)
 
@@ -119,4 +120,4 @@ def _texts(value: object) -> list[str]:
         return [text for item in value for text in _texts(item)]
     if isinstance(value, int) and not isinstance(value, bool):
         return [str(value)]
-    raise FormatError(f"a name is {value!r:.60}, not text")
+    raise TemplateError(f"a name is {value!r:.60}, not text")

@@ -11,7 +11,6 @@ from privtab.base import (
     PRINCIPAL_KINDS,
     Diagnostic,
     Entity,
-    FormatError,
     Located,
     encode_name,
     last_name,
@@ -27,6 +26,7 @@ from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.principal_rows import entity_named
 from privtab_connect.documents import document as find
+from privtab_connect.errors import TemplateError
 from privtab_connect.importing.template import Template
 from privtab_connect.pushdown.rights import EVERYONE, OWNER, Account, AccountKind, Object, Traits
 
@@ -166,7 +166,7 @@ class _Reader(DocumentReader):
     def _value(self, text: Located[str]) -> str | None:
         try:
             return Template(text.value).plain(self._values)
-        except FormatError as error:
+        except TemplateError as error:
             self.report("N001", text.span, f"{error}: give it by --set NAME=VALUE")
             return None
 

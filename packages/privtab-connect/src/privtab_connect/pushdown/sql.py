@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Dialect, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from privtab.base import UsageError
-from privtab.base.errors import PushError
+from privtab_connect.errors import PushError
 from privtab_connect.importing.answers import database, reason, transaction
 from privtab_connect.pushdown.rights import Right, from_text, to_text
 

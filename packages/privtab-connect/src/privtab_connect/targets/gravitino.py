@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import quote
 
 from privtab.base import UsageError, read_content, strict_loads, write_file
-from privtab.base.errors import PushError
 from privtab.client._sender import Sender, SendError, expected
 from privtab.state.nodes import Effect
+from privtab_connect.errors import PushError
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import (

@@ -16,7 +16,7 @@ from typing import assert_never
 from sqlalchemy.dialects.mysql.base import MySQLDialect
 
 from privtab.base import UsageError
-from privtab.base.errors import PushError
+from privtab_connect.errors import PushError
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import (

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 from sqlalchemy.dialects.postgresql.base import PGDialect
 
 from privtab.base import UsageError
-from privtab.base.errors import PushError
+from privtab_connect.errors import PushError
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import (

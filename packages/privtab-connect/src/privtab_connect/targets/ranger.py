@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from privtab.base import UsageError, read_content, strict_loads, write_file
-from privtab.base.errors import PushError
+from privtab_connect.errors import PushError
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import (

@@ -14,7 +14,6 @@ from urllib.parse import urlencode
 import typer
 
 from privtab.base import Change, Entity, StateInvalid, UsageError, count
-from privtab.base.errors import StoreConflict, StoreError
 from privtab.command._options import AuthoriseOption
 from privtab.command._output import fail_if, out, print_error, stop
 from privtab.command._parameters import argument, needing, option, policies
@@ -22,6 +21,7 @@ from privtab.command._stored import load_policy
 from privtab.command._tokens import TOKEN_VARIABLE, is_http, token_of
 from privtab.state.findings import row_text
 from privtab_analysis.commands._ask import entity, user_name
+from privtab_server.errors import StoreConflict, StoreError
 from privtab_server.store_states import rows_of_store
 
 if TYPE_CHECKING:

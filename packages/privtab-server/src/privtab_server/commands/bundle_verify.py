@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import BrokenBundle, FileError, SignatureRefused, UsageError
-from privtab.base.errors import FleetError
 from privtab.command._options import ScopeOption, VerificationKeyOption, trust
 from privtab.command._output import FormatOption, fail_if, out, print_error, print_if_data
 from privtab.command._parameters import argument, option
 from privtab_server.commands._rollout import FleetOptions
+from privtab_server.errors import FleetError
 
 if TYPE_CHECKING:
     from privtab.base import Trust

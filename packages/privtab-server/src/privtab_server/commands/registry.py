@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base import BrokenBundle, UsageError, count, read_text, write_file
-from privtab.base.errors import BundleRefused, RegistryError
 from privtab.command._app import Commands
 from privtab.command._output import FormatOption, fail_if, out, print_error, print_if_data
 from privtab.command._parameters import argument, option
@@ -15,6 +14,7 @@ from privtab_server.commands import _registry_options as registry_options
 from privtab_server.commands import _rollback, _status, deploy
 from privtab_server.commands._registry_options import channels
 from privtab_server.commands._rollout import channel_json
+from privtab_server.errors import BundleRefused, RegistryError
 from privtab_server.registry_states import bundle_of, release_at
 
 if TYPE_CHECKING:

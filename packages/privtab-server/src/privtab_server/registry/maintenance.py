@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from privtab.base import PrivtabError
-from privtab.base.errors import BundleRefused, RegistryError
+from privtab_server.errors import BundleRefused, RegistryError
 from privtab_server.registry import names, records
 from privtab_server.registry.nodes import BrokenRecord, Channel, Revision, encoded
 from privtab_server.registry.records import UnreadableRelease

@@ -6,7 +6,7 @@ import hashlib
 import re
 
 from privtab.base import UsageError
-from privtab.base.errors import RegistryError
+from privtab_server.errors import RegistryError
 
 KINDS = ("policy", "state", "shard", "wasm")
 """Kinds of bundles: a policy, a whole state, a shard of a state, a policy as Wasm."""

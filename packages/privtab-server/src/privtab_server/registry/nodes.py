@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from privtab.base import strict_loads
-from privtab.base.errors import RegistryError
+from privtab_server.errors import RegistryError
 from privtab_server.registry import names
 
 VERSION = 1

@@ -20,10 +20,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from privtab.base import BrokenBundle, UsageError
-from privtab.base.errors import BundleRefused, RegistryConflict, RegistryError
 from privtab.base.moments import WINDOWED
 from privtab.base.signatures import PATCH, SIGNATURES
 from privtab.bundle.archive import MANIFEST, digest, entries, json_bytes, read_object
+from privtab_server.errors import BundleRefused, RegistryConflict, RegistryError
 from privtab_server.registry import names, nodes
 from privtab_server.registry.stores import Missing, Store
 

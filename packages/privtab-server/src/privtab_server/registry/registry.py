@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from privtab.base import SignatureRefused, UsageError
-from privtab.base.errors import BundleRefused, RegistryConflict, RegistryError
+from privtab_server.errors import BundleRefused, RegistryConflict, RegistryError
 from privtab_server.registry import names, records
 from privtab_server.registry.nodes import (
     VERSION,

@@ -17,8 +17,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from privtab.base import UsageError, how_to_install
-from privtab.base.errors import RegistryError
 from privtab.base.staged import staged, sync_folder
+from privtab_server.errors import RegistryError
 from privtab_server.registry import names
 
 

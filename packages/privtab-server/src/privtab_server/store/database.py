@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from privtab.base import FileError, UsageError
-from privtab.base.errors import StoreError
 from privtab.state.raw import COLUMNS
+from privtab_server.errors import StoreError
 
 METADATA = sa.MetaData()
 JOURNAL = sa.Table(

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from privtab.base import DecisionUnavailable, StateInvalid, UsageError
-from privtab.base.errors import StoreError
 from privtab.client._bundles import BundleLocation, Content, JsonObject, Keep, ReadBundle
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.state.index import index_bytes
+from privtab_server.errors import StoreError
 from privtab_server.store.database import Database, address
 from privtab_server.store.journal import Head, Journal
 from privtab_server.store.lookups import Rows, checked

@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, or_, select
 
 from privtab.base import Change, StateInvalid
-from privtab.base.errors import StoreError
 from privtab.ir.nodes import Program
 from privtab.state.load import cells_of, validate
 from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, RawRow, RawState
+from privtab_server.errors import StoreError
 from privtab_server.store.database import CUT, INDEXES, STATE, cut, row_id
 
 MOST_TEXTS = 400

@@ -22,7 +22,6 @@ from privtab.base import (
     UsageError,
     current_moment,
 )
-from privtab.base.errors import StoreConflict
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
@@ -32,6 +31,7 @@ from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab.state.principal_rows import about_principal, entity_named, may_be
 from privtab.state.raw import COLUMNS, RawState
+from privtab_server.errors import StoreConflict
 from privtab_server.store.authority import check_delegated, check_named, check_reach
 from privtab_server.store.conflicts import check_conflicts
 from privtab_server.store.database import row_id

@@ -25,12 +25,12 @@ from privtab.base import (
     once,
     unusable_character,
 )
-from privtab.base.errors import StoreConflict, StoreError
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json, vocabulary
 from privtab.state.load import from_tables
 from privtab.state.names import uses
 from privtab.state.raw import RawState
+from privtab_server.errors import StoreConflict, StoreError
 from privtab_server.store.authority import naming
 from privtab_server.store.database import (
     BEGINNING,

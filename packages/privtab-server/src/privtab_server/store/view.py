@@ -10,7 +10,6 @@ from threading import Lock
 from typing import Any
 
 from privtab.base import Entity, InvalidRequest, Locations, Request, StateInvalid, Vocabulary, current_moment
-from privtab.base.errors import StoreError
 from privtab.engines.python import OpenEngine, Opener
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -19,6 +18,7 @@ from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab.state.principal_rows import entity_named
 from privtab.state.raw import ENTITIES
+from privtab_server.errors import StoreError
 from privtab_server.store.journal import Head, Journal
 from privtab_server.store.lookups import Rows, checked
 

@@ -11,7 +11,6 @@ from failing_servers import POLICY, ROWS, free_port
 
 from privtab import Client
 from privtab.base import UsageError
-from privtab.base.errors import FleetError
 from privtab.bundle import state_bundle
 from privtab.bundle.pack import PolicyArtifacts
 from privtab.engines.opa.server import OpaServer
@@ -19,6 +18,7 @@ from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts, policy_bundle
 from privtab.state.index import index
 from privtab.state.load import from_tables, validate
+from privtab_server.errors import FleetError
 from privtab_server.registry.deploy.push import push
 
 

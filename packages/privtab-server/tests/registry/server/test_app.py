@@ -15,7 +15,7 @@ import pytest
 from example_bundles import ExampleBundles
 from in_process_registry import POLICY, STATE, figure, until, waiting, within
 
-from privtab.base.errors import RegistryError
+from privtab_server.errors import RegistryError
 from privtab_server.registry import Canary, Channel, Registry
 from privtab_server.registry.server import app as bodies
 from privtab_server.registry.server.app import GZIP, LONG_POLL, ServerState

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from privtab.base import FileError, PrivtabError, UsageError, how_to_install, read_content, strict_loads
-from privtab.base.errors import BundleWriteError
 from privtab.base.staged import write_pieces
 
 
@@ -47,11 +46,11 @@ class Root:
         return f"s3a://{url[5:]}" if url.startswith("s3://") else url
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file atomically; raises BundleWriteError."""
+        """Write a file atomically; raises FileError."""
         if self.local:
             self.write_pieces(name, [content])
             return
-        with self._system(name, BundleWriteError) as (system, where):
+        with self._system(name, FileError) as (system, where):
             # Object stores make an object visible only when it is complete.
             system.pipe_file(where, content)
 
@@ -61,7 +60,7 @@ class Root:
             with tempfile.NamedTemporaryFile(prefix="privtab-") as file:
                 file.writelines(pieces)
                 file.flush()
-                with self._system(name, BundleWriteError) as (system, where):
+                with self._system(name, FileError) as (system, where):
                     system.put_file(file.name, where)
             return
         write_pieces(self.path(name), pieces, in_place=True)
@@ -114,7 +113,7 @@ class Root:
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with its content, if it exists."""
         if not self.local:
-            with self._system(name, BundleWriteError) as (system, where):
+            with self._system(name, FileError) as (system, where):
                 if system.exists(where):
                     system.rm(where, recursive=True)
             return

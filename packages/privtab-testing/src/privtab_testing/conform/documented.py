@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from privtab.base import Entity, Request, base_type, decode_name
-from privtab.base.errors import DriverError
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.state.nodes import State, merged
 from privtab_testing.conform import SystemAnswer, World
 from privtab_testing.conform.document import Call, Calls, DriverDocument, Operation
-from privtab_testing.conform.driver import Driver, StateFile
+from privtab_testing.conform.driver import Driver, DriverError, StateFile
 
 
 class DocumentedDriver(Driver):

@@ -10,14 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from privtab.base import Request, UsageError, write_file
-from privtab.base.errors import DriverError
+from privtab.base import PrivtabError, Request, UsageError, write_file
 from privtab.bundle.pack import state_bundle
 from privtab.ir.nodes import Program, Rule
 from privtab.state.load import to_tables
 from privtab.state.nodes import State
 from privtab_testing.conform import SystemAnswer, World
 from privtab_testing.conform.steps import Abilities
+
+
+class DriverError(PrivtabError):
+    """A system that is asked whether it obeys its table, or its driver, failed: no further questions can be asked."""
+
 
 BUNDLE = ".tar.gz"
 WAIT_SECONDS = 30.0

@@ -20,22 +20,21 @@ import jmespath
 from privtab.base import (
     DecisionError,
     Entity,
-    FormatError,
     Request,
     UsageError,
     decode_name,
     how_to_install,
     strict_loads,
 )
-from privtab.base.errors import DriverError
 from privtab.client import HttpTransport, Timeout, Transport
 from privtab.client._sender import Sender, SendError
 from privtab.ir.nodes import Program
+from privtab_connect.errors import TemplateError
 from privtab_connect.importing.template import Template
 from privtab_testing.conform import SystemAnswer, World
 from privtab_testing.conform.document import AnswerPatterns, Call, Calls, DriverDocument, load
 from privtab_testing.conform.documented import DocumentedDriver, MakingStep, SystemNames
-from privtab_testing.conform.driver import Driver, StateFile, load_class
+from privtab_testing.conform.driver import Driver, DriverError, StateFile, load_class
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -213,7 +212,7 @@ class HttpDriver(DocumentedDriver):
             path = call.text.address(values)
             given = {name: value.plain(values) for name, value in (*headers, *call.headers)}
             body = None if call.body is None else _json(call.body, values).encode()
-        except FormatError as error:
+        except TemplateError as error:
             raise DriverError(f"{self._document.path}: {error}") from error
         try:
             answer = sender.send(call.method.upper(), self._url + path, body, headers=given)
@@ -368,7 +367,7 @@ class SqlDriver(DocumentedDriver):
         values = self._names.request(request)
         try:
             return [call.text.plain(values) for call in calls]
-        except FormatError as error:
+        except TemplateError as error:
             raise DriverError(f"{self._document.path}: {error}") from error
 
     def _execute(self, connection: Connection, statements: Iterable[str]) -> None:
@@ -423,7 +422,7 @@ class SqlDriver(DocumentedDriver):
         database = self._database(step.at, outside=step.outside)
         try:
             self._connection(database, for_good=True).exec_driver_sql(call.text.plain(step.values))
-        except (DBAPIError, FormatError) as error:
+        except (DBAPIError, TemplateError) as error:
             return _message(error)
         except DriverError as error:
             # An entity in a database that is gone is gone too.

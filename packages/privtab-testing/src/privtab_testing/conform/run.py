@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from privtab.base import FileError, UsageError, count
-from privtab.base.errors import DriverError
 from privtab_testing.conform import Question, QuestionPlan, SystemAnswer
-from privtab_testing.conform.driver import Driver
+from privtab_testing.conform.driver import Driver, DriverError
 from privtab_testing.conform.worlds import needed
 
 CONTROLS = 5

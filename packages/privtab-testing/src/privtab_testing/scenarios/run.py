@@ -11,8 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from privtab.base import Decision, Request
-from privtab.base.errors import OpaError
+from privtab.base import Decision, PrivtabError, Request
 from privtab.ir.nodes import Effect, Program
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.state.nodes import State
@@ -109,9 +108,9 @@ class OpaEngine:
         try:
             answer = self._sender.send("PUT", self._url, index(self.program, state))
         except SendError as error:
-            raise OpaError(f"OPA took no state: {error.why}") from error
+            raise PrivtabError(f"OPA took no state: {error.why}") from error
         if answer.status >= 300:
-            raise OpaError(f"OPA refused a state: {answer.status} {answer.body[:200].decode(errors='replace')}")
+            raise PrivtabError(f"OPA refused a state: {answer.status} {answer.body[:200].decode(errors='replace')}")
 
 
 @contextmanager

@@ -13,9 +13,9 @@ from starlette.routing import Route
 
 from privtab import __version__
 from privtab.base import AccessDenied, InvalidRequest, PrivtabError, StateInvalid, UsageError
-from privtab.base.errors import StoreConflict
 from privtab_connect.apis.gravitino.answers import ApiRequest
 from privtab_connect.apis.gravitino.objects import Named
+from privtab_server.errors import StoreConflict
 from privtab_server.serving.endpoint import HttpError
 from privtab_server.store.server.app import StoreScope, StoreServer, route
 from privtab_server.store.server.calls import Call, JsonResponse, NotFound

@@ -8,9 +8,9 @@ from itertools import groupby
 from typing import Any
 
 from privtab.base import Entity, UsageError, decode_name, encode_name
-from privtab.base.errors import StoreConflict
 from privtab_connect.apis.gravitino.objects import Exists, Illegal, Missing, NotEmpty, Objects, last_of, without_secrets
 from privtab_connect.apis.gravitino.paths import ACTS, KINDS
+from privtab_server.errors import StoreConflict
 from privtab_server.serving.endpoint import HttpError
 from privtab_server.store.guarded import DesiredChange, WriteOptions
 from privtab_server.store.server.calls import NotFound, flag

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from privtab.base import AccessDenied, Entity, PrivtabError, Request, UsageError, decode_name, encode_name
-from privtab.base.errors import StoreConflict
+from privtab_server.errors import StoreConflict
 from privtab_server.store.guarded import Created, GuardedStore
 from privtab_server.store.server.calls import Call, NotFound
 from privtab_server.store.view import Snapshot

@@ -16,11 +16,11 @@ from opa_client import errors
 from opa_client.opa import OpaClient
 
 from privtab.base import UsageError
-from privtab.base.errors import FleetError
 from privtab.base.moments import WINDOWED
 from privtab.bundle.pack import PolicyArtifacts
 from privtab.client._sender import expected
 from privtab.client._transport import restricted
+from privtab_server.errors import FleetError
 
 TIMEOUT = 30.0
 """Seconds for one call: OPA recompiles all rules with each module."""

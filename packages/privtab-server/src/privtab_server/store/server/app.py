@@ -27,8 +27,8 @@ from privtab.base import (
     plugins,
     printable_json,
 )
-from privtab.base.errors import StoreConflict
 from privtab.base.html import PAGE_HEADERS
+from privtab_server.errors import StoreConflict
 from privtab_server.serving.access_log import note
 from privtab_server.serving.endpoint import JSON, LOG, HttpError, answered, authorize, read_json_body
 from privtab_server.serving.tokens import Tokens

@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from privtab.base import Entity, UsageError, moments, strict_loads
-from privtab.base.errors import StoreError
+from privtab_server.errors import StoreError
 from privtab_server.store.guarded import DesiredChange, WriteOptions
 from privtab_server.store.server.openapi import TABLES
 from privtab_server.store.store import Outcome
