@@ -121,7 +121,7 @@ def in_answer(document: str, address: str, answer: Any) -> list[Place]:
 def other_types(value: Any, place: Place) -> list[Any]:
     """The value as one of another type."""
     text = value if isinstance(value, str) else "x"
-    found: list[Any] = [[value], {"value": value}, text, 7, True, 1.5, *([] if place.may_be_null else [None])]
+    found: list[Any] = [[value], {"value": value}, text, 7, 0, True, 1.5, *([] if place.may_be_null else [None])]
     if isinstance(value, int) and not isinstance(value, bool):
         found.append(str(value))
     if isinstance(value, list):

@@ -94,6 +94,12 @@ CASES = {
         "policies.resources.column.isExcludes",
         {C: True, SSN: False},
     ),
+    "no excluded columns": Case(
+        [policy(deny=[DENY], resources={"database": {"values": ["db"], "isExcludes": 0}, "table": {"values": ["t"]}})],
+        "",
+        {T: False},
+        "alone",
+    ),
     "exceptions from allow": Case(
         [policy([item("bob")], allowExceptions=[item("bob")])], "policies.allowExceptions", {T: True}
     ),

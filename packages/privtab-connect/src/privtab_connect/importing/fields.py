@@ -85,6 +85,7 @@ WRONG = object()
 _NAMES = ("name", "displayName", "userName", "id")
 _LONGEST = 60
 _NOTHING: frozenset[type] = frozenset()
+_ZEROS = frozenset({int, float})
 _Place: TypeAlias = tuple[str, Mapping[str, object], "_Place"] | None
 """The name of a field, the object that has it, and the place of that object: what a message is made of. None: the answer."""
 UNKNOWN = Loss("the import document does not know this field, which may deny or narrow", denies=True)
@@ -200,7 +201,7 @@ class FieldSearch:
             for name, content in item.items()
             if name not in known
             and content.__class__ not in classes.get(name, _NOTHING)
-            and (content or name not in losses)
+            and (content or name not in losses or content.__class__ in _ZEROS)
         ]
         if fields.switches and any(item.get(name) is False for name in fields.switches):
             return True
@@ -218,7 +219,10 @@ class FieldSearch:
                 if content is not None and content not in ("", [], {}):  # `false` may mean something
                     self._note(here, UNKNOWN, f"is {short(content)}")
             elif isinstance(kind, Loss):
-                self._note(here, kind, f"is {short(content)}")
+                if content:
+                    self._note(here, kind, f"is {short(content)}")
+                else:
+                    item[name] = None  # so that steps, which take zero for a value, see none either
             elif kind is Word.SWITCH:
                 if content is not True:
                     message = f"`{_path(here)}` in the answer to {self.where} is {short(content)}, not true or false"
