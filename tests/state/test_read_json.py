@@ -58,7 +58,7 @@ def test_nesting_without_end_is_a_finding(read: Read) -> None:
         ('"grants"', "a state is a mapping from tables to lists of rows, not text"),
         ('{"members": {"user": "a"}}', "`members` is a mapping, not a list of rows"),
         ('{"members": ["a"]}', "a row of `members` is text, not a mapping from columns to text"),
-        ('{"members": [null]}', "a row of `members` is a NoneType, not a mapping from columns to text"),
+        ('{"members": [null]}', "a row of `members` is null, not a mapping from columns to text"),
     ],
 )
 def test_wrong_shapes_are_findings(read: Read, text: str, message: str) -> None:

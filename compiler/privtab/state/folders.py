@@ -81,8 +81,11 @@ def _files(entry: Path, table: str, reader: RawReader, endings: Collection[str])
             reader.report("S006", f"`{part.name}` is no file of `{table}`", replace(place, path=str(part)), help=advice)
     if len(found) == 1 and found <= set(endings):
         return TableFiles(path=entry, parts=tuple(parts), ending=found.pop())
-    message = f"the files of `{table}` are of several formats: {', '.join(sorted(found))}"
-    reader.report("S005", message if found else f"the folder of `{table}` has no files", place)
+    formats = sorted(found & {*endings})
+    if len(formats) > 1:
+        reader.report("S005", f"the files of `{table}` are of several formats: {', '.join(formats)}", place)
+    elif not found:
+        reader.report("S005", f"the folder of `{table}` has no files", place)
     return None
 
 

@@ -144,5 +144,7 @@ def _kind_of(value: object) -> str:
         return f"the truth value {str(value).lower()}"
     if isinstance(value, NotText):
         return value.what
+    if value is None:
+        return "null"
     names = ((str, "text"), (int | float, "a number"), (Mapping, "a mapping"), (list | tuple, "a list"))
     return next((name for kind, name in names if isinstance(value, cast("type", kind))), f"a {type(value).__name__}")
