@@ -16,7 +16,7 @@ from workload import world
 
 from privtab.base.moments import current_moment
 from privtab.command._engines import opened
-from privtab.command._options import load_for_queries
+from privtab.command._options import load_state
 from privtab.pipeline import load_program
 from privtab_pages.commands.explore import caller_of, request_of
 from privtab_pages.explore.site import answer
@@ -59,7 +59,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
 
 def _opened(path: Path) -> World:
     program, moment = load_program(POLICY), current_moment()
-    state, places, _ = load_for_queries(program, path)
+    state, places, _ = load_state(program, path, for_queries=True)
     return World(
         program=program, shown=POLICY, state=state, places=places, state_shown=path.name, moment=moment,
         request=request_of(program), caller=caller_of(program), engine=lambda: opened(program, state, moment),

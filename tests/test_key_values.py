@@ -29,9 +29,9 @@ def test_an_empty_value_can_be_allowed() -> None:
 
 
 def _readings(texts: list[str]) -> object:
-    from privtab.command._options import readings
+    from privtab.command._options import VariantOptions
 
-    return readings(texts)
+    return VariantOptions(reading=texts).readings()
 
 
 def _storage(texts: list[str]) -> object:

@@ -65,7 +65,7 @@ def test_bundles_that_opa_is_run_on_are_not_readable(policy: Path, state: Path) 
     program = load_program(policy)
     before = os.umask(0)
     try:
-        with served(packed(program, load_state(program, state))) as server:
+        with served(packed(program, load_state(program, state).state)) as server:
             for path in (*server.bundles.values(), server.log):
                 assert path.exists()
                 assert not readable(path), path

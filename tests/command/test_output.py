@@ -31,7 +31,6 @@ BY_HAND = {
 MEANT = {
     ("__init__.py", "sys.stdout.write"): "Typer and Rich are missing",
     ("__init__.py", "sys.stderr.write"): "Typer and Rich are missing",
-    ("_files.py", "json.dumps"): "a file, in the order of its tables",
     ("opa.py", "json.dumps"): "an argument of curl",
     ("test.py", "json.dumps"): "quotes a YAML scalar",
 }

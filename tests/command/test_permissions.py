@@ -40,7 +40,7 @@ def test_files_for_opa_are_readable_by_their_user_only(policy: Path, state: Path
         "import sys; from pathlib import Path; from privtab.command._engines import packed, served;"
         "from privtab.command._options import load_state; from privtab.pipeline import load_program;"
         "import os; os.umask(0);"
-        "p = load_program(sys.argv[1]); s = load_state(p, Path(sys.argv[2]));\n"
+        "p = load_program(sys.argv[1]); s = load_state(p, Path(sys.argv[2])).state;\n"
         "with served(packed(p, s)) as server:\n"
         "    for path in (server.bundles['state'].parent, server.log.parent): print(oct(path.stat().st_mode & 0o777))"
     )

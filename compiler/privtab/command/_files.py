@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privtab.base import indented_json, strict_json
-from privtab.base.errors import UsageError
 from privtab.base.printable import count
 from privtab.base.staged import write_all, write_file
 from privtab.command._output import out
-from privtab.state.raw import COLUMNS
 
 if TYPE_CHECKING:
     from privtab.bundle.provenance import Provenance
@@ -127,19 +122,3 @@ def _listed_files(folder: Path) -> set[str]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return set()
     return {name for name in found if name == Path(name).name and name.endswith(".tar.gz")}
-
-
-def write_tables(output: Path, tables: dict[str, list[dict[str, str]]], *, in_place: bool = False) -> None:
-    """One file, or a folder with a file for each table, empty ones too: an import says all there is."""
-    if output.suffix == ".json":
-        write_file(output, (json.dumps(tables, indent=1, ensure_ascii=False) + "\n").encode(), in_place=in_place)
-        return
-    if output.suffix:
-        raise UsageError(f"`--output {output}`: a state is written as a .json file or as a folder of CSV files")
-
-    for table, rows in tables.items():
-        text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS[table].all, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_file(output / f"{table}.csv", text.getvalue().encode(), in_place=in_place)

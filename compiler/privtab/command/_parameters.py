@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path, PosixPath
@@ -13,9 +13,6 @@ import typer
 
 from privtab.base.errors import PrivtabError, UsageError
 from privtab.base.resources import how_to_install
-
-STATE = "STATE"
-"""The name of a value that is a state: a file, a folder, or an address such as `import:tables:sqlite:///grants.db`."""
 
 
 class Location(PosixPath):
@@ -37,20 +34,36 @@ def location(text: str) -> Path:
 
 
 def option(written: str, meaning: str, **settings: Any) -> Any:
-    """An option as a command line has it, with its names and the name of its value, if it takes one: `--policy -p POLICY`."""
+    """An option as a command line has it: its names, and the name of its value, if the option takes a value.
+
+    A value with the name `STATE` may be an address; the shell completes a value with the name `POLICY`.
+
+    >>> option("--policy -p POLICY", "A policy by name.").metavar
+    'POLICY'
+    """
     words = written.split()
     names = [word for word in words if word.startswith("-")]
     value = next((word for word in words if word not in names), None)
     return typer.Option(*names, metavar=value, help=meaning, **_typed(value, settings))
 
 
-def argument(name: str, meaning: str, **settings: Any) -> Any:
-    """An argument with the name that help gives it."""
-    return typer.Argument(metavar=name, help=meaning, **_typed(name, settings))
+def argument(name: str, meaning: str, *, kind: str | None = None, **settings: Any) -> Any:
+    """An argument with the name that help gives it. `kind`: `STATE` or `POLICY`, where the name does not say so.
+
+    >>> argument("A", "The policy to compare.", kind="POLICY").metavar
+    'A'
+    """
+    return typer.Argument(metavar=name, help=meaning, **_typed(kind or name, settings))
 
 
-def _typed(name: str | None, settings: dict[str, Any]) -> dict[str, Any]:
-    return {"parser": location, **settings} if name == STATE else settings
+def _typed(kind: str | None, settings: dict[str, Any]) -> dict[str, Any]:
+    match kind:
+        case "STATE":
+            return {"parser": location, **settings}
+        case "POLICY":
+            return {"autocompletion": policies, **settings}
+        case _:
+            return settings
 
 
 def words_of(texts: Iterable[str] | None) -> list[str]:
@@ -58,20 +71,13 @@ def words_of(texts: Iterable[str] | None) -> list[str]:
     return [word for text in texts or () for part in text.split(",") if (word := part.strip())]
 
 
-def failing_words(texts: Iterable[str] | None, known: Sequence[str], *, allow_incomplete: bool = False) -> list[str]:
-    """The words of `--fail-on`; raises UsageError for one that is neither known nor `any`, or is allowed as well."""
-    words = words_of(texts)
-    for word in words:
-        if word not in (*known, "any"):
-            raise UsageError(f"`--fail-on {word}`: there are {', '.join(known)} and any")
-    if allow_incomplete and "incomplete" in words:
-        raise UsageError("leave `--fail-on incomplete` or `--allow-incomplete-logs` off")
-    return words
-
-
 @contextmanager
 def needing(what: str, *extras: str) -> Iterator[None]:
-    """Import what extras install. Raises UsageError, which says how to install them, for a library that is missing."""
+    """Import what extras install. Raises UsageError, which says how to install the extras, for a library that is missing.
+
+    >>> with needing("a server", "server"):
+    ...     import json
+    """
     try:
         yield
     except ImportError as error:
@@ -132,11 +138,6 @@ def policies(incomplete: str) -> list[str]:
         return []  # an invalid settings file is reported by the command, not during completion
 
 
-def paths_argument(meaning: str) -> Any:
-    """An argument for any number of policies, or of other files."""
-    return argument("PATH", meaning, autocompletion=policies)
-
-
 PathsArgument = Annotated[
-    list[str] | None, paths_argument("Policies, by path, folder or name (cdap/final); all by default.")
+    list[str] | None, argument("PATH", "Policies, by path, folder or name (cdap/final); all by default.", kind="POLICY")
 ]

@@ -10,7 +10,7 @@ from privtab.base.errors import BrokenBundle, BundleWriteError, UsageError
 from privtab.base.printable import count
 from privtab.base.staged import write_file, write_pieces
 from privtab.command._app import Commands
-from privtab.command._options import ScopeOption, SigningOptions, VerificationKeyOption, trust
+from privtab.command._options import SigningOptions, VerificationOptions
 from privtab.command._output import (
     FormatOption,
     fail_if,
@@ -85,8 +85,7 @@ def sign_bundles(
 @app.command("inspect")
 def inspect(
     bundle: Annotated[Path, argument("BUNDLE", "A bundle, as OPA loads it.")],
-    keys: VerificationKeyOption = None,
-    scope: ScopeOption = "",
+    verification: VerificationOptions,
     format_: FormatOption = "text",
 ) -> None:
     """Show the content of a bundle: its kind, origin, sizes and signature.
@@ -100,7 +99,7 @@ def inspect(
     from privtab.bundle.inspect import inspect as inspected
 
     try:
-        content = inspected(bundle, trust(keys, scope))
+        content = inspected(bundle, verification.trust())
     except BrokenBundle as error:
         raise BrokenBundle(f"{bundle}: {error}") from None
     if not print_if_data(format_, {"bundle": str(bundle), **content.to_json()}):

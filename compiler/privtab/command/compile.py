@@ -13,7 +13,7 @@ from privtab.base.diagnostics import sorted_diagnostics
 from privtab.base.errors import PolicyInvalid, UsageError
 from privtab.base.worker import LARGE, beside
 from privtab.command._files import STATE, json_text, state_files, write_outputs, write_state
-from privtab.command._options import Chosen, DoorOption, PartialOption, SigningOptions, doors, load_state
+from privtab.command._options import DoorOption, PartialOption, SigningOptions, VariantOptions, load_state, open_doors
 from privtab.command._output import (
     Format,
     FormatOption,
@@ -51,7 +51,7 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompileOptions(Chosen):
+class CompileOptions(VariantOptions):
     """What is compiled of each policy, and how."""
 
     as_name: Annotated[
@@ -124,7 +124,7 @@ def run(
             _report_findings(resolved)
     files: dict[str, bytes] = {}
     if state is not None:
-        loaded = load_state(programs[0], state, allow_partial=allow_partial)
+        loaded = load_state(programs[0], state, allow_partial=allow_partial).state
         made_of = provenance(state, policy=f"{programs[0].system}/{programs[0].version}")
         files = state_files(programs[0], loaded, sharded=compiling.sharded, provenance=made_of, signing=signing)
     compiled: list[Compiled] = []
@@ -173,7 +173,7 @@ def _compile(
     from privtab.pipeline import backend_files, policy_artifacts
 
     started = time.perf_counter()
-    opened = doors(program, options.door)
+    opened = open_doors(program, options.door)
     artifacts = policy_artifacts(
         program, options.as_name, provenance=origin, sharded=options.sharded, parallel=True, doors=opened
     )

@@ -15,7 +15,7 @@ from privtab.base.formats import STATE_HELP
 from privtab.base.request import Request
 from privtab.base.vocabulary import Vocabulary
 from privtab.command._engines import ENGINES, Answers, answering, asked_at, engine_names
-from privtab.command._options import AtOption, PartialOption, PolicyOptions, Question
+from privtab.command._options import AtOption, PartialOption, PolicyOptions, QuestionOptions
 from privtab.command._output import fail_if, flush, print_error_line, print_line
 from privtab.command._parameters import option
 
@@ -72,7 +72,7 @@ def run(
             answers, partial = stack.enter_context(asked_at(url, program.system)), False
         else:
             assert state is not None
-            asked = Question(policy=policy.policy, state=state, at=at, allow_partial=allow_partial)
+            asked = QuestionOptions(policy=policy.policy, state=state, at=at, allow_partial=allow_partial)
             loaded, _, partial = asked.rows(program)
             answers = stack.enter_context(answering(engine, program, loaded))
         wrong = _run(lines, answers, vocabulary(program))

@@ -14,7 +14,7 @@ from privtab.base.errors import UsageError
 from privtab.base.printable import count
 from privtab.base.staged import write_file
 from privtab.command._output import FormatOption, fail_if, out, print_file, print_if_data, show_diagnostics
-from privtab.command._parameters import option, paths_argument
+from privtab.command._parameters import argument, option
 
 if TYPE_CHECKING:
     from privtab.base.source import SourceFile
@@ -41,7 +41,11 @@ class FormattedFile:
 def run(
     paths: Annotated[
         list[str] | None,
-        paths_argument("Files, folders or policies by name; all policies by default; `-` for standard input."),
+        argument(
+            "PATH",
+            "Files, folders or policies by name; all policies by default; `-` for standard input.",
+            kind="POLICY",
+        ),
     ] = None,
     check: Annotated[
         bool, option("--check", "Write nothing; list files that would change, and exit with 1 if any.")

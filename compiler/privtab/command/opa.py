@@ -17,7 +17,7 @@ from privtab.base.errors import PolicyInvalid, PrivtabError
 from privtab.base.staged import write_file
 from privtab.command._app import Commands
 from privtab.command._engines import packed, served
-from privtab.command._options import DoorOption, PartialOption, PolicyOptions, doors, load_state
+from privtab.command._options import DoorOption, PartialOption, PolicyOptions, load_state, open_doors
 from privtab.command._output import err, flush, out, print_error, print_text, show_diagnostics, spinner
 from privtab.command._parameters import option
 from privtab.state.nodes import State
@@ -96,8 +96,8 @@ def run(
 
     def load() -> tuple[Program, State, list[BundledDoor]]:
         program = load_program(policy.policy, **policy.chosen())
-        rows = State() if state is None else load_state(program, state, allow_partial=allow_partial)
-        return program, rows, doors(program, door)
+        rows = State() if state is None else load_state(program, state, allow_partial=allow_partial).state
+        return program, rows, open_doors(program, door)
 
     if port:
         check_port("127.0.0.1", port)

@@ -122,7 +122,7 @@ def pack(
     from privtab.bundle.provenance import provenance
 
     program = policy.program()
-    good = load_state(program, state, allow_partial=allow_partial)
+    good = load_state(program, state, allow_partial=allow_partial).state
     made_of = provenance(state, policy=f"{program.system}/{program.version}")
     if shards and (output.is_file() or output.name.endswith(".tar.gz")):
         raise UsageError(f"`--shards` writes several bundles: give a folder, not {output}")

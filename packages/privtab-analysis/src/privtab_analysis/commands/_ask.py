@@ -34,6 +34,10 @@ AttributeOption = Annotated[
 ]
 GroupOption = Annotated[list[str] | None, option("--group", "A group that the request says the user belongs to.")]
 ActiveRoleOption = Annotated[list[str] | None, option("--active-role NAME", "Count only this role; may be repeated.")]
+AuthoriseOption = Annotated[
+    list[str] | None,
+    option("--authorise TABLE[.add|.remove]=OPERATION", "Operation that authorises rows of a store; repeatable."),
+]
 NoActiveRolesOption = Annotated[bool, option("--no-active-roles", "Count none of the user's roles.")]
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import Severity, no_collection, parse_key_values
-from privtab.command._options import readings
+from privtab.command._options import VariantOptions
 from privtab.command._output import (
     delayed_spinner,
     diagnostic_json,
@@ -16,7 +16,8 @@ from privtab.command._output import (
     print_text,
     show_diagnostics,
 )
-from privtab.command._parameters import argument, failing_words, option, policies
+from privtab.command._parameters import argument, option
+from privtab_analysis.commands._failing import failing_words
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 
 if TYPE_CHECKING:
@@ -40,12 +41,10 @@ def run(
         argument(
             "A",
             "A policy by name or path, a bundle, registry:URL#CHANNEL, or REVISION:path as in git.",
-            autocompletion=policies,
+            kind="POLICY",
         ),
     ] = None,
-    after: Annotated[
-        str | None, argument("B", "The policy to compare with, in the same forms.", autocompletion=policies)
-    ] = None,
+    after: Annotated[str | None, argument("B", "The policy to compare with, in the same forms.", kind="POLICY")] = None,
     reading: Annotated[
         list[str] | None, option("--reading ROW=NAME", "Use another reading of an ambiguous row in B.")
     ] = None,
@@ -90,8 +89,8 @@ def run(
     words = failing_words(fail_on, FAILING)
     verdicts = frozenset(map(Verdict, FAILING if "any" in words else words))
     choices = (
-        Choice(variant=from_variant, readings=readings(from_reading)),
-        Choice(variant=variant, readings=readings(reading)),
+        Choice(**VariantOptions(variant=from_variant, reading=from_reading).chosen()),
+        Choice(**VariantOptions(variant=variant, reading=reading).chosen()),
     )
     active_waivers, waiver_file_findings = waivers_of(waivers)
     diffs = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from privtab.base import FILTER_KINDS, count
 from privtab.base.sql_text import AppliedFilter
 from privtab.command._engines import opened
-from privtab.command._options import Question, moment_of
+from privtab.command._options import QuestionOptions
 from privtab.command._output import FormatOption, Terminal, delayed_spinner, fail_if, out, print_if_data, styled
 from privtab.command._parameters import argument, option
 from privtab_analysis.commands import _ask as ask
@@ -46,7 +46,7 @@ def run(
     *,
     options: ask.RequestOptions,
     everything: Annotated[bool, option("--all", "Show every way, every row, and what other ways lack.")] = False,
-    asked: Question,
+    asked: QuestionOptions,
     format_: FormatOption = "text",
 ) -> None:
     """Explain why a request is allowed, row by row of the state, or what would allow it: roles, groups, grants, ownership.
@@ -71,7 +71,7 @@ def run(
     reference = Reference(program, loaded, revision=revision)
     applied = None
     if action in FILTER_KINDS and (request.resource.type, action) not in program.rules:
-        applied = _applied(program, loaded, request, moment_of(asked.at))
+        applied = _applied(program, loaded, request, asked.moment())
     with delayed_spinner("looking for ways"):
         explanations = []
         for one in [request] if applied is None else _tried(program, request):

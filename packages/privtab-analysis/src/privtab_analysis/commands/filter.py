@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from privtab.base import UsageError, load_plugin, moment_text, parse_key_values, plugins, write_file
 from privtab.base.moments import LAST
 from privtab.command._engines import opened
-from privtab.command._options import Question, load_for_queries, moment_of
+from privtab.command._options import QuestionOptions, load_state
 from privtab.command._output import FormatOption, Terminal, as_json, csv_text, fail_if, out, print_json, spinner, styled
 from privtab.command._parameters import argument, needing, option
 from privtab_analysis.commands._ask import RequestOptions, show_notes
@@ -40,7 +40,7 @@ def run(
     ] = None,
     most: Annotated[int | None, option("--most N", "The most names that a condition lists.", min=0)] = None,
     details: RequestOptions,
-    asked: Question,
+    asked: QuestionOptions,
     format_: FormatOption = "text",
 ) -> None:
     """Write the condition of a WHERE: the entities of a type on which a user may do an operation, exactly as `check` allows it.
@@ -64,8 +64,8 @@ def run(
     with needing("`privtab filter`", "filter"):
         from privtab.filters.sql import MOST_INLINE, quoted
     with spinner("reading the state"):
-        state, _, partial = load_for_queries(program, asked.state, allow_partial=asked.allow_partial)
-        engine = opened(program, state, moment_of(asked.at))
+        state, _, partial = load_state(program, asked.state, allow_partial=asked.allow_partial, for_queries=True)
+        engine = opened(program, state, asked.moment())
         found = filter_of(engine.engine, request, engine.window)
     columns = {level: quoted(level, dialect) for level in found.levels} | parse_key_values(
         column, "--column", "LEVEL=COLUMN", example="table=t.name"

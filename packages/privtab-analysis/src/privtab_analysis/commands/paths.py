@@ -7,7 +7,7 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import UsageError, count, load_plugin, plugins
-from privtab.command._options import AuthoriseOption, Question
+from privtab.command._options import QuestionOptions
 from privtab.command._output import (
     Format,
     FormatOption,
@@ -53,9 +53,9 @@ def run(
     caller: ask.CallerOptions,
     all_users: Annotated[bool, option("--all", "Search for every user of the state, and for an unknown user.")] = False,
     max_steps: ask.StepsOption = None,
-    authorise: AuthoriseOption = None,
+    authorise: ask.AuthoriseOption = None,
     limit: Annotated[int | None, ask.limit_option("paths", MAX_PATHS)] = None,
-    asked: Question,
+    asked: QuestionOptions,
     format_: FormatOption = "text",
 ) -> None:
     """Show how a user could gain a privilege in several steps, by operations that grant or let them change a store.

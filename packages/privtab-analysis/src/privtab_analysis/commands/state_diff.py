@@ -11,10 +11,8 @@ from privtab.base import UsageError
 from privtab.command._options import (
     AtOption,
     PartialOption,
-    VariantOption,
-    load_for_queries,
+    load_state,
     moment_of,
-    stop_for_wrong_rows,
 )
 from privtab.command._output import (
     Terminal,
@@ -26,12 +24,14 @@ from privtab.command._output import (
     progress,
     show_state_findings,
     spinner,
+    stop,
     styled,
 )
-from privtab.command._parameters import argument, failing_words, location, option, policies
+from privtab.command._parameters import argument, option
 from privtab.command._stored import as_stored, is_stored, load_policy, load_rows
 from privtab.state.names import NOWHERE, place_text
 from privtab_analysis.commands._ask import show_notes
+from privtab_analysis.commands._failing import failing_words
 from privtab_analysis.commands._shown import show_rows
 
 if TYPE_CHECKING:
@@ -62,21 +62,18 @@ def run(
         argument(
             "A",
             "A file, a folder, a bundle, registry:URL#CHANNEL@RELEASE, or store:URL@MOMENT.",
-            parser=location,
+            kind="STATE",
         ),
     ],
-    after: Annotated[
-        Path | None, argument("B", "The state to compare with, in the same forms.", parser=location)
-    ] = None,
+    after: Annotated[Path | None, argument("B", "The state to compare with, in the same forms.", kind="STATE")] = None,
     policy: Annotated[
         str | None,
         option(
             "--policy -p POLICY",
             "Policy under which users gain and lose operations. (default: compare only rows)",
-            autocompletion=policies,
         ),
     ] = None,
-    variant: VariantOption = None,
+    variant: Annotated[str | None, option("--variant NAME", "Compile this variant of the tables.")] = None,
     without: Annotated[
         list[str] | None,
         option("--without ROW", "Compare A with A without this row, as a sentence or FILE:LINE; repeatable."),
@@ -172,7 +169,7 @@ class _Sides:
 
     def _state(self, path: Path) -> tuple[State, Places]:
         assert self.program is not None
-        state, places, partial = load_for_queries(self.program, path, allow_partial=self.allow_partial)
+        state, places, partial = load_state(self.program, path, allow_partial=self.allow_partial, for_queries=True)
         self.partial |= partial
         return state, places
 
@@ -184,7 +181,7 @@ class _Sides:
         errors = [finding for finding in rows.findings if finding.severity == "error"]
         show_state_findings(errors)
         if errors and not self.allow_partial:
-            stop_for_wrong_rows(f"{len(errors)} wrong row(s) in {path}")
+            stop(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` continues without them")
         return rows
 
     def _without(self, rows: RawState) -> RawState:

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 from privtab.base import UsageError, count
-from privtab.command._options import Question
+from privtab.command._options import QuestionOptions
 from privtab.command._output import (
     TableFormatOption,
     Terminal,
@@ -38,7 +38,7 @@ def run(
     *,
     caller: CallerOptions,
     limit: Annotated[int | None, limit_option("lines", MOST_LINES)] = None,
-    asked: Question,
+    asked: QuestionOptions,
     format_: TableFormatOption = "text",
 ) -> None:
     """List what a user, group or role may do, on every entity that the state names or on one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base import Request, UsageError, count
-from privtab.command._options import Question
+from privtab.command._options import QuestionOptions
 from privtab.command._output import TableFormat, TableFormatOption, delayed_spinner, fail_if, out, print_if_data, table
 from privtab.command._parameters import argument, option
 from privtab_analysis.commands import _ask as ask
@@ -36,7 +36,7 @@ def run(
         By, option("--by", "List users, or principals that suffice alone: groups, roles, users themselves.")
     ] = "user",
     limit: Annotated[int | None, ask.limit_option("lines", MOST_LINES)] = None,
-    asked: Question,
+    asked: QuestionOptions,
     format_: TableFormatOption = "text",
 ) -> None:
     """List every user who may do an operation on an entity, and through which role, group, grant or ownership.

@@ -9,15 +9,9 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import Entity, UsageError, count, parse_key_values, read_text
-from privtab.command._files import row_counts, write_tables
-from privtab.command._options import (
-    AtOption,
-    PartialOption,
-    PolicyChoice,
-    StateOption,
-    load_state_and_places,
-    moment_of,
-)
+from privtab.base.formats import STATE_HELP
+from privtab.command._files import row_counts
+from privtab.command._options import AtOption, PartialOption, PolicyChoice, load_state, moment_of
 from privtab.command._output import (
     FormatOption,
     err,
@@ -32,6 +26,7 @@ from privtab.command._parameters import argument, needing, option
 from privtab.command._tokens import token_in
 from privtab.state.findings import to_json
 from privtab_connect.documents import names
+from privtab_connect.state_files import write_tables
 
 if TYPE_CHECKING:
     from privtab_connect.importing.run import ImportResult
@@ -136,7 +131,7 @@ def push(
     document: Annotated[str, argument("DOCUMENT", f"Mapping document: a name ({names('mapping')}) or a YAML file.")],
     target: Annotated[str, argument("TARGET", "URL of the database or server, or a file of its policies.")],
     policy: PolicyChoice,
-    state: StateOption,
+    state: Annotated[Path, option("--state -s STATE", STATE_HELP)],
     apply: Annotated[bool, option("--apply", "Carry out what is shown.")] = False,
     check: Annotated[bool, option("--check", "Exit with 1 if the target differs from the state.")] = False,
     expand: Annotated[
@@ -180,7 +175,7 @@ def push(
     program = policy.program()
     values = connection.values()
     mapping = load(document, program, values)
-    rows, places = load_state_and_places(program, state, allow_partial=allow_partial)
+    rows, places, _ = load_state(program, state, allow_partial=allow_partial)
     if at is not None:
         moment = moment_of(at)
         rows, places = rows.at(moment), places.some(rows.held(moment))

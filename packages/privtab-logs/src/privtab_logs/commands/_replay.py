@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 from privtab.base import STATE_HELP, UsageError, read_text
-from privtab.command._options import LogOptions, PolicyOption
 from privtab.command._output import print_error
-from privtab.command._parameters import needing, option, policies
+from privtab.command._parameters import argument, needing, option
 from privtab.command._stored import load_policy, load_rows
 from privtab_server.commands._registry_options import open_registry
 from privtab_server.store_states import opened_store, running_store
@@ -27,18 +26,48 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """Decision logs, and how they are read."""
+
+    logs: Annotated[
+        list[Path], argument("LOGS", "Decision logs as OPA uploads or prints them: files, folders; or store:URL.")
+    ]
+    system: Annotated[
+        str | None, option("--system NAME", "The package in the log. Default: the system of the policy.")
+    ] = None
+    mapping: Annotated[
+        str | None,
+        option("--mapping DOCUMENT", "The log is another system's: ranger, trino, or a document of your own."),
+    ] = None
+    door: Annotated[
+        str | None,
+        option(
+            "--door DOCUMENT",
+            "The log is of an OPA that answers this door: trino, polaris, kafka, or a document of your own.",
+        ),
+    ] = None
+    metrics: Annotated[
+        list[Path] | None,
+        option("--metrics FILE", "What an OPA answers at /v1/status: entries it dropped; repeatable."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """By what is replayed."""
 
-    policy: PolicyOption
+    policy: Annotated[
+        str,
+        option(
+            "--policy -p POLICY", "A policy by name (cdap/final), a path, a bundle, or registry:URL#CHANNEL[@RELEASE]."
+        ),
+    ]
     state: Annotated[Path | None, option("--state -s STATE", f"Another state, for all decisions. {STATE_HELP}")] = None
     registry: Annotated[
         str | None,
         option("--registry URL", "Take policy and state of each moment from here.", envvar="PRIVTAB_REGISTRY"),
     ] = None
-    old_policy: Annotated[
-        str | None, option("--old-policy POLICY", "The policy that decided, instead.", autocompletion=policies)
-    ] = None
+    old_policy: Annotated[str | None, option("--old-policy POLICY", "The policy that decided, instead.")] = None
     old_state: Annotated[
         Path | None, option("--old-state STATE", "The state that decided, instead; store:URL is that of each moment.")
     ] = None

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import WINDOW_COLUMNS, ExitCode, count, moment_text, moments, read_text, source
 from privtab.base.staged import write_all
-from privtab.command._options import LogOptions, Question, load_for_queries, moment_of
+from privtab.command._options import QuestionOptions, load_state
 from privtab.command._output import print_error, progress, show_diagnostics, stop
 from privtab.command._parameters import needing, option
 from privtab.command._stored import is_stored, load_rows
-from privtab_logs.commands._replay import entries_of
+from privtab_logs.commands._replay import LogOptions, entries_of
 from privtab_server.store_states import running_store
 
 if TYPE_CHECKING:
@@ -116,7 +116,13 @@ class Answer:
 
 
 def answered(
-    asked: Question, sources: Sources, propose: Path | None, *, diff: bool, allow_incomplete: bool, allow_empty: bool
+    asked: QuestionOptions,
+    sources: Sources,
+    propose: Path | None,
+    *,
+    diff: bool,
+    allow_incomplete: bool,
+    allow_empty: bool,
 ) -> Answer:
     """Find what is unused; write the narrower state to `propose`. `diff`: whether to find who would lose what.
 
@@ -129,8 +135,8 @@ def answered(
     from privtab_logs.schema import Reading
 
     reading = Reading.beside(read_text(path) for path in sources.metrics or ())
-    program, moment = asked.program(), moment_of(asked.at)
-    whole, places, partial = load_for_queries(program, asked.state, allow_partial=asked.allow_partial)
+    program, moment = asked.program(), asked.moment()
+    whole, places, partial = load_state(program, asked.state, allow_partial=asked.allow_partial, for_queries=True)
     kept, notes = _kept(sources.keep, whole, places, str(asked.state))
     entries = entries_of(sources.mapping, sources.door, asked.policy)
     log = distinct(batches(sources.logs, reading, entries), program, system=sources.system)
@@ -183,7 +189,7 @@ def _earlier(program: Program, state: Path, path: Path | None, begin: int) -> St
         if store is None:
             return None
         path = Path(f"{store}@{moment_text(begin)}")
-    return load_for_queries(program, path)[0].at(begin)
+    return load_state(program, path, for_queries=True).state.at(begin)
 
 
 def _gone(found: Unused, observed: Observed) -> dict[str, list[int]]:
@@ -211,9 +217,9 @@ def _write(
     from privtab.state.trimmed import is_edited
 
     if is_stored(state) or not state.exists() or not is_edited(state):
-        from privtab.command._files import write_tables
         from privtab.state.load import to_tables
         from privtab_analysis.state_diff.chosen import without_rows
+        from privtab_connect.state_files import write_tables
 
         less = without_rows(whole, [(table, number) for table, numbers in gone.items() for number in numbers])
         write_tables(target, to_tables(less), in_place=in_place)

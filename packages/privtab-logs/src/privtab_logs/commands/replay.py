@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.command._options import EmptyLogsOption, IncompleteLogsOption, LogOptions, OutputOption
+from privtab.command._options import OutputOption
 from privtab.command._output import delayed_spinner, deliver, fail_if, print_error, styled, table
-from privtab.command._parameters import failing_words, option
-from privtab_logs.commands._replay import Asked, replayed
+from privtab.command._parameters import option
+from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption, failing_words
+from privtab_logs.commands._replay import Asked, LogOptions, replayed
 
 if TYPE_CHECKING:
     from privtab.command._output import Report as Shown

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import count
-from privtab.command._options import EmptyLogsOption, IncompleteLogsOption, Question
+from privtab.command._options import QuestionOptions
 from privtab.command._output import deliver, fail_if, out, print_error, print_if_data, show_diagnostics, styled, table
-from privtab.command._parameters import failing_words, option
+from privtab.command._parameters import option
 from privtab.state.names import place_text
 from privtab_analysis.commands._ask import limit_option
+from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption, failing_words
 from privtab_logs.commands._unused import Answer, Sources, answered, markdown
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ UnusedFormat = Literal["text", "json", "csv", "markdown"]
 
 
 def run(
-    asked: Question,
+    asked: QuestionOptions,
     sources: Sources,
     *,
     propose: Annotated[

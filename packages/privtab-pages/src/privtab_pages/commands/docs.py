@@ -58,7 +58,9 @@ def run(
         page = PolicyPage(
             program=program,
             revision=policy_revision(program, parallel=True),
-            roles=default_roles(program) if state is None else roles_of_state(program, load_state(program, state)),
+            roles=default_roles(program)
+            if state is None
+            else roles_of_state(program, load_state(program, state).state),
             coverage=_coverage(policy),
             source=_source(policy),
             changes=None if since is None else _changes(policy, since, program),

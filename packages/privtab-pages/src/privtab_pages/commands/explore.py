@@ -12,7 +12,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import STATE_HELP, UsageError, moment_text, no_collection, write_file
-from privtab.command._options import AtOption, PartialOption, PolicyArguments, load_for_queries, moment_of
+from privtab.command._options import AtOption, PartialOption, PolicyArguments, load_state, moment_of
 from privtab.command._output import out, spinner
 from privtab.command._parameters import needing, option
 from privtab.command._stored import is_stored, load_policy
@@ -87,7 +87,7 @@ def _world(policy: PolicyArguments, looked: Looked) -> World:
         raise UsageError("`--since-state` compares with a state: give `--state`")
 
     def read(path: Path) -> tuple[State, Places, bool]:
-        loaded, places, partial = load_for_queries(program, path, allow_partial=looked.allow_partial)
+        loaded, places, partial = load_state(program, path, allow_partial=looked.allow_partial, for_queries=True)
         return loaded.at(moment), places.some(loaded.held(moment)), partial
 
     with spinner("reading the state"):

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from privtab.base import UsageError, printable_text
-from privtab.command._options import AuthoriseOption, PolicyChoice, SigningOptions
+from privtab.command._options import PolicyChoice, SigningOptions
 from privtab.command._output import Format, flush, out, print_error, print_line
 from privtab.command._parameters import needing, option
+from privtab_analysis.commands._ask import AuthoriseOption
 from privtab_server.commands._registry_options import RegistryArgument, StorageOption, open_registry
 from privtab_server.commands._store_session import UrlArgument
 

@@ -14,13 +14,12 @@ from urllib.parse import urlencode
 import typer
 
 from privtab.base import Change, Entity, StateInvalid, UsageError, count
-from privtab.command._options import AuthoriseOption
 from privtab.command._output import fail_if, out, print_error, stop
-from privtab.command._parameters import argument, needing, option, policies
+from privtab.command._parameters import argument, needing, option
 from privtab.command._stored import load_policy
 from privtab.command._tokens import TOKEN_VARIABLE, is_http, token_of
 from privtab.state.findings import row_text
-from privtab_analysis.commands._ask import entity, user_name
+from privtab_analysis.commands._ask import AuthoriseOption, entity, user_name
 from privtab_server.errors import StoreConflict, StoreError
 from privtab_server.store_states import rows_of_store
 
@@ -71,7 +70,7 @@ class Settings:
     store: StoreArgument
     policy: Annotated[
         str | None,
-        option("--policy -p POLICY", "A policy by name or path; a server has its own.", autocompletion=policies),
+        option("--policy -p POLICY", "A policy by name or path; a server has its own."),
     ] = None
     user: Annotated[str | None, option("--as USER", "User who makes the change; a server takes it from the token.")] = (
         None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import BrokenBundle, FileError, SignatureRefused, UsageError
-from privtab.command._options import ScopeOption, VerificationKeyOption, trust
+from privtab.command._options import VerificationOptions
 from privtab.command._output import FormatOption, fail_if, out, print_error, print_if_data
 from privtab.command._parameters import argument, option
 from privtab_server.commands._rollout import FleetOptions
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 def verify(
     bundles: Annotated[list[Path], argument("BUNDLE", "Bundles, as OPA loads them.")],
-    keys: VerificationKeyOption = None,
-    scope: ScopeOption = "",
+    verification: VerificationOptions,
     newer_than: Annotated[
         str | None, option("--newer-than BUNDLE|N", "Refuse bundles not newer than this bundle or sequence.")
     ] = None,
@@ -38,7 +37,7 @@ def verify(
       privtab bundle verify policy.tar.gz --verification-key prod.pub.pem --scope prod
       privtab bundle verify new/state.tar.gz --verification-key prod.pub.pem --newer-than old/state.tar.gz
     """
-    trusted = trust(keys, scope)
+    trusted = verification.trust()
     if trusted is None:
         raise UsageError("give the key to verify with: `--verification-key FILE`")
     minimum_sequence = None if newer_than is None else _baseline_sequence(newer_than, trusted)

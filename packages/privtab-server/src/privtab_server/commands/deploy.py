@@ -14,20 +14,17 @@ import typer
 
 from privtab.base import ExitCode, UsageError, load_plugin, plugins
 from privtab.command._options import (
-    DoorOption,
-    EmptyLogsOption,
-    IncompleteLogsOption,
     PartialOption,
     PolicyArguments,
-    ScopeOption,
     SigningKeyOption,
-    doors,
     load_state,
+    open_doors,
 )
 from privtab.command._output import err, print_error, print_json, progress, show_diagnostics
 from privtab.command._parameters import option
 from privtab.command._stored import as_stored, rows_of_bundles
 from privtab.command._tokens import token_of
+from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 from privtab_server.commands._registry_options import open_registry
 from privtab_server.commands._rollout import (
@@ -68,7 +65,9 @@ def _reason(name: str, meaning: str) -> Any:
 class DeployOptions(PolicyArguments):
     """What is deployed, and through which gates."""
 
-    door: DoorOption = None
+    door: Annotated[
+        list[str] | None, option("--door DOCUMENT", "Also answer another system in its own form; repeatable.")
+    ] = None
     state: Annotated[Path | None, option("--state -s STATE", "State to deploy too. (default: the channel's)")] = None
     fail_on: Annotated[
         Literal["wider", "any", "none"],
@@ -101,7 +100,9 @@ class DeployOptions(PolicyArguments):
     rollback: Annotated[bool, option("--rollback-on-failure", "Roll back if any sidecar fails to activate.")] = False
     dry_run: Annotated[bool, option("--dry-run", "Run the gates only: store and release nothing.")] = False
     signing_key: SigningKeyOption = None
-    scope: ScopeOption = ""
+    scope: Annotated[
+        str, option("--scope TEXT", "Scope of the signature; OPA must be configured with the same one.")
+    ] = ""
     push: Annotated[
         str | None, option("--push URL", "Push straight into a running OPA, for development; no registry.")
     ] = None
@@ -199,7 +200,7 @@ def _file_gates(deploy: DeployOptions, report: DeployReport) -> tuple[Program | 
     loaded = None
     if deploy.state is not None:
         with report.step("state"):
-            loaded = load_state(linted.program, deploy.state, allow_partial=deploy.allow_partial), deploy.state
+            loaded = load_state(linted.program, deploy.state, allow_partial=deploy.allow_partial).state, deploy.state
     with report.step("tests"):
         if deploy.skip_tests is not None:
             gate = skipped("tests", deploy.skip_tests)
@@ -220,7 +221,7 @@ def _push(deploy: DeployOptions, release: ReleaseOptions, url: str, report: Depl
         if program is not None:
             report.stop("stopped; nothing was pushed")
         return ExitCode.FINDINGS
-    artifacts = policy_artifacts(program, doors=doors(program, deploy.door))
+    artifacts = policy_artifacts(program, doors=open_doors(program, deploy.door))
     if deploy.dry_run:
         report.tell(f"would push policy {artifacts.revision}; nothing was pushed")
         report.outcome = "dry-run"
@@ -267,7 +268,7 @@ class _Deployment:
             before = self.report.before = self.registry.channel(self.release.channel, program.system)
             if before.trouble:
                 print_error(before.trouble)
-            opened = doors(program, self.options.door)
+            opened = open_doors(program, self.options.door)
             self._compare(before, program, path, None if loaded is None else loaded[0], {door.name for door in opened})
             if self.options.replay:
                 self._replay(self.options.replay, program)

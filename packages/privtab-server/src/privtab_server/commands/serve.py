@@ -15,7 +15,7 @@ import typer
 from privtab.base import UsageError
 from privtab.command._app import Commands
 from privtab.command._options import PartialOption, load_state
-from privtab.command._parameters import needing, option, policies
+from privtab.command._parameters import needing, option
 from privtab_server.commands._registry_options import RegistryCommand
 from privtab_server.commands._serving import ConnectionsOption, ServerSettings, serve_registry, serve_store
 from privtab_server.store_states import running_store
@@ -40,7 +40,7 @@ class Sources:
 
     policy: Annotated[
         list[str] | None,
-        option("--policy -p POLICY", "A policy by name (cdap/final) or a path; repeatable.", autocompletion=policies),
+        option("--policy -p POLICY", "A policy by name (cdap/final) or a path; repeatable."),
     ] = None
     state: Annotated[
         list[Path] | None, option("--state -s STATE", "State for each policy, in the same order; repeatable.")
@@ -165,7 +165,7 @@ def _write_bundles(
         if program.system in folders:
             raise UsageError(f"two policies are of the system `{program.system}`: one version is active at a time")
         store = running_store(path)
-        loaded = None if store else load_state(program, path, allow_partial=allow_partial)
+        loaded = None if store else load_state(program, path, allow_partial=allow_partial).state
         system_folder = folder / program.system
         system_folder.mkdir()
         (system_folder / "policy.tar.gz").write_bytes(policy_bundle(program))

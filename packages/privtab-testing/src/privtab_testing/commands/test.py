@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import UsageError, count
-from privtab.command._options import OutputOption, ReadingOption, readings
+from privtab.command._options import OutputOption, VariantOptions
 from privtab.command._output import Report, as_json, deliver, err, fail_if, print_error, progress
-from privtab.command._parameters import option, paths_argument
+from privtab.command._parameters import argument, option
 
 if TYPE_CHECKING:
     from privtab_testing.scenarios import CasePlan, Subject
@@ -79,12 +79,21 @@ class RunOptions:
 def run(
     paths: Annotated[
         list[str] | None,
-        paths_argument("Policies, by name, system, path or folder, or scenario files; all policies by default."),
+        argument(
+            "PATH",
+            "Policies, by name, system, path or folder, or scenario files; all policies by default.",
+            kind="POLICY",
+        ),
     ] = None,
     *,
     options: RunOptions,
     verbose: Annotated[bool, option("--verbose -v", "Show all failures, cells and faults.")] = False,
-    reading: ReadingOption = None,
+    reading: Annotated[
+        list[str] | None,
+        option(
+            "--reading ROW=NAME", "Use another reading of an ambiguous row (namespace/list=parent, any/share=strict)."
+        ),
+    ] = None,
     format_: Annotated[Format, option("--format", "Output format: for people, programs or CI servers.")] = "pretty",
     output: OutputOption = None,
 ) -> None:
@@ -106,7 +115,7 @@ def run(
     if options.suggest and output is not None and output.exists():
         raise UsageError(f"{output} is there already: name a new file, and move from it what you keep")
     results: list[Result] = []
-    for plan in plans(given_or_default_paths(paths), readings(reading)):
+    for plan in plans(given_or_default_paths(paths), VariantOptions(reading=reading).readings()):
         results.append(_run(plan, options))
         if options.fail_fast and results[-1].failures:
             break

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base import UsageError, count, no_formula, parse_key_values, source
 from privtab.command._app import PolicyCommand
-from privtab.command._options import OutputOption, ReadingOption, VariantOption, readings
+from privtab.command._options import OutputOption, VariantOptions
 from privtab.command._output import (
     Terminal,
     as_json,
@@ -22,7 +22,7 @@ from privtab.command._output import (
     show_diagnostics,
     table,
 )
-from privtab.command._parameters import argument, option, policies
+from privtab.command._parameters import argument, option
 from privtab.command._stored import load_policy
 
 if TYPE_CHECKING:
@@ -60,9 +60,7 @@ def run(
     app: Annotated[
         str, argument("APP", "An application (`module:app`, for Django `mysite.urls`), or an OpenAPI document.")
     ],
-    policy: Annotated[
-        str | None, option("--policy -p POLICY", "Policy whose rows the routes use.", autocompletion=policies)
-    ] = None,
+    policy: Annotated[str | None, option("--policy -p POLICY", "Policy whose rows the routes use.")] = None,
     listed: Annotated[
         Path | None,
         option("--listed FILE", "File of open routes, and of rows decided elsewhere.", show_default=str(LISTED)),
@@ -73,8 +71,8 @@ def run(
     header: Annotated[
         list[str] | None, option("--header -H NAME:VALUE", "Header that the probe sends, as for sign-in; repeatable.")
     ] = None,
-    variant: VariantOption = None,
-    reading: ReadingOption = None,
+    *,
+    tables: VariantOptions,
     format_: Annotated[RoutesFormat, option("--format", "Output format.")] = "text",
     output: OutputOption = None,
 ) -> None:
@@ -98,7 +96,7 @@ def run(
     from privtab_web._routes import place_of
 
     headers = parse_key_values(header, "--header", "NAME:VALUE", allow_empty=True)
-    program = None if policy is None else load_policy(policy, variant=variant, readings=readings(reading))
+    program = None if policy is None else load_policy(policy, **tables.chosen())
     found: list[Diagnostic] = []
     documents, answers = [], None
     seen = None
