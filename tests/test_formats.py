@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from privtab.base.errors import UsageError
-from privtab.base.formats import ENDINGS, LOCAL, SPARK, WHOLE
+from privtab.base.formats import ENDINGS, LOCAL, WHOLE
 from privtab.state.load import load
 
 GRANTS = {
@@ -22,7 +22,6 @@ GRANTS = {
 
 def test_every_file_ending_has_exactly_one_reader() -> None:
     assert len(set(ENDINGS)) == len(ENDINGS)
-    assert set(ENDINGS) == {*LOCAL, *SPARK}
     assert set(WHOLE) <= set(LOCAL)
 
 
@@ -34,7 +33,7 @@ def test_a_folder_is_read_in_every_local_format(ending: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("ending", sorted(set(ENDINGS) - set(LOCAL)))
-def test_formats_of_spark_alone_are_no_tables_here(ending: str, tmp_path: Path) -> None:
+def test_formats_without_a_reader_are_no_tables_here(ending: str, tmp_path: Path) -> None:
     (tmp_path / f"grants{ending}").write_text("{}\n")
     with pytest.raises(UsageError, match=r"a table's file ends in \.csv, \.json, \.jsonl, \.ndjson, \.parquet, \.yaml"):
         load(tmp_path)

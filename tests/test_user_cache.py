@@ -50,7 +50,7 @@ def test_another_program_or_another_code_has_its_own_revision(
     folder = revisions_file.parent / "templates"
     folder.mkdir()
     (folder / "rows.rego.j2").write_text("")
-    monkeypatch.setattr("privtab.base.resources.templates", lambda: folder)
+    monkeypatch.setattr("privtab.base.resources.templates_folder", lambda: folder)
     assert user_cache.revision_of(program, lambda: revision) == revision
     forge(revisions_file)
     os.utime(folder / "rows.rego.j2", (1, 1))

@@ -46,7 +46,7 @@ def backend(name: str) -> Backend:
     """
     if name in BACKENDS:
         return cast(Backend, import_module(f"{__name__}.{name}"))
-    return cast(Backend, plugins.load_plugin(plugins.BACKENDS, name, BACKENDS))
+    return cast(Backend, plugins.load_plugin("privtab.backends", name, BACKENDS))
 
 
 def backend_names() -> tuple[str, ...]:
@@ -55,4 +55,4 @@ def backend_names() -> tuple[str, ...]:
     >>> "rego" in backend_names()
     True
     """
-    return (*BACKENDS, *plugins.plugin_names(plugins.BACKENDS))
+    return (*BACKENDS, *plugins.plugin_names("privtab.backends"))

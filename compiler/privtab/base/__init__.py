@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from privtab.base.plugins import load_plugin, plugin_names
     from privtab.base.printable import count, no_formula, printable_json, printable_text
     from privtab.base.request import NOT_SET, Decision, Entity, Request, flag_name
-    from privtab.base.resources import how_to_install
+    from privtab.base.resources import how_to_install, templates_folder
     from privtab.base.shard_names import sharded_revision
     from privtab.base.signatures import Trust
     from privtab.base.source import SourceFile
@@ -89,7 +89,7 @@ else:
             "plugins": "load_plugin plugin_names",
             "printable": "count no_formula printable_json printable_text",
             "request": "NOT_SET Decision Entity Request flag_name",
-            "resources": "how_to_install",
+            "resources": "how_to_install templates_folder",
             "shard_names": "sharded_revision",
             "signatures": "Trust",
             "source": "SourceFile",

@@ -12,17 +12,14 @@ from urllib.parse import parse_qsl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFormat:
-    """A format, its file endings, and whether it can be read with and without Spark."""
+    """A format, its file endings, and whether it can be read without Spark."""
 
     name: str
-    """Spark's name for the format."""
     endings: tuple[str, ...]
     whole: bool = False
     """Whether one file may contain all tables."""
     reader: str | None = None
     """The module whose `read(file, reading, table)` reads it without Spark, if one does."""
-    spark: bool = True
-    """Whether Spark can read it."""
 
 
 FILE_FORMATS = (
@@ -31,7 +28,7 @@ FILE_FORMATS = (
     FileFormat(name="json", endings=(".jsonl", ".ndjson"), reader="privtab.state.read_json"),
     FileFormat(name="orc", endings=(".orc",)),
     FileFormat(name="parquet", endings=(".parquet",), reader="privtab.state.read_parquet"),
-    FileFormat(name="yaml", endings=(".yaml", ".yml"), whole=True, reader="privtab.state.read_yaml", spark=False),
+    FileFormat(name="yaml", endings=(".yaml", ".yml"), whole=True, reader="privtab.state.read_yaml"),
 )
 
 ENDINGS = tuple(ending for f in FILE_FORMATS for ending in f.endings)
@@ -40,8 +37,6 @@ WHOLE = tuple(ending for f in FILE_FORMATS if f.whole for ending in f.endings)
 READERS: Mapping[str, str] = {ending: f.reader for f in FILE_FORMATS if f.reader for ending in f.endings}
 """The module that reads a file without Spark, by file ending."""
 LOCAL = tuple(READERS)
-SPARK: Mapping[str, str] = {ending: f.name for f in FILE_FORMATS if f.spark for ending in f.endings}
-"""Spark's name for the format, by file ending."""
 GZIP = ".gz"
 """How the name of a packed file of texts ends, after the ending of its format."""
 

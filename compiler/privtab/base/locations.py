@@ -6,9 +6,7 @@ continue the path from that id: `comment:d7/c1`. Standard library only.
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from privtab.base.paths import PathShape
 from privtab.base.request import Entity
@@ -42,7 +40,7 @@ class Locations:
             return shape.keys(entity.id)
         if shape.names_container(entity.id):
             return self.find(Entity.parse(entity.id[:-1]))
-        above = self.containers.get(self.places.get(anchor(shape, entity.id), ""))
+        above = self.containers.get(self.places.get(shape.anchor(entity.id), ""))
         return None if above is None else [*above, *shape.written.keys(entity.id)]
 
     def keys(self, entity: Entity) -> list[str]:
@@ -66,32 +64,8 @@ class Locations:
             return None
         if shape.names_container(entity.id):
             return self.unplaced(Entity.parse(entity.id[:-1]))
-        key = anchor(shape, entity.id)
+        key = shape.anchor(entity.id)
         return None if key in self.places else key
-
-
-class GrowingLocations(Locations):
-    """The same with further places, which leave the first as they are."""
-
-    def __init__(self, first: Locations) -> None:
-        self._more_places: dict[str, str] = {}
-        self._more_containers: dict[str, Sequence[str]] = {}
-        super().__init__(
-            first.shapes,
-            ChainMap(self._more_places, cast(dict[str, str], first.places)),
-            ChainMap(self._more_containers, cast(dict[str, Sequence[str]], first.containers)),
-        )
-
-    def place(self, entity: Entity, container: Entity) -> None:
-        """Let an entity with a flat id lie in another one."""
-        self._more_places[str(entity)] = str(container)
-        self._more_containers[str(container)] = self.keys(container)
-
-
-def anchor(shape: PathShape, id_: str) -> str:
-    """The key of the entity with a flat id at which a written path begins."""
-    assert shape.flat is not None
-    return f"{shape.chain[shape.flat][0]}:{id_.partition('/')[0]}"
 
 
 def ids(keys: Sequence[str], depths: Sequence[int]) -> list[str]:

@@ -175,6 +175,15 @@ class PathShape:
         """Whether an id names only what is around an entity with a flat id: `folder:f9/`."""
         return self.flat == len(self.chain) - 1 and id_.endswith("/")
 
+    def anchor(self, id_: str) -> str:
+        """The key of the entity with a flat id at which a written path begins.
+
+        >>> PathShape((("drive", 1), ("file", 2), ("comment", 3)), flat=1).anchor("f7/c1")
+        'file:f7'
+        """
+        assert self.flat is not None
+        return f"{self.chain[self.flat][0]}:{id_.partition('/')[0]}"
+
     def unnamed_in(self, type_: str, id_: str) -> str | None:
         """The id, without the last name, of an entity in the given one; None if that lies too deep.
 

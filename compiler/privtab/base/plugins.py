@@ -5,31 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from privtab.base.errors import UsageError
 from privtab.base.hints import hint
 
-BACKENDS = "privtab.backends"
-COMMANDS = "privtab.commands"
-GATES = "privtab.gates"
-SCHEMAS = "privtab.schemas"
-DOORS = "privtab.doors"
-ENGINES = "privtab.engines"
-PUSH_TARGETS = "privtab.push_targets"
-STATES = "privtab.states"
-STORE_APIS = "privtab.store_apis"
+Group: TypeAlias = Literal[
+    "privtab.backends",
+    "privtab.commands",
+    "privtab.doors",
+    "privtab.engines",
+    "privtab.gates",
+    "privtab.push_targets",
+    "privtab.schemas",
+    "privtab.states",
+    "privtab.store_apis",
+]
+"""The groups of entry points, one for each kind of plug-in."""
 
 
-def plugin_names(group: str) -> tuple[str, ...]:
-    """The names of all plug-ins of a kind."""
+def plugin_names(group: Group) -> tuple[str, ...]:
+    """The names of all plug-ins of a kind: `plugin_names("privtab.gates")` may be `("replay", "test")`."""
     return tuple(sorted(_found(group)))
 
 
-def load_plugin(group: str, name: str, built_in: Sequence[str] = ()) -> Any:
+def load_plugin(group: Group, name: str, built_in: Sequence[str] = ()) -> Any:
     """The module of a plug-in, loaded. Raises UsageError if no installed package has it, or its package cannot be imported.
 
     `built_in` are the names that need no plug-in, for the hint.
+
+        load_plugin("privtab.gates", "test").failed_cases(policy, variant, readings, engine)
     """
     found = _found(group).get(name)
     if found is None:
@@ -45,7 +50,7 @@ def load_plugin(group: str, name: str, built_in: Sequence[str] = ()) -> Any:
 
 
 @cache
-def _found(group: str) -> dict[str, EntryPoint]:
+def _found(group: Group) -> dict[str, EntryPoint]:
     """The entry points of a group by name. Raises UsageError where two packages give one name."""
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=group):

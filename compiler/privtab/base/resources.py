@@ -28,7 +28,7 @@ def _folder(name: str) -> Path:
     raise FileNotFoundError(f"the folder `{name}` is missing from this installation of privtab")
 
 
-def templates() -> Path:
+def templates_folder() -> Path:
     """The Jinja2 templates, one folder for each back end."""
     return _folder("templates")
 
@@ -84,7 +84,7 @@ def environment(folder: str) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
-        loader=FileSystemLoader(templates() / folder),
+        loader=FileSystemLoader(templates_folder() / folder),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -196,7 +196,7 @@ class Embedded(Asker):
 def _store_location(location: str) -> BundleLocation:
     """The state of a store, which the package of stores reads and which needs an extra."""
     try:
-        found: BundleLocation = plugins.load_plugin(plugins.STATES, "store").opened(location)
+        found: BundleLocation = plugins.load_plugin("privtab.states", "store").opened(location)
     except ImportError as error:
         raise UsageError(f"a store needs {error.name}: {how_to_install('store')}") from error
     return found

@@ -203,10 +203,10 @@ MOVED: Mapping[tuple[str, ...], tuple[str, ...]] = {
 
 def plugged() -> dict[str, Callable[[], Any]]:
     """The commands of packages beside the core, by name, and what loads them. Raises UsageError for a word of the core."""
-    names = plugins.plugin_names(plugins.COMMANDS)
+    names = plugins.plugin_names("privtab.commands")
     if twice := sorted(MODULES.keys() & set(names)):
         raise UsageError(f"an installed package has a command `{twice[0]}`, which privtab has itself")
-    return {name: partial(plugins.load_plugin, plugins.COMMANDS, name) for name in names}
+    return {name: partial(plugins.load_plugin, "privtab.commands", name) for name in names}
 
 
 @cache

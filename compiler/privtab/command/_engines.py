@@ -48,14 +48,14 @@ def answering(engine: str, program: Program, state: State) -> AbstractContextMan
             return nullcontext(Answers(opened(program, state, current_moment()).engine.decide_many))
         case _:
             plugin: Callable[[Program, State], AbstractContextManager[Answers]] = plugins.load_plugin(
-                plugins.ENGINES, engine, ENGINES
+                "privtab.engines", engine, ENGINES
             )
             return plugin(program, state)
 
 
 def engine_names() -> tuple[str, ...]:
     """The names of all engines, plug-ins included, for completion."""
-    return (*ENGINES, *plugins.plugin_names(plugins.ENGINES))
+    return (*ENGINES, *plugins.plugin_names("privtab.engines"))
 
 
 def opened(program: Program, state: State, moment: int) -> OpenEngine:

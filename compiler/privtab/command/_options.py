@@ -49,7 +49,7 @@ def open_doors(program: Program, documents: list[str] | None) -> list[BundledDoo
 
     policy_artifacts(program, doors=open_doors(program, ["trino"]))
     """
-    found = [plugins.load_plugin(plugins.DOORS, "document").opened(document, program) for document in documents or ()]
+    found = [plugins.load_plugin("privtab.doors", "document").opened(document, program) for document in documents or ()]
     show_diagnostics(note for door in found for note in door.notes)
     return found
 

@@ -45,7 +45,7 @@ def source_of(location: str | os.PathLike[str]) -> StateSource | None:
     found = _SCHEME.match(os.fspath(location))
     if found is None or Path(location).exists():
         return None
-    source: StateSource = plugins.load_plugin(plugins.STATES, found["name"])
+    source: StateSource = plugins.load_plugin("privtab.states", found["name"])
     return source
 
 

@@ -32,7 +32,7 @@ def run(
 
         schema = policy_schema()
     else:
-        schema = plugins.load_plugin(plugins.SCHEMAS, of).log_schema()
+        schema = plugins.load_plugin("privtab.schemas", of).log_schema()
     if output is None:
         print_json(schema)
     else:

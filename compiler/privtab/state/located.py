@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from privtab.base.locations import Locations, anchor
+from privtab.base.locations import Locations
 from privtab.base.paths import PathShape
 from privtab.base.request import Entity
 from privtab.base.vocabulary import Vocabulary
@@ -75,11 +75,11 @@ def containers(names: Vocabulary, places: Places) -> dict[str, list[str]]:
             if shape.flat is None:
                 found[at] = shape.keys(entity.id)
                 break
-            at = places.get(anchor(shape, entity.id))
+            at = places.get(shape.anchor(entity.id))
         for key in reversed(waiting):
             entity = Entity.parse(key)
             shape = names.shapes[entity.type]
-            above = found.get(places.get(anchor(shape, entity.id), "")) if shape.flat is not None else None
+            above = found.get(places.get(shape.anchor(entity.id), "")) if shape.flat is not None else None
             if above is not None:
                 found[key] = [*above, *shape.written.keys(entity.id)]
     return found
@@ -144,7 +144,7 @@ def _above(names: Vocabulary, places: Places, entity: str) -> Iterator[str]:
 def _anchor(shapes: Mapping[str, PathShape], key: str) -> str | None:
     entity = Entity.parse(key)
     shape = shapes[entity.type]
-    return None if shape.flat is None else anchor(shape, entity.id)
+    return None if shape.flat is None else shape.anchor(entity.id)
 
 
 def _orphan(names: Vocabulary, places: Places, entity: str, parent: str) -> Problem:

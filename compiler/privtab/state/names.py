@@ -8,7 +8,6 @@ from typing import Any
 
 from privtab.base.caching import once
 from privtab.base.hints import did_you_mean
-from privtab.base.locations import anchor
 from privtab.base.moments import FIRST, LAST, WINDOW_COLUMNS, Window, parse_moment
 from privtab.base.names import (
     LONGEST_NAME,
@@ -142,7 +141,7 @@ class StateNames(PrivilegeNames):
 
     def _nowhere(self, entity: Entity, places: Mapping[str, str]) -> Problem | None:
         """The problem of a row about an entity that lies nowhere."""
-        key = anchor(self.shapes[entity.type], entity.id)
+        key = self.shapes[entity.type].anchor(entity.id)
         if key in places:
             return None
         return Problem("S180", f"no row of `entities` tells where `{key}` lies", similar_place(key, places))

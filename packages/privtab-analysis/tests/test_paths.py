@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from privtab import InvalidRequest
 from privtab.base import Entity, Request, UsageError, quoted_privilege
-from privtab.base.locations import GrowingLocations
 from privtab.base.paths import count_names
 from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
@@ -27,6 +26,7 @@ from privtab_analysis.effects import FreshNames, GainedFact
 from privtab_analysis.entitlements.universe import Universe, names
 from privtab_analysis.entitlements.universe import universe as universe_of
 from privtab_analysis.goals import Goal, goal, operation_goal
+from privtab_analysis.locations import GrowingLocations
 from privtab_analysis.paths import ReachableRights, escalations
 
 FEATURES = ((), ("below",), worlds.IN_SPARK, ("attributes",), ("flat",), ("nested",), ("flat", "below", "nested"))

@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 
 from privtab import pipeline
 from privtab.base import Entity, UsageError, Window, current_moment, moment_text
-from privtab.base.html import visible
 from privtab.base.moments import FIRST
 from privtab.base.staged import atomic_folder
 from privtab.state.nodes import Assignment, Grant, State
+from privtab_analysis.html import visible
 from privtab_spark import certify
 from privtab_spark.certification import certifying, findings
 from privtab_spark.certification.certifying import script_json

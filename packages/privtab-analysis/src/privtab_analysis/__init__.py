@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from privtab.base import face
-from privtab.base.lazy import renamed
 
 if TYPE_CHECKING:
     from privtab_analysis.changes import Change, apply, change_text
@@ -16,31 +15,24 @@ if TYPE_CHECKING:
     from privtab_analysis.permissions import AllowedOperation, WhatCan, what_can
     from privtab_analysis.principals import Evidence, Principal, WhoCan, who_can
     from privtab_analysis.turns import Ways, ways
-
-_current, __dir__, __all__ = face(
-    __name__,
-    {
-        "changes": "Change apply change_text",
-        "effects": "Path Step",
-        "explanation": "RequestExplanation explain",
-        "goals": "Goal goal operation_goal",
-        "paths": "ReachableRights SearchSpace escalations",
-        "permissions": "AllowedOperation WhatCan what_can",
-        "principals": "Evidence Principal WhoCan who_can",
-        "turns": "Ways ways",
-    },
-)
-_former = renamed(
-    __name__,
-    {
-        "Ground": "SearchSpace",
-        "May": "AllowedOperation",
-        "Reach": "ReachableRights",
-        "Through": "Evidence",
-        "Why": "RequestExplanation",
-    },
-)
-
-
-def __getattr__(name: str) -> Any:
-    return _former(name) if name not in __all__ else _current(name)
+else:
+    __getattr__, __dir__, __all__ = face(
+        __name__,
+        {
+            "changes": "Change apply change_text",
+            "effects": "Path Step",
+            "explanation": "RequestExplanation explain",
+            "goals": "Goal goal operation_goal",
+            "paths": "ReachableRights SearchSpace escalations",
+            "permissions": "AllowedOperation WhatCan what_can",
+            "principals": "Evidence Principal WhoCan who_can",
+            "turns": "Ways ways",
+        },
+        former={
+            "Ground": "SearchSpace",
+            "May": "AllowedOperation",
+            "Reach": "ReachableRights",
+            "Through": "Evidence",
+            "Why": "RequestExplanation",
+        },
+    )

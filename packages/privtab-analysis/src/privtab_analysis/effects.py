@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from privtab.base import Entity, UsageError, encode_name, quoted_privilege
-from privtab.base.locations import GrowingLocations
 from privtab.ir.formula import asked_forms
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
 from privtab_analysis.caller import Caller
 from privtab_analysis.entitlements.universe import Universe
+from privtab_analysis.locations import GrowingLocations
 
 MAX_CREATED = 5_000
 """Limit on the entities of a type that nests that could be created within each other, in each existing entity."""

@@ -6,7 +6,6 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from privtab.base import Entity, InvalidRequest, Request, quoted_privilege
-from privtab.base.locations import GrowingLocations
 from privtab.ir.formula import asked_condition, item_condition, on_entity, targets_of
 from privtab.ir.nodes import RESOURCE, Atom, Formula, Rule
 from privtab.reference.evaluate import Reference
@@ -15,6 +14,7 @@ from privtab.state.names import StateNames
 from privtab_analysis.caller import Caller
 from privtab_analysis.effects import HELD, FactKind, GainedFact
 from privtab_analysis.entitlements.universe import Universe
+from privtab_analysis.locations import GrowingLocations
 from privtab_analysis.permissions import Choices
 
 _FACTS: Mapping[str, FactKind] = {"grants": "grant", "owners": "owner", "members": "member"}

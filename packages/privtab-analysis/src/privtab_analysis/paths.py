@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from privtab.base import Entity, path_of
-from privtab.base.locations import GrowingLocations
 from privtab.ir.formula import item_condition, leaves, recipients
 from privtab.ir.nodes import RESOURCE, Atom, Rule
 from privtab.ir.support import Tool, check_support
@@ -26,6 +25,7 @@ from privtab_analysis.authorised import AuthorisedChanges, Authority
 from privtab_analysis.caller import Caller, EquivalenceClasses, listing
 from privtab_analysis.entitlements.universe import names, universe
 from privtab_analysis.goals import AssumedFacts, Goal, RelevantFacts
+from privtab_analysis.locations import GrowingLocations
 from privtab_analysis.permissions import Choices
 
 MAX_TRIALS = 50_000

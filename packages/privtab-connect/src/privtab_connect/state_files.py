@@ -7,8 +7,7 @@ import io
 import json
 from pathlib import Path
 
-from privtab.base.errors import UsageError
-from privtab.base.staged import write_file
+from privtab.base import UsageError, write_file
 from privtab.state.raw import COLUMNS
 
 

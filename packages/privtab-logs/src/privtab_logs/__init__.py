@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from privtab.base.lazy import lazily, listed
+from privtab.base import face
 
 if TYPE_CHECKING:
     from privtab_logs.reading import read
     from privtab_logs.replaying import replay
     from privtab_logs.row_use import unused
-
-__all__ = ["read", "replay", "unused"]
-
-__getattr__ = lazily(
-    __name__, {"read": "privtab_logs.reading", "replay": "privtab_logs.replaying", "unused": "privtab_logs.row_use"}
-)
-__dir__ = listed(__all__)
+else:
+    __getattr__, __dir__, __all__ = face(__name__, {"reading": "read", "replaying": "replay", "row_use": "unused"})

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from privtab.base import count, moment_text
-from privtab.base.html import page as rendered
 from privtab.ir.nodes import Program
 from privtab.language.report.html import HeatMap, shaded
 from privtab.reference.evaluate import Reference
 from privtab.state.chains import ROLE
 from privtab.state.nodes import Assignment, State
 from privtab_analysis.entitlements.universe import users
+from privtab_analysis.html import page as rendered
 from privtab_analysis.permissions import what_can
 from privtab_analysis.state_diff import StateDiff
 from privtab_analysis.state_diff.summary import groups, totals

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from privtab.backends.describe import describe, forest, not_listed, set_texts
-from privtab.base.html import page
 from privtab.base.resources import environment
 from privtab.ir.formula import walk
 from privtab.ir.nodes import Can, Formula, Program, Rule
 from privtab_analysis.diff.markdown import as_code, as_text, markdown
 from privtab_analysis.diff.nodes import Diff
 from privtab_analysis.diff.summary import page_values
+from privtab_analysis.html import page
 from privtab_pages.roles import RoleMatrix
 
 _CAN = re.compile(r"\bcan (\w+) \(([^()]*)\)")

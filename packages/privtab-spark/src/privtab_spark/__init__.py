@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from privtab.base.lazy import lazily
+from privtab.base import face
 
 if TYPE_CHECKING:
     from privtab_spark.certification.certifying import certify
@@ -19,38 +19,17 @@ if TYPE_CHECKING:
     from privtab_spark.matrix.frame import entitlements
     from privtab_spark.policies import OpenPolicy, open_policy
     from privtab_spark.state import SparkState, read_state
-
-__all__ = [
-    "Choice",
-    "Limits",
-    "OpenPolicy",
-    "SparkState",
-    "certify",
-    "decide",
-    "decide_with",
-    "each_batch",
-    "entitlements",
-    "open_policy",
-    "plan",
-    "read_state",
-    "register_function",
-    "require",
-    "user",
-    "visible",
-]
-
-_PLACES = {
-    "certification.certifying": ("certify",),
-    "choose": ("Choice", "Limits", "plan"),
-    "deciding": ("decide", "each_batch"),
-    "executors": ("decide_with",),
-    "functions": ("register_function", "require", "user", "visible"),
-    "policies": ("OpenPolicy", "open_policy"),
-    "matrix.frame": ("entitlements",),
-    "state": ("SparkState", "read_state"),
-}
-__getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in _PLACES.items() for name in names})
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+else:
+    __getattr__, __dir__, __all__ = face(
+        __name__,
+        {
+            "certification.certifying": "certify",
+            "choose": "Choice Limits plan",
+            "deciding": "decide each_batch",
+            "executors": "decide_with",
+            "functions": "register_function require user visible",
+            "policies": "OpenPolicy open_policy",
+            "matrix.frame": "entitlements",
+            "state": "SparkState read_state",
+        },
+    )

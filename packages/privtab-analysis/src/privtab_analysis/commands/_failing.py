@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
-from privtab.base.errors import UsageError
+from privtab.base import UsageError
 from privtab.command._parameters import option
 
 IncompleteLogsOption = Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from privtab.base import UsageError, load_plugin, moment_text, parse_key_values, plugins, write_file
+from privtab.base import UsageError, load_plugin, moment_text, parse_key_values, write_file
 from privtab.base.moments import LAST
 from privtab.command._engines import opened
 from privtab.command._options import QuestionOptions, load_state
@@ -93,7 +93,7 @@ def _keep(rows: str, table: str | None, found: Filter) -> None:
     if table is None:
         raise UsageError("`--rows store:…` needs `--table`")
     with needing("`--rows store:…`", "store"):
-        keep_rows = load_plugin(plugins.STATES, "store").keep_rows
+        keep_rows = load_plugin("privtab.states", "store").keep_rows
     keep_rows(rows, table, found.columns_of_rows, found.rows(), found.key, found.revision)
 
 

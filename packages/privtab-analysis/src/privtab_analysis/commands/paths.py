@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import UsageError, count, load_plugin, plugins
+from privtab.base import UsageError, count, load_plugin
 from privtab.command._options import QuestionOptions
 from privtab.command._output import (
     Format,
@@ -77,7 +77,7 @@ def run(
 
     _check(user, target, resource, operation, all_users=all_users)
     with needing("a path through a store", "store"):
-        of_store = load_plugin(plugins.STATES, "store").authority
+        of_store = load_plugin("privtab.states", "store").authority
     program = asked.program()
     flags = caller.flags(program)
     loaded, _, partial = asked.rows(program)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from privtab.base import Worker
-from privtab.base.lazy import renamed
+from privtab.base import Worker, face
 from privtab.base.worker import spare_processes
 from privtab.ir.nodes import Program
 from privtab.ir.support import Tool, check_support
@@ -28,7 +27,7 @@ MIN_PAIRS_PER_PROCESS = 100
 """The number of operations that one process compares in the time that it takes to start another process."""
 __all__ = ["DeclarationChange", "Diff", "RowChange", "Verdict", "diff"]
 
-__getattr__ = renamed(__name__, {"Declared": "DeclarationChange"})
+__getattr__ = face(__name__, {}, former={"Declared": "DeclarationChange"})[0]
 
 
 def diff(

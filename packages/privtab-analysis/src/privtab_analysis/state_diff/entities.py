@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from privtab.base import Entity, last_name, path_of
-from privtab.base.locations import anchor
 from privtab.base.paths import count_names
 from privtab.ir.nodes import Program, nested_on
 from privtab.ir.serialise import vocabulary
@@ -251,7 +250,7 @@ class Addresses:
                 found.update(shape.keys(entity.id))
                 continue
             found.update(shape.written.keys(entity.id))
-            waiting += {places[above] for places in self._places if (above := anchor(shape, entity.id)) in places}
+            waiting += {places[above] for places in self._places if (above := shape.anchor(entity.id)) in places}
         return found
 
     def _anchor(self, key: str) -> str | None:
@@ -260,7 +259,7 @@ class Addresses:
             return None
         type_, _, path = key.partition(":")
         shape = self._shapes[type_]
-        return None if shape.flat is None else anchor(shape, path)
+        return None if shape.flat is None else shape.anchor(path)
 
 
 def written(address: str) -> str:

@@ -8,8 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import Entity, UsageError, count, parse_key_values, read_text
-from privtab.base.formats import STATE_HELP
+from privtab.base import STATE_HELP, Entity, UsageError, count, parse_key_values, read_text
 from privtab.command._files import row_counts
 from privtab.command._options import AtOption, PartialOption, PolicyChoice, load_state, moment_of
 from privtab.command._output import (

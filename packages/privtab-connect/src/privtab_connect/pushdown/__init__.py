@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from privtab.base import load_plugin, plugins
+from privtab.base import load_plugin
 from privtab_connect.pushdown.rights import Account, Inventory, Object, Right, Traits
 
 if TYPE_CHECKING:
@@ -74,5 +74,5 @@ class TargetModule(Protocol):
 
 def target_module(name: str) -> TargetModule:
     """The module of a target."""
-    module: TargetModule = load_plugin(plugins.PUSH_TARGETS, name)
+    module: TargetModule = load_plugin("privtab.push_targets", name)
     return module

@@ -16,7 +16,6 @@ from privtab.base import (
     last_name,
     load_plugin,
     plugin_names,
-    plugins,
     source,
 )
 from privtab.base.names import unencoded
@@ -109,10 +108,10 @@ class _Reader(DocumentReader):
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
         self.text(fields["title"], "`title`")
-        target = self.word(fields["target"], "`target`", plugin_names(plugins.PUSH_TARGETS))
+        target = self.word(fields["target"], "`target`", plugin_names("privtab.push_targets"))
         if target is None:
             return None
-        traits: Traits = load_plugin(plugins.PUSH_TARGETS, target).TRAITS
+        traits: Traits = load_plugin("privtab.push_targets", target).TRAITS
         within = {type_: self._value(text) for type_, text in self._typed_texts(fields.get("within"), "`within`")}
         objects = self._objects(fields["objects"], traits, within)
         privileges = self._privileges(fields.get("privileges"), objects, traits)

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from privtab.base.html import PAGE_HEADERS
+from privtab_analysis.html import PAGE_HEADERS
 from privtab_pages.explore.site import Answer, answer
 from privtab_pages.explore.world import MOST_VALUES, World
 from privtab_server.serving.access_log import AccessLog, note

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from privtab.base import PrivtabError, UsageError, count
-from privtab.base.html import page
-from privtab.base.resources import templates
+from privtab.base import PrivtabError, UsageError, count, templates_folder
+from privtab_analysis.html import page
 from privtab_analysis.permissions import questions
 from privtab_pages.explore import changes, views
 from privtab_pages.explore.views import View
@@ -56,7 +55,7 @@ class Answer:
 def answer(world: World, name: str, pairs: list[tuple[str, str]]) -> Answer | None:
     """The answer to a path below the root; None if there is no such page. `pairs`: the parameters of the URL."""
     if name == SCRIPT:
-        return Answer((templates() / "explore" / SCRIPT).read_text(encoding="utf-8"), media="text/javascript")
+        return Answer((templates_folder() / "explore" / SCRIPT).read_text(encoding="utf-8"), media="text/javascript")
     if name == "names":
         asked = Asked(pairs)
         found = world.suggestions(asked.one("kind"), asked.one("text")) if world.state is not None else []

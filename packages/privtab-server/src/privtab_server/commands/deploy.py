@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from privtab.base import ExitCode, UsageError, load_plugin, plugins
+from privtab.base import ExitCode, UsageError, load_plugin
 from privtab.command._options import (
     PartialOption,
     PolicyArguments,
@@ -322,7 +322,7 @@ class _Deployment:
     def _replay(self, logs: list[Path], program: Program) -> None:
         """Run the gate that decides logged requests again."""
         allowed = {"incomplete": self.options.allow_incomplete_logs, "empty": self.options.allow_empty}
-        gate = load_plugin(plugins.GATES, "replay").replay_gate
+        gate = load_plugin("privtab.gates", "replay").replay_gate
         with self.report.step("replay"):
             ran = gate(logs, program, self.options.state, self.registry, self.options.accept_replay, **allowed)
         self.report.ended(ran)

@@ -29,7 +29,6 @@ from privtab.base import (
     listed_names,
     once,
 )
-from privtab.base.effects import TABLE_OF_TYPE, EffectKind
 from privtab.base.names import PRIVILEGE_ATTRIBUTE
 from privtab.ir.formula import followed, item_condition, recipients
 from privtab.ir.names import privilege_names
@@ -64,15 +63,15 @@ DELETING = ("drop", "delete", "remove", "deregister")
 """The default operations that delete an entity: the first that its type has."""
 MOST_PLACES = 100
 """Entities in which a principal is sought that its name does not place."""
-PRINCIPAL_OF: Mapping[str, OwnerKind] = {table: kind for kind, table in TABLE_OF_TYPE.items() if kind is not None}
+PRINCIPAL_OF: Mapping[str, OwnerKind] = {"assignments": "role", "memberships": "group", "members": "user"}
 """The kind of the principal whose entity is the object of a row, which is also the name of the column that names it."""
 _MOST_SHOWN = 3
 
 
 @once
-def _delegations(program: Program) -> Mapping[tuple[str, EffectKind, str], Sequence[tuple[str, frozenset[str]]]]:
+def _delegations(program: Program) -> Mapping[tuple[str, str, str], Sequence[tuple[str, frozenset[str]]]]:
     """By table, kind and type: the operations that delegate rows, each with the privileges of one effect."""
-    found: dict[tuple[str, EffectKind, str], list[tuple[str, frozenset[str]]]] = defaultdict(list)
+    found: dict[tuple[str, str, str], list[tuple[str, frozenset[str]]]] = defaultdict(list)
     for rule in program.rules.values():
         for effect in rule.delegations:
             table = "grants" if effect.privileges else "owners" if effect.what == "owner" else effect.what

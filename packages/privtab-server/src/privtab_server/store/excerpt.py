@@ -13,7 +13,6 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from privtab.base import Change, Entity, Request, decode_name
-from privtab.base.locations import anchor
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
 from privtab.ir.serialise import vocabulary
@@ -189,7 +188,7 @@ class Excerpt:
                 waiting.append(Entity.parse(entity.id[:-1]))
                 continue
             keys = shape.written.keys(entity.id)
-            above = places.get(anchor(shape, entity.id)) if shape.flat is not None else None
+            above = places.get(shape.anchor(entity.id)) if shape.flat is not None else None
             if above is not None and above not in found:
                 waiting.append(Entity.parse(above))
             found.update(keys)
@@ -238,7 +237,7 @@ class Excerpt:
             around = waiting.pop()
             for row in self._beneath(ENTITIES, "parent", around):
                 entity = Entity.parse(row["entity"])
-                placed = anchor(shapes[entity.type], entity.id) if shapes[entity.type].flat is not None else str(entity)
+                placed = shapes[entity.type].anchor(entity.id) if shapes[entity.type].flat is not None else str(entity)
                 if placed not in seen:
                     seen.add(placed)
                     waiting.append(placed)
@@ -355,7 +354,7 @@ class Excerpt:
                 type_, _, path = written.partition(":")
                 # Texts that name no entity are found wrong elsewhere.
                 if type_ in shapes and shapes[type_].flat is not None:
-                    keys.add(anchor(shapes[type_], path))
+                    keys.add(shapes[type_].anchor(path))
             keys -= self._sought_places
             self._sought_places |= keys
             rows = self.find(ENTITIES, entity=keys)

@@ -26,9 +26,9 @@ from privtab.base import (
     parse_key_values,
     printable_json,
 )
-from privtab.base.formats import SPARK
 from privtab.base.printable import printable_output
 from privtab_spark.failures import first_lines, spark_errors
+from privtab_spark.formats import SPARK
 from privtab_spark.jobs import JOBS
 from privtab_spark.jobs._session import ProgressReporter, session
 from privtab_spark.policies import open_policy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from privtab.base.lazy import lazily
+from privtab.base import face
 
 if TYPE_CHECKING:
     from privtab_spark.state.builder import build
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from privtab_spark.state.read import Read, read_state
     from privtab_spark.state.tables import SparkState
     from privtab_spark.state.worker import Build, opened
-
-__all__ = ["Build", "Read", "SparkState", "build", "import_state", "opened", "read_state", "state_tables"]
-
-_PLACES = {
-    "builder": ("build",),
-    "opening": ("import_state", "state_tables"),
-    "read": ("Read", "read_state"),
-    "tables": ("SparkState",),
-    "worker": ("Build", "opened"),
-}
-__getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in _PLACES.items() for name in names})
+else:
+    __getattr__, __dir__, __all__ = face(
+        __name__,
+        {
+            "builder": "build",
+            "opening": "import_state state_tables",
+            "read": "Read read_state",
+            "tables": "SparkState",
+            "worker": "Build opened",
+        },
+    )

@@ -11,13 +11,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
 from privtab.base import Diagnostic, SourceFile, StateInvalid, UsageError, source, strict_loads
-from privtab.base.formats import SPARK
 from privtab.state.findings import errors
 from privtab.state.folders import table_files
 from privtab.state.nodes import RowLocation
 from privtab.state.raw import RawReader
 from privtab.state.read_parquet import LOGS, table_format
 from privtab_spark.failures import spark_errors
+from privtab_spark.formats import SPARK
 from privtab_spark.state.schemas import UNREAD
 
 if TYPE_CHECKING:

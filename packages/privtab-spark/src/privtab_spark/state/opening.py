@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from privtab.base import Entity, StateInvalid, UsageError, how_to_install
-from privtab.base.lazy import renamed_keyword
 from privtab.engines.index import require_kept
 from privtab.state.findings import DENIES
 from privtab.state.names import FOR_FILTERS, filters_need
 from privtab.state.nodes import State
+from privtab_spark.former import renamed_keyword
 from privtab_spark.frames import is_frame, of_spark
 from privtab_spark.state.bundles import is_bundle, rows_of_bundles
 from privtab_spark.state.read import Read, read_state, read_written

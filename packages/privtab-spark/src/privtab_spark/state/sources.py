@@ -31,12 +31,12 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as fn
 
 from privtab.base import WINDOW_COLUMNS, UsageError, did_you_mean, state_location
-from privtab.base.formats import SPARK
 from privtab.state.raw import COLUMNS
 from privtab.state.read_parquet import table_format
 from privtab_spark import columns
 from privtab_spark.columns import without_padding
 from privtab_spark.failures import unlogged
+from privtab_spark.formats import SPARK
 from privtab_spark.frames import is_frame, of_spark
 from privtab_spark.state import configuration
 from privtab_spark.state.configuration import folder_sources, label_of, listed, read_configuration, wrong_count

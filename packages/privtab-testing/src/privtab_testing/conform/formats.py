@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from privtab.base import count
-from privtab.base.html import page
 from privtab.ir.names import atom_text
 from privtab.language.report import Case, Failure, Suite, junit
 from privtab.state.load import to_tables
 from privtab.state.nodes import State
 from privtab_analysis.diff.markdown import as_text
+from privtab_analysis.html import page
 from privtab_testing.conform import QuestionPlan, Verdict
 from privtab_testing.conform.neighbours import mistakes
 from privtab_testing.conform.report import ORDER, WRONG, Finding, Report, RowReport

@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias
 
 from privtab.base import PRINCIPAL_TABLES, Attribute
 from privtab.base.attributes import Operator, Scalar
-from privtab.base.effects import EffectKind
 from privtab.base.paths import Level
 from privtab.ir import nodes as ir
 from privtab.ir.formula import conjunction, disjunction, item_condition, leaves, on_entity
@@ -106,8 +105,10 @@ class Mutants:
         if effect.what in PRINCIPAL_TABLES and not effect.privileges:
             yield from (replace(effect, what=table) for table in _neighbours(list(PRINCIPAL_TABLES), effect.what))
             return
-        kind: EffectKind = "revoke" if effect.kind != "revoke" else "grant" if effect.privileges else "become"
-        yield replace(effect, kind=kind, of_role=False)
+        if effect.kind != "revoke":
+            yield replace(effect, kind="revoke", of_role=False)
+        else:
+            yield replace(effect, kind="grant" if effect.privileges else "become", of_role=False)
         if effect.privileges:
             names = [
                 name

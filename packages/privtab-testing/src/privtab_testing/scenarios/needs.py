@@ -9,7 +9,6 @@ from math import prod
 
 from privtab.base import Entity, Locations, Request, Span, Undecided, UsageError
 from privtab.base.attributes import Scalar
-from privtab.base.locations import GrowingLocations
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.formula import asked_condition, leaves, several, types_of
 from privtab.ir.nodes import RESOURCE, Atom, Compare, Has, HasBelow, OwnsBelow, Program, Target, Term
@@ -18,6 +17,7 @@ from privtab.language.syntax.yaml_tree import Node
 from privtab.reference.rights import Right, about, right_text, target_of
 from privtab.state.located import locations
 from privtab.state.nodes import Placement, State
+from privtab_analysis.locations import GrowingLocations
 from privtab_testing.scenarios import Case
 from privtab_testing.scenarios.author import NEEDS_CONTEXT_KEYS, Author
 from privtab_testing.scenarios.callers import (

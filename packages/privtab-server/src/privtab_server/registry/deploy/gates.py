@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from privtab.base import Diagnostic, Severity, count, load_plugin, plugins
+from privtab.base import Diagnostic, Severity, count, load_plugin
 from privtab.checks.lint.settings import FailOn
 from privtab.ir.nodes import Program
 from privtab.pipeline import PolicyCheck, comparable, lint_policy
@@ -123,7 +123,7 @@ def test_gate(
 ) -> Gate:
     """The scenarios beside the policy, as in `privtab test`; fails if there are none."""
     started = time.perf_counter()
-    case_count, failed = load_plugin(plugins.GATES, "test").failed_cases(policy, variant, readings, engine)
+    case_count, failed = load_plugin("privtab.gates", "test").failed_cases(policy, variant, readings, engine)
     says = count(case_count, "case") + (" answered as expected" if not failed else f", {len(failed):,} failed")
     none = "there are no scenarios for this policy: write some, or deploy with `--skip-tests WHY`"
     return Gate(

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from privtab.base import PrivtabError, UsageError, printable_json, strict_loads
-from privtab.base.html import PAGE_HEADERS
+from privtab_analysis.html import PAGE_HEADERS
 from privtab_server.errors import RegistryError
 from privtab_server.registry import names
 from privtab_server.registry.nodes import timestamp

@@ -6,11 +6,11 @@ from typing import Any
 from urllib.parse import quote
 
 from privtab.base import PrivtabError, UsageError
-from privtab.base.html import page as html
 from privtab.bundle.program import program_in
 from privtab.ir.nodes import Program
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.summary import page_values
+from privtab_analysis.html import page as html
 from privtab_server.registry.maintenance import all_records
 from privtab_server.registry.nodes import Channel, Revision, pin
 from privtab_server.registry.registry import Registry

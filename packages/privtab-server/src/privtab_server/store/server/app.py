@@ -24,10 +24,9 @@ from privtab.base import (
     UsageError,
     load_plugin,
     plugin_names,
-    plugins,
     printable_json,
 )
-from privtab.base.html import PAGE_HEADERS
+from privtab_analysis.html import PAGE_HEADERS
 from privtab_server.errors import StoreConflict
 from privtab_server.serving.access_log import note
 from privtab_server.serving.endpoint import JSON, LOG, HttpError, answered, authorize, read_json_body
@@ -383,8 +382,8 @@ def _check_auditor(guarded: GuardedStore, user: str) -> None:
 
 def plugin_routes(name: str, server: StoreServer) -> list[Route]:
     """The endpoints of an API by its name, which its module's `routes` gives for a server. Raises UsageError if there is none, or if it does not fit the policy."""
-    names = plugin_names(plugins.STORE_APIS)
+    names = plugin_names("privtab.store_apis")
     if name not in names:
         raise UsageError(f"unknown API `{name}`; there are: {', '.join(names)}")
-    found: list[Route] = load_plugin(plugins.STORE_APIS, name).routes(server)
+    found: list[Route] = load_plugin("privtab.store_apis", name).routes(server)
     return found

@@ -6,8 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from privtab.base.names import code_point
-from privtab.base.resources import templates
+from privtab.base import templates_folder
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -31,7 +30,7 @@ def page(name: str, /, **values: object) -> str:
 def _html() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    loader = FileSystemLoader(templates())
+    loader = FileSystemLoader(templates_folder())
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters |= {"seen": visible, "coded": _coded, "number": lambda value: f"{value:,}"}
     return made
@@ -47,7 +46,7 @@ def visible(text: str) -> str:
     ('ann⟨U+200B⟩', 'bob␣')
     """
     shown = _SPACES.sub("␣", text)
-    return shown if shown.isprintable() else "".join(c if c.isprintable() else f"⟨{code_point(c)}⟩" for c in shown)
+    return shown if shown.isprintable() else "".join(c if c.isprintable() else f"⟨U+{ord(c):04X}⟩" for c in shown)
 
 
 def _coded(text: str) -> Any:

@@ -1,0 +1,11 @@
+"""Formats of tables that Spark reads, and those that the core reads."""
+
+from __future__ import annotations
+
+from privtab.base.formats import ENDINGS, LOCAL
+from privtab_spark.formats import SPARK
+
+
+def test_every_file_ending_is_read_by_spark_or_by_the_core() -> None:
+    assert set(ENDINGS) == {*LOCAL, *SPARK}
+    assert set(LOCAL) - set(SPARK) == {".yaml", ".yml"}
