@@ -137,7 +137,7 @@ def test_slow_steps_are_announced_on_a_terminal(
         begun.set()
 
     monkeypatch.setattr(status, "start", started)
-    with _output.delayed_spinner("comparing"):
+    with _output.spinner("comparing", after=1.0):
         if wait:
             begun.wait(10 if shown else 1.5)
     assert ("comparing" in screen.getvalue()) is shown

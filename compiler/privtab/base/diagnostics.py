@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from unicodedata import combining, east_asian_width
 
 from privtab.base.nodes import dataclass
@@ -64,6 +65,18 @@ class Diagnostic:
     help: str | None = None
     related: tuple[Related, ...] = ()
     fix: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as one flat JSON object."""
+        return {
+            "code": self.code,
+            "name": self.name,
+            "severity": str(self.severity),
+            "message": self.message,
+            "help": self.help,
+            **asdict(self.span),
+            "related": [{"message": related.message, **asdict(related.span)} for related in self.related],
+        }
 
 
 @dataclass(frozen=True, slots=True)

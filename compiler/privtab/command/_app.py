@@ -22,7 +22,7 @@ from privtab import __version__
 from privtab.base import errors, files, plugins, staged
 from privtab.base.errors import UsageError
 from privtab.base.printable import printable_output
-from privtab.command._output import Terminal, print_error, print_text, show_diagnostics, show_state_findings
+from privtab.command._output import Terminal, deliver, print_error, show_diagnostics, show_state_findings
 from privtab.command._parameters import with_options
 
 EXAMPLE = "Example:\n"
@@ -177,7 +177,7 @@ def subcommands(group: typer.Typer) -> set[str | None]:
 
 def _version(value: bool) -> None:  # noqa: FBT001  Typer passes the flag by position
     if value:
-        print_text(f"privtab {__version__}\n")
+        deliver(f"privtab {__version__}\n")
         raise typer.Exit
 
 

@@ -8,8 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields, is_dataclass
-from functools import partial
+from dataclasses import fields, is_dataclass
 from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
@@ -42,11 +41,6 @@ PLAIN_WIDTH = 160
 Format = Literal["text", "json"]
 """Output format: for people or programs."""
 FormatOption = Annotated[Format, option("--format", "Output format: for people or for programs.")]
-
-
-TableFormat = Literal["text", "json", "csv"]
-"""Output format of lists: for people, programs or spreadsheets."""
-TableFormatOption = Annotated[TableFormat, option("--format", "Output format: for people, programs or spreadsheets.")]
 
 
 class Terminal(Console):
@@ -130,11 +124,15 @@ def recorder(file: IO[str] | None = None, *, width: int = 120) -> Terminal:
 
 
 def deliver(report: Report, output: Path | None = None) -> None:
-    """Print a report to standard output, or write it to a file."""
+    """Print a report to standard output, or write the report to a file. `printable_output` escapes control sequences.
+
+    >>> deliver("3 rules\\n")
+    3 rules
+    """
     if output is not None:
         write_file(output, recorded(report).encode("utf-8", "backslashreplace"))
     elif isinstance(report, str):
-        print_text(report)
+        sys.stdout.write(report)
     else:
         report(out())
 
@@ -148,14 +146,9 @@ def recorded(report: Report) -> str:
     return file.getvalue()
 
 
-def print_json(value: object) -> None:
-    """Print a value as JSON to standard output."""
-    print_text(as_json(value))
-
-
 def print_line(value: object) -> None:
     """Print a value as one line of JSON to standard output."""
-    print_text(printable_json(value, sort_keys=True, separators=(",", ":")) + "\n")
+    deliver(printable_json(value, sort_keys=True, separators=(",", ":")) + "\n")
 
 
 def as_json(value: object) -> str:
@@ -174,11 +167,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__} is not JSON")
-
-
-def print_text(text: str) -> None:
-    """Print a text to standard output; `printable_output` escapes control sequences."""
-    sys.stdout.write(text)
 
 
 def print_error_line(message: str) -> None:
@@ -205,7 +193,7 @@ def print_if_data(
     """Print a document as JSON or its rows as CSV, if that is the format; returns whether it was."""
     match format_:
         case "json":
-            print_json(document)
+            deliver(as_json(document))
         case "csv":
             write_csv(columns, rows)
         case _:
@@ -276,19 +264,6 @@ def show_count(diagnostics: Iterable[Diagnostic], where: str) -> None:
         err().print(f"{_count(found)}; {where} shows them", style="dim")
 
 
-def diagnostic_json(diagnostic: Diagnostic) -> dict[str, Any]:
-    """A finding as one flat JSON object."""
-    return {
-        "code": diagnostic.code,
-        "name": diagnostic.name,
-        "severity": str(diagnostic.severity),
-        "message": diagnostic.message,
-        "help": diagnostic.help,
-        **asdict(diagnostic.span),
-        "related": [{"message": r.message, **asdict(r.span)} for r in diagnostic.related],
-    }
-
-
 def show_state_findings(findings: Iterable[object]) -> None:
     """Print the invalid rows of a state, or what an import left out, to standard error, one line each, with a hint below if there is one."""
     for finding in findings:
@@ -340,10 +315,6 @@ def spinner(message: str, *, after: float = 0.0) -> Iterator[Callable[[str], Non
         timer.cancel()
         timer.join()
         status.stop()
-
-
-delayed_spinner = partial(spinner, after=1.0)
-"""For work that usually takes no time."""
 
 
 def _text(path: str) -> str:

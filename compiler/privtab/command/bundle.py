@@ -13,11 +13,12 @@ from privtab.command._app import Commands
 from privtab.command._options import SigningOptions, VerificationOptions
 from privtab.command._output import (
     FormatOption,
+    as_json,
+    deliver,
     fail_if,
     out,
     print_error,
     print_if_data,
-    print_json,
     print_rows,
     table,
 )
@@ -264,7 +265,7 @@ def config(
     configuration = opa_configuration(public_keys(keys), scope, bundle or ["policy", "state"])
     if len(configuration["keys"]) > 1:
         print_error("several keys, so no `keyid`: OPA before 1.21.3 accepts unsigned bundles with this configuration")
-    print_json(configuration)
+    deliver(as_json(configuration))
 
 
 app.add_typer(key_commands, name="keys")

@@ -13,7 +13,7 @@ from privtab import __version__
 from privtab.base.errors import UsageError
 from privtab.base.resources import environment
 from privtab.base.staged import write_file
-from privtab.command._output import out, print_text
+from privtab.command._output import deliver, out
 from privtab.command._parameters import argument, option
 
 PANEL = "Start here"
@@ -108,10 +108,10 @@ def _system_name(name: str) -> str:
 def _prompt_for_start() -> InitialTable:
     answers: dict[str, InitialTable] = {}
     for number, (kind, title) in enumerate(START_TITLES.items(), start=1):
-        print_text(f"  {number}  {kind:8} {title}\n")
+        deliver(f"  {number}  {kind:8} {title}\n")
         answers |= {str(number): kind, kind: kind}
     while (answer := typer.prompt("Table to start from", default="1").strip()) not in answers:
-        print_text(f"answer with one of {', '.join(answers)}\n")
+        deliver(f"answer with one of {', '.join(answers)}\n")
     return answers[answer]
 
 

@@ -18,18 +18,7 @@ from privtab.base.diagnostics import Diagnostic, Severity, Span, shown_columns
 from privtab.base.errors import UsageError
 from privtab.base.printable import count
 from privtab.checks.lint.settings import FailOn, LintFormat, LintResult, codes, unknown
-from privtab.command._output import (
-    Report,
-    as_json,
-    delayed_spinner,
-    deliver,
-    diagnostic_json,
-    err,
-    fail_if,
-    out,
-    table,
-    wrapped,
-)
+from privtab.command._output import Report, as_json, deliver, err, fail_if, out, spinner, table, wrapped
 from privtab.command._parameters import PathsArgument, option, words_of
 from privtab.language.report import Case, Failure, Rule, Suite
 
@@ -77,7 +66,7 @@ def run(
         explain_code(explain)
         return
     is_selected = selection(select, ignore)
-    with no_collection(keep=True), delayed_spinner("checking"):
+    with no_collection(keep=True), spinner("checking", after=1.0):
         results = check(policies_at(paths), config, is_selected, fail_on or (FailOn.WARNING if strict else None))
     format_ = format_ or (results[0].settings.format if results else None) or LintFormat.PRETTY
     deliver(report(results, format_), output)
@@ -155,10 +144,10 @@ def report(results: Sequence[LintResult], format_: LintFormat) -> Report:
         case LintFormat.PRETTY | LintFormat.TEXT:
             return lambda console: show(results, console)
         case LintFormat.JSON:
-            rows = [diagnostic_json(finding) | {"ignored": None} for finding in found]
+            rows = [finding.to_json() | {"ignored": None} for finding in found]
             for suppressed in ignored:
                 why = {"reason": suppressed.reason, "by": "comment" if suppressed.in_source else "settings"}
-                rows.append(diagnostic_json(suppressed.finding) | {"ignored": why})
+                rows.append(suppressed.finding.to_json() | {"ignored": why})
             rows.sort(key=lambda row: (row["path"], row["line"], row["column"], row["code"]))
             return as_json(rows)
         case LintFormat.SARIF:

@@ -18,7 +18,7 @@ from privtab.base.staged import write_file
 from privtab.command._app import Commands
 from privtab.command._engines import packed, served
 from privtab.command._options import DoorOption, PartialOption, PolicyOptions, load_state, open_doors
-from privtab.command._output import err, flush, out, print_error, print_text, show_diagnostics, spinner
+from privtab.command._output import deliver, err, flush, out, print_error, show_diagnostics, spinner
 from privtab.command._parameters import option
 from privtab.state.nodes import State
 
@@ -66,7 +66,7 @@ def path(require_built: RequireBuiltOption = False) -> None:
 
     chosen = choose(require_built=require_built)
     err().print(chosen.why, style="dim")
-    print_text(f"{chosen.path}\n")
+    deliver(f"{chosen.path}\n")
 
 
 @app.command("run")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base import (
     NOT_SET,
@@ -34,6 +34,9 @@ AttributeOption = Annotated[
 ]
 GroupOption = Annotated[list[str] | None, option("--group", "A group that the request says the user belongs to.")]
 ActiveRoleOption = Annotated[list[str] | None, option("--active-role NAME", "Count only this role; may be repeated.")]
+TableFormat = Literal["text", "json", "csv"]
+"""Output format of lists: for people, programs or spreadsheets."""
+TableFormatOption = Annotated[TableFormat, option("--format", "Output format: for people, programs or spreadsheets.")]
 AuthoriseOption = Annotated[
     list[str] | None,
     option("--authorise TABLE[.add|.remove]=OPERATION", "Operation that authorises rows of a store; repeatable."),

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import Severity, no_collection, parse_key_values
 from privtab.command._options import VariantOptions
-from privtab.command._output import (
-    delayed_spinner,
-    diagnostic_json,
-    fail_if,
-    out,
-    print_json,
-    print_text,
-    show_diagnostics,
-)
+from privtab.command._output import as_json, deliver, fail_if, out, show_diagnostics, spinner
 from privtab.command._parameters import argument, option
 from privtab_analysis.commands._failing import failing_words
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
@@ -95,7 +87,7 @@ def run(
     active_waivers, waiver_file_findings = waivers_of(waivers)
     diffs = []
     renames = parse_key_values(rename, "--rename", example="READ=SELECT")
-    with no_collection(keep=True), delayed_spinner("comparing"):
+    with no_collection(keep=True), spinner("comparing", after=1.0):
         found = [(pair, programs(*pair)) for pair in sides(before, after, choices)]
         check_renames(renames, [pair for _, pair in found])
         for (old_side, new_side), program_pair in found:
@@ -119,16 +111,16 @@ def _print(
         case "json":
             from privtab_analysis.diff.summary import diff_json
 
-            waivers = [diagnostic_json(finding) for finding in found]
-            print_json({"comparisons": [diff_json(diff) for diff in diffs], "waivers": waivers})
+            waivers = [finding.to_json() for finding in found]
+            deliver(as_json({"comparisons": [diff_json(diff) for diff in diffs], "waivers": waivers}))
             return
         case "sarif":
-            print_text(_sarif(diffs, verdicts, found))
+            deliver(_sarif(diffs, verdicts, found))
             return
         case "markdown":
             from privtab_analysis.diff.markdown import markdown
 
-            print_text("\n".join(map(markdown, diffs)) or "No policy changed.\n")
+            deliver("\n".join(map(markdown, diffs)) or "No policy changed.\n")
         case "pretty" | "text":
             from privtab_analysis.commands._diff import show
 

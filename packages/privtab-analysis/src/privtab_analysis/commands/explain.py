@@ -10,7 +10,7 @@ from privtab.base import FILTER_KINDS, count
 from privtab.base.sql_text import AppliedFilter
 from privtab.command._engines import opened
 from privtab.command._options import QuestionOptions
-from privtab.command._output import FormatOption, Terminal, delayed_spinner, fail_if, out, print_if_data, styled
+from privtab.command._output import FormatOption, Terminal, fail_if, out, print_if_data, spinner, styled
 from privtab.command._parameters import argument, option
 from privtab_analysis.commands import _ask as ask
 from privtab_analysis.commands._shown import (
@@ -72,7 +72,7 @@ def run(
     applied = None
     if action in FILTER_KINDS and (request.resource.type, action) not in program.rules:
         applied = _applied(program, loaded, request, asked.moment())
-    with delayed_spinner("looking for ways"):
+    with spinner("looking for ways", after=1.0):
         explanations = []
         for one in [request] if applied is None else _tried(program, request):
             explanations.append(explained(reference, one, loaded, places))

@@ -9,7 +9,7 @@ from privtab.base import UsageError, load_plugin, moment_text, parse_key_values,
 from privtab.base.moments import LAST
 from privtab.command._engines import opened
 from privtab.command._options import QuestionOptions, load_state
-from privtab.command._output import FormatOption, Terminal, as_json, csv_text, fail_if, out, print_json, spinner, styled
+from privtab.command._output import FormatOption, Terminal, as_json, csv_text, deliver, fail_if, out, spinner, styled
 from privtab.command._parameters import argument, needing, option
 from privtab_analysis.commands._ask import RequestOptions, show_notes
 
@@ -76,8 +76,16 @@ def run(
         _keep(rows, table, found)
     notes = unknown(program, state, [f"user:{request.user}"])
     if format_ == "json":
-        print_json(
-            {**found.to_json(), "sql": where.text, "form": where.form, "parameters": where.parameters, "notes": notes}
+        deliver(
+            as_json(
+                {
+                    **found.to_json(),
+                    "sql": where.text,
+                    "form": where.form,
+                    "parameters": where.parameters,
+                    "notes": notes,
+                }
+            )
         )
     else:
         _show(out(), found, where)

@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import UsageError, count, load_plugin
 from privtab.command._options import QuestionOptions
-from privtab.command._output import (
-    Format,
-    FormatOption,
-    Terminal,
-    delayed_spinner,
-    err,
-    fail_if,
-    out,
-    print_if_data,
-    progress,
-    styled,
-)
+from privtab.command._output import FormatOption, Terminal, err, fail_if, out, print_if_data, progress, spinner, styled
 from privtab.command._parameters import argument, needing, option
 from privtab_analysis.commands import _ask as ask
 from privtab_analysis.commands._shown import rule_json, show_place
@@ -149,7 +138,7 @@ class _PathsQuery:
     administrators: Sequence[str]
     _: KW_ONLY
     max_steps: int | None
-    format: Format
+    format: str
     most: int
     flags: frozenset[str]
     groups: tuple[str, ...]
@@ -184,7 +173,7 @@ class _PathsQuery:
 
     def target(self, user: str, goal: Goal) -> None:
         """Print the shortest path to one goal."""
-        with delayed_spinner("looking for paths"):
+        with spinner("looking for paths", after=1.0):
             reach = self.reach(user, goal)
             path = reach.path(goal)
         answer = {
@@ -217,7 +206,7 @@ class _PathsQuery:
 
     def gains(self, user: str) -> None:
         """Print what a user could gain on existing entities, and what they could create."""
-        with delayed_spinner("looking for paths"):
+        with spinner("looking for paths", after=1.0):
             reach = self.reach(user)
             facts = reach.gains()
             shown = facts[: self.most or None]

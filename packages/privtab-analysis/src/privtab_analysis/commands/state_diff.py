@@ -16,11 +16,11 @@ from privtab.command._options import (
 )
 from privtab.command._output import (
     Terminal,
+    as_json,
+    deliver,
     fail_if,
     out,
     print_error,
-    print_json,
-    print_text,
     progress,
     show_state_findings,
     spinner,
@@ -219,12 +219,12 @@ def _print(
     match format_:
         case "json":
             document = state_diff_json(found, policy=decisions, most=MOST_NAMES if limit is None else limit)
-            print_json({"before": shown[0], "after": shown[1], **document})
+            deliver(as_json({"before": shown[0], "after": shown[1], **document}))
             return
         case "markdown":
             from privtab_analysis.state_diff.rows import markdown
 
-            print_text(markdown(found, shown, decisions=decisions, most=MOST_LINES if limit is None else limit))
+            deliver(markdown(found, shown, decisions=decisions, most=MOST_LINES if limit is None else limit))
         case _:
             show(found, shown, out(), decisions=decisions, most=MOST_LINES if limit is None else limit)
     show_notes(found.notes)

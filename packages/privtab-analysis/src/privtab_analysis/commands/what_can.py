@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from privtab.base import UsageError, count
 from privtab.command._options import QuestionOptions
-from privtab.command._output import (
-    TableFormatOption,
-    Terminal,
-    delayed_spinner,
-    fail_if,
-    out,
-    print_error,
-    print_if_data,
-)
+from privtab.command._output import Terminal, fail_if, out, print_error, print_if_data, spinner
 from privtab.command._parameters import argument
-from privtab_analysis.commands._ask import CallerOptions, entity, limit_option, principal_name, show_notes
+from privtab_analysis.commands._ask import (
+    CallerOptions,
+    TableFormatOption,
+    entity,
+    limit_option,
+    principal_name,
+    show_notes,
+)
 from privtab_analysis.commands._shown import show_words
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def run(
     if active is not None and principal.startswith(("group:", "role:")):
         raise UsageError("active roles are those of a user: leave `--active-role` and `--no-active-roles` out")
     loaded, _, partial = asked.rows(program)
-    with delayed_spinner("looking for operations"):
+    with spinner("looking for operations", after=1.0):
         found = find_operations(
             Reference(program, loaded), loaded, principal, about, flags=flags, groups=groups, active_roles=active
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base import Request, UsageError, count
 from privtab.command._options import QuestionOptions
-from privtab.command._output import TableFormat, TableFormatOption, delayed_spinner, fail_if, out, print_if_data, table
+from privtab.command._output import fail_if, out, print_if_data, spinner, table
 from privtab.command._parameters import argument, option
 from privtab_analysis.commands import _ask as ask
 from privtab_analysis.commands._shown import rule_json
@@ -37,7 +37,7 @@ def run(
     ] = "user",
     limit: Annotated[int | None, ask.limit_option("lines", MOST_LINES)] = None,
     asked: QuestionOptions,
-    format_: TableFormatOption = "text",
+    format_: ask.TableFormatOption = "text",
 ) -> None:
     """List every user who may do an operation on an entity, and through which role, group, grant or ownership.
 
@@ -62,7 +62,7 @@ def run(
         flags=ask.flag_names(flag, program),
     )
     loaded, _, partial = asked.rows(program)
-    with delayed_spinner("looking for principals"):
+    with spinner("looking for principals", after=1.0):
         found = find_who_can(Reference(program, loaded), loaded, request)
     notes = unknown(program, loaded, entities=asked_entities(program, request))
     most = ask.shown_number(limit, format_, MOST_LINES)
@@ -75,7 +75,7 @@ def run(
     fail_if(partial)
 
 
-def _users(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[str]) -> None:
+def _users(found: WhoCan, format_: ask.TableFormat, most: int, notes: Sequence[str]) -> None:
     from privtab_analysis.principals import evidence_text
 
     users = found.users[:most]
@@ -119,7 +119,7 @@ def _show_users(found: WhoCan, users: tuple[str, ...]) -> None:
     console.more(len(found.users) - len(users), apart=True)
 
 
-def _principals(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[str]) -> None:
+def _principals(found: WhoCan, format_: ask.TableFormat, most: int, notes: Sequence[str]) -> None:
     principals = found.principals()
     listed = principals[: most or len(principals)]
     lines = [(p.principal, p.scope or "", " or ".join(" and ".join(way) for way in p.needs)) for p in listed]

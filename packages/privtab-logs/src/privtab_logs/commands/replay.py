@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.command._options import OutputOption
-from privtab.command._output import delayed_spinner, deliver, fail_if, print_error, styled, table
+from privtab.command._output import deliver, fail_if, print_error, spinner, styled, table
 from privtab.command._parameters import option
 from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption, failing_words
 from privtab_logs.commands._replay import Asked, LogOptions, replayed
 
 if TYPE_CHECKING:
-    from privtab.command._output import Report as Shown
     from privtab.command._output import Terminal
     from privtab_logs.report import Report
 
@@ -48,7 +48,7 @@ def run(
       privtab replay logs/ -p lake.yaml --registry /srv/registry --format prometheus -o /srv/metrics/replay.prom
     """
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
-    with delayed_spinner("replaying"):
+    with spinner("replaying", after=1.0):
         found = replayed(asked, log)
     words = [*FAILING] if "any" in words else words
     failing = found.failing(words, allow_incomplete=allow_incomplete, allow_empty=allow_empty)
@@ -58,7 +58,7 @@ def run(
     fail_if(failing)
 
 
-def _shown(found: Report, format_: ReplayFormat, failing: list[str], policy: str) -> Shown:
+def _shown(found: Report, format_: ReplayFormat, failing: list[str], policy: str) -> str | Callable[[Terminal], object]:
     match format_:
         case "json":
             from privtab.command._output import as_json

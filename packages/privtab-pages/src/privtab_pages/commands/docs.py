@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import STATE_HELP, UsageError, no_collection
 from privtab.command._options import OutputOption, PolicyArguments, load_state
-from privtab.command._output import delayed_spinner, deliver, out, stop
+from privtab.command._output import deliver, out, spinner, stop
 from privtab.command._parameters import option
 from privtab.command._stored import is_stored
 
@@ -53,7 +53,7 @@ def run(
     if check and output is None:
         raise UsageError("`--check` compares with a file: name it by `--output`")
     html = format_ == "html" or (format_ is None and output is not None and output.suffix in (".html", ".htm"))
-    with no_collection(keep=True), delayed_spinner("writing the page"):
+    with no_collection(keep=True), spinner("writing the page", after=1.0):
         program = policy.program()
         page = PolicyPage(
             program=program,

@@ -10,11 +10,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from privtab.base import UsageError, printable_text
+from privtab.base import UsageError, printable_json, printable_text
 from privtab.command._options import PolicyChoice, SigningOptions
-from privtab.command._output import Format, flush, out, print_error, print_line
+from privtab.command._output import deliver, out, print_error
 from privtab.command._parameters import needing, option
 from privtab_analysis.commands._ask import AuthoriseOption
 from privtab_server.commands._registry_options import RegistryArgument, StorageOption, open_registry
@@ -59,7 +59,9 @@ class ServerSettings:
         float, option("--header-timeout SECONDS", "Timeout for the head of a request.", min=0.1)
     ] = 10.0
     quiet: Annotated[bool, option("--quiet -q", "Log only problems, not each request.")] = False
-    format_: Annotated[Format, option("--format", "Format of the first line: for people or for programs.")] = "text"
+    format_: Annotated[
+        Literal["text", "json"], option("--format", "Format of the first line: for people or for programs.")
+    ] = "text"
 
     def checked_tls(self, *, tokens: bool) -> Tls | None:
         """The TLS files, if any. Raises UsageError, FileError.
@@ -121,10 +123,10 @@ class ServerSettings:
             def ready() -> None:
                 shown, document = served()
                 if self.format_ == "json":
-                    print_line({"url": base, **document})
+                    deliver(printable_json({"url": base, **document}, sort_keys=True, separators=(",", ":")) + "\n")
                 else:
                     out().print(f"{shown} at {base}; Ctrl-C ends it")
-                flush()
+                out().file.flush()
 
             serve(make(base), listening, tls=tls, ready=ready, head_seconds=self.header_timeout, **limits)
 

@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.text import Text
 
 from privtab.base import UsageError
-from privtab.command._output import Format, FormatOption, fail_if, out, print_if_data, styled, table
+from privtab.command._output import FormatOption, fail_if, out, print_if_data, styled, table
 from privtab.command._parameters import argument, option
 from privtab_server.commands._registry_options import no_channel, open_registry, running_channels
 from privtab_server.commands._rollout import ChannelOption, FleetOptions, RegistryOption, ago, channel_json, sidecars
@@ -144,7 +144,7 @@ def _sidecar_statuses(channels: list[Channel], fleet: Fleet | None, *, signed: b
     return statuses
 
 
-def _watch_status(take: Callable[[], ChannelSnapshot], interval: float, format_: Format) -> None:
+def _watch_status(take: Callable[[], ChannelSnapshot], interval: float, format_: str) -> None:
     """Print the status until Ctrl-C: as a live table on a terminal, else repeatedly."""
     from rich.live import Live
 
@@ -162,7 +162,7 @@ def _watch_status(take: Callable[[], ChannelSnapshot], interval: float, format_:
         return
 
 
-def _print(snapshot: ChannelSnapshot, format_: Format) -> None:
+def _print(snapshot: ChannelSnapshot, format_: str) -> None:
     if not print_if_data(format_, _json(snapshot)):
         out().print(_render(snapshot))
 

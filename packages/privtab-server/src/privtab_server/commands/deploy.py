@@ -20,7 +20,7 @@ from privtab.command._options import (
     load_state,
     open_doors,
 )
-from privtab.command._output import err, print_error, print_json, progress, show_diagnostics
+from privtab.command._output import as_json, deliver, err, print_error, progress, show_diagnostics
 from privtab.command._parameters import option
 from privtab.command._stored import as_stored, rows_of_bundles
 from privtab.command._tokens import token_of
@@ -180,7 +180,7 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
         code = deployed()
     finally:
         if release.quiet and report.outcome:
-            print_json(report.json())
+            deliver(as_json(report.json()))
     if code:
         raise typer.Exit(code)
 

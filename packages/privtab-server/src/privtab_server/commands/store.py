@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from privtab.base import PrivtabError, StateInvalid, UsageError, count, write_file
 from privtab.command._app import Commands
 from privtab.command._options import PolicyChoice
-from privtab.command._output import FormatOption, fail_if, out, print_error, print_if_data, print_text
+from privtab.command._output import FormatOption, deliver, fail_if, out, print_error, print_if_data
 from privtab.command._parameters import argument, option
 from privtab.command._stored import load_rows
 from privtab.command._tokens import is_http
@@ -294,7 +294,7 @@ def log(
         from privtab_server.store.journal import journal_page
 
         write_file(page, journal_page(found, store.system, store.database.shown).encode())
-        print_text(f"{page}\n")
+        deliver(f"{page}\n")
     elif not print_if_data(format_, found):
         show_entries(found)
 

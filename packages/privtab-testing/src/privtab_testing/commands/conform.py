@@ -10,19 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import ExitCode, SettingsInvalid, UsageError, count, parse_key_values, write_file
 from privtab.command._options import OutputOption, PolicyArguments
-from privtab.command._output import Report as Output
-from privtab.command._output import (
-    Terminal,
-    as_json,
-    delayed_spinner,
-    deliver,
-    err,
-    fail_if,
-    out,
-    print_error,
-    progress,
-    stop,
-)
+from privtab.command._output import Terminal, as_json, deliver, err, fail_if, out, print_error, progress, spinner, stop
 from privtab.command._parameters import option
 from privtab.command._tokens import token_in
 from privtab_analysis.commands._waivers import waivers_of
@@ -127,7 +115,7 @@ def run(
         timeout=timeout,
     )
 
-    with delayed_spinner("planning"):
+    with spinner("planning", after=1.0):
         others = {} if chosen["readings"] else readings_of(policy.policy, program, policy.variant)
         planned = plan(
             program,
@@ -197,7 +185,7 @@ def _propose(
     """Write the variant that says what the system does, and tell what it changes and what it leaves open."""
     from privtab_testing.conform.variant import propose
 
-    with delayed_spinner("looking for changes of rows"):
+    with spinner("looking for changes of rows", after=1.0):
         found = propose(file, planned, answers, others)
     for change in found.changes:
         row = f"{change.rule.entity}/{change.rule.operation}"
@@ -270,7 +258,7 @@ def _set_probe(system: Driver, questions: Sequence[Question]) -> None:
         system.probe = lambda: system.ask(witness.request) is SystemAnswer.ALLOWED
 
 
-def _report(result: Report, format_: Format, *, verbose: bool) -> Output:
+def _report(result: Report, format_: Format, *, verbose: bool) -> str | Callable[[Terminal], object]:
     from privtab_testing.conform import formats
 
     match format_:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import UsageError, count
 from privtab.command._options import OutputOption, VariantOptions
-from privtab.command._output import Report, as_json, deliver, err, fail_if, print_error, progress
+from privtab.command._output import Terminal, as_json, deliver, err, fail_if, print_error, progress
 from privtab.command._parameters import argument, option
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def _suggested_file(subject: Subject, text: str, output: Path | None) -> str:
     return format_source(SourceFile.of("suggested.yaml", whole))[0] or whole
 
 
-def _report(results: Sequence[Result], format_: Format, *, verbose: bool) -> Report:
+def _report(results: Sequence[Result], format_: Format, *, verbose: bool) -> str | Callable[[Terminal], object]:
     match format_:
         case "json":
             from privtab_testing.scenarios.results import result_json

@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from privtab.base import UsageError, count, no_formula, parse_key_values, source
 from privtab.command._app import PolicyCommand
 from privtab.command._options import OutputOption, VariantOptions
-from privtab.command._output import (
-    Terminal,
-    as_json,
-    csv_text,
-    deliver,
-    diagnostic_json,
-    err,
-    fail_if,
-    flush,
-    show_diagnostics,
-    table,
-)
+from privtab.command._output import Terminal, as_json, csv_text, deliver, err, fail_if, out, show_diagnostics, table
 from privtab.command._parameters import argument, option
 from privtab.command._stored import load_policy
 
@@ -124,7 +113,7 @@ def run(
         vocabulary=None if program is None else vocabulary(program),
     )
     deliver(_report(result, format_), output)
-    flush()
+    out().file.flush()
     if format_ != "sarif":
         # What a line of the table says needs no second telling.
         show_diagnostics(
@@ -153,7 +142,7 @@ def _report(result: Coverage, format_: RoutesFormat) -> Any:
                 }
                 for cells, judged in zip(rows, result.routes, strict=True)
             ]
-            findings = [diagnostic_json(finding) for finding in result.findings]
+            findings = [finding.to_json() for finding in result.findings]
             return as_json({"routes": routes, "unused_rows": result.unused, "findings": findings})
         case "csv":
             return csv_text([COLUMNS, *([no_formula(cell) for cell in cells] for cells in rows)])
