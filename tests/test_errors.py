@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from privtab.base.diagnostics import Diagnostic, Severity, Span
 from privtab.base.errors import PolicyInvalid, StateInvalid, UnsupportedError
-from privtab.state.nodes import RowLocation, StateFinding
+from privtab.state.findings import RowLocation, StateFinding
 
 
 def finding(row: int, *, message: str = "unknown privilege `SELET`", advice: str | None = None) -> StateFinding:

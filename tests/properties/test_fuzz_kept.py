@@ -14,7 +14,6 @@ from privtab.base.diagnostics import Diagnostic
 from privtab.base.errors import FileError, UsageError
 from privtab.bundle.archive import archive
 from privtab.command._stored import load_policy, load_rows
-from privtab.state.findings import render_text
 from privtab.state.load import validate
 from privtab_server.errors import RegistryError
 from privtab_server.registry import Registry
@@ -97,7 +96,7 @@ def test_kept_states(packed: ExampleBundles, tmp_path: Path, seconds: float | No
         except (FileError, UsageError):
             return
         _, findings = validate(program, raw)
-        render_text(findings).encode()
+        "".join(finding.render() for finding in findings).encode()
 
     fuzzed([packed.states[0], *(name.encode() + b"\n" + files[name] for name in files)], read, seconds)
 

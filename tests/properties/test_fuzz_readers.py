@@ -31,7 +31,6 @@ from privtab.client._bundles import content, unpacked
 from privtab.ir.nodes import Program
 from privtab.language import fmt, syntax
 from privtab.pipeline import policy_bundle
-from privtab.state.findings import render_text, to_json
 from privtab.state.load import load, validate
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import COLUMNS
@@ -95,8 +94,8 @@ def read_state(path: Path) -> Target:
         except (UsageError, FileError):
             return
         _, findings = validate(PROGRAM, raw)
-        render_text(findings).encode()
-        json.dumps(to_json(findings), ensure_ascii=False)
+        "".join(finding.render() for finding in findings).encode()
+        json.dumps([finding.to_json() for finding in findings], ensure_ascii=False)
         for row in (row for table in raw.rows.values() for row in table):
             for cell in row.cells.values():
                 assert cell

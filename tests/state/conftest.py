@@ -35,8 +35,9 @@ from privtab.ir.nodes import (
     When,
 )
 from privtab.ir.semantics import OwnerSemantics, Semantics
+from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, load, validate
-from privtab.state.nodes import State, StateFinding
+from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, RawState
 
 Validated = tuple[State, tuple[StateFinding, ...]]

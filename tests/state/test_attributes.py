@@ -12,9 +12,10 @@ from privtab.base.source import SourceFile
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
 from privtab.state import raw
+from privtab.state.findings import StateFinding
 from privtab.state.index import index, index_bytes
-from privtab.state.load import from_tables, load, to_tables, validate
-from privtab.state.nodes import State, StateFinding
+from privtab.state.load import from_tables, load, validate
+from privtab.state.nodes import State
 
 POLICY = """
 privtab: 1
@@ -81,7 +82,7 @@ def test_values_of_users_and_entities(program: Program) -> None:
     small = validate(program, from_tables({"attributes": GOOD}, "state.json"))[0]
     assert json.loads(index_bytes(program, small)[1]) == found
     assert index_bytes(program, small) == index_bytes(program, state)
-    again, _ = checked(program, to_tables(state)["attributes"])
+    again, _ = checked(program, state.to_tables()["attributes"])
     assert again.attributes == state.attributes
 
 

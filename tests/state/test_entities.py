@@ -10,10 +10,10 @@ import pytest
 from privtab import pipeline
 from privtab.ir.nodes import Program
 from privtab.state import raw
-from privtab.state.findings import stops
+from privtab.state.findings import StateFinding
 from privtab.state.index import index
-from privtab.state.load import from_tables, to_tables, validate
-from privtab.state.nodes import State, StateFinding
+from privtab.state.load import from_tables, validate
+from privtab.state.nodes import State
 
 POLICY = """
 privtab: 1
@@ -55,7 +55,7 @@ def test_places_are_in_the_index_and_containers_with_their_paths(program: Progra
         "folder:f1": ["drive:main", "folder:f1"],
         "folder:f2": ["drive:main", "folder:f1", "folder:f2"],
     }
-    assert to_tables(state)["entities"] == [{"entity": e, "parent": p} for e, p in PLACES]
+    assert state.to_tables()["entities"] == [{"entity": e, "parent": p} for e, p in PLACES]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_wrong_rows_are_findings(program: Program, rows: list[tuple[str, str]], 
     assert any(message in finding.message for finding in found), found
     valid = {str(row.entity) for row in state.entities}
     assert valid.isdisjoint(f.row["entity"] for f in found)
-    assert not any(stops(program, finding) for finding in found), "what is placed nowhere is denied anyway"
+    assert not any(finding.stops(program) for finding in found), "what is placed nowhere is denied anyway"
 
 
 def test_two_rows_that_say_the_same_count_once(program: Program) -> None:
@@ -105,7 +105,7 @@ def test_rows_about_what_lies_nowhere(program: Program, large: bool, monkeypatch
         ("S180", "no row of `entities` tells where `document:d3` lies"),
     ]
     assert found[0].help == "did you mean `document:d1`?"
-    assert all(stops(program, finding) for finding in found), "the rows deny"
+    assert all(finding.stops(program) for finding in found), "the rows deny"
     assert [str(row.entity) for row in state.grants] == ["document:d1"]
 
 

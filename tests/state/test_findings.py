@@ -11,9 +11,8 @@ from checkout import sources
 from filtered_policy import POLICY
 
 from privtab.pipeline import load_program
-from privtab.state.findings import CODES, errors, in_order, render_text, stops, to_json
+from privtab.state.findings import FINDING_NAMES, RowLocation, StateFinding
 from privtab.state.load import from_tables, validate
-from privtab.state.nodes import RowLocation, StateFinding
 
 ROW = StateFinding(
     place=RowLocation(path="grants.csv", table="grants", row=2, line=3),
@@ -29,24 +28,23 @@ WARNING = StateFinding(
 
 
 def test_findings_for_people() -> None:
-    assert render_text([FILE, ROW, WARNING]) == (
+    assert "".join(finding.render() for finding in (FILE, ROW, WARNING)) == (
         "grants.csv: error[S001 unreadable-file]: not UTF-8\n"
         "grants.csv:3: grants row 2: error[S130 unknown-privilege]: unknown privilege `SELET`\n"
         "  row: privilege: `SELET`, entity: None\n"
         "  help: did you mean `SELECT`?\n"
         "s.json: grants row 1: warning[S160 duplicate-row]: again\n"
     )
-    assert render_text([]) == ""
 
 
 def test_a_finding_stays_on_its_lines_and_controls_no_terminal() -> None:
-    text = render_text([replace(ROW, message="unknown privilege `A\nB\x1b[31m`", row={"privilege": "A\nB\x1b[31m"})])
+    text = replace(ROW, message="unknown privilege `A\nB\x1b[31m`", row={"privilege": "A\nB\x1b[31m"}).render()
     assert text.splitlines()[0].endswith(r"unknown privilege `A\nB\x1b[31m`")
     assert text.splitlines()[1] == r"  row: privilege: `A\nB\x1b[31m`"
 
 
 def test_findings_as_json() -> None:
-    first, second = to_json([FILE, ROW])
+    first, second = FILE.to_json(), ROW.to_json()
     assert (first["table"], first["row_number"], first["line"]) == (None, None, None)
     assert json.loads(json.dumps(second)) == {
         "code": "S130",
@@ -64,7 +62,7 @@ def test_findings_as_json() -> None:
 
 def test_a_row_of_any_kind_can_be_written_as_json(checked: Callable[..., Any]) -> None:
     _, found = checked(grants=[{"grantee": ["a"], "effect": {"b": 1}, "privilege": True, "entity": 1.5}])
-    assert json.loads(json.dumps(to_json(found)))[0]["row"] == {
+    assert json.loads(json.dumps(found[0].to_json()))["row"] == {
         "grantee": "a list",
         "effect": "a mapping",
         "privilege": "the truth value true",
@@ -72,9 +70,8 @@ def test_a_row_of_any_kind_can_be_written_as_json(checked: Callable[..., Any]) -
     }
 
 
-def test_order_and_errors() -> None:
-    assert in_order([WARNING, ROW, FILE]) == (FILE, ROW, WARNING)
-    assert errors([WARNING, ROW, FILE]) == (ROW, FILE)
+def test_findings_are_in_the_order_of_their_places() -> None:
+    assert sorted([WARNING, ROW, FILE], key=lambda finding: finding.order) == [FILE, ROW, WARNING]
 
 
 def test_every_code_is_named_and_used() -> None:
@@ -84,8 +81,8 @@ def test_every_code_is_named_and_used() -> None:
         if name != "state/findings.py"
         for code in re.findall(r'"(S\d{3})"', file.read_text(encoding="utf-8"))
     }
-    assert used == set(CODES)
-    assert len(set(CODES.values())) == len(CODES)
+    assert used == set(FINDING_NAMES)
+    assert len(set(FINDING_NAMES.values())) == len(FINDING_NAMES)
 
 
 def test_where_a_policy_masks_each_wrong_row_stops(tmp_path: Path) -> None:
@@ -93,6 +90,6 @@ def test_where_a_policy_masks_each_wrong_row_stops(tmp_path: Path) -> None:
     rows = {"attributes": [{"entity": "column:m/s/t/ssn", "attribute": "pii", "value": "yes"}]}
     (tmp_path / "lake.yaml").write_text(POLICY.replace("deny: overrides", "deny: none"))
     program = load_program(tmp_path / "lake.yaml")
-    (finding,) = errors(validate(program, from_tables(rows, "state"))[1])
-    assert stops(program, finding)
-    assert not stops(replace(program, filters=()), finding)
+    (finding,) = validate(program, from_tables(rows, "state"))[1]
+    assert finding.stops(program)
+    assert not finding.stops(replace(program, filters=()))

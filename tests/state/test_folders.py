@@ -11,7 +11,6 @@ import pytest
 from privtab.base.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.state import raw as rows
-from privtab.state.findings import stops
 from privtab.state.load import load, validate
 from privtab.state.raw import RawState
 
@@ -35,7 +34,7 @@ LINES = '{"user": "ann", "group": "hr"}\n\n{"user": "bob", "group": "hr"}\n'
 def test_a_file_that_no_table_reads_stops(read: Read, program: Program, name: str, advice: str) -> None:
     (finding,) = read({name: "anything", "owners.yaml": "[]"}).findings
     assert (finding.code, finding.severity, finding.help) == ("S006", "error", advice)
-    assert stops(program, finding)
+    assert finding.stops(program)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ def test_a_column_that_is_named_is_left_out(
 ) -> None:
     monkeypatch.setattr(rows, "LARGE", large)
     (tmp_path / name).write_text(content)
-    assert {(f.code, stops(program, f)) for f in load(tmp_path).findings} == {("S101", True)}
+    assert {(f.code, f.stops(program)) for f in load(tmp_path).findings} == {("S101", True)}
     state, findings = validate(program, load(f"{tmp_path}?accept=memberships.ticket"))
     assert not findings
     assert ("ann", "hr") in state.memberships
@@ -111,7 +110,7 @@ def test_what_is_no_part_stops_and_cannot_be_accepted(
         (tmp_path / "memberships" / name).write_text(CSV)
     found = load(f"{tmp_path}?accept=b.txt&accept=memberships/b.txt").findings
     assert code in [f.code for f in found]
-    assert all(stops(program, f) for f in found)
+    assert all(f.stops(program) for f in found)
 
 
 def test_a_table_in_two_forms_is_not_read(tmp_path: Path) -> None:
@@ -144,7 +143,7 @@ def test_rows_on_lines_have_lines(read: Read) -> None:
 def test_a_wrong_line_stops_with_its_number(read: Read, program: Program, line: str, code: str) -> None:
     (finding,) = read({"memberships.jsonl": f"{LINES}{line}\n"}).findings
     assert (finding.code, finding.place.line) == (code, 4)
-    assert stops(program, finding)
+    assert finding.stops(program)
 
 
 @pytest.mark.parametrize("name", ["state.yaml.gz", "state.json.gz"])
@@ -165,7 +164,7 @@ def test_a_packed_file_is_limited_after_unpacking(tmp_path: Path, monkeypatch: p
 def test_a_broken_packed_file_stops(read: Read, program: Program, content: bytes) -> None:
     (finding,) = read({"memberships.csv.gz": content}).findings
     assert finding.code == "S001"
-    assert stops(program, finding)
+    assert finding.stops(program)
 
 
 def test_one_packed_table_alone_is_bad_usage(tmp_path: Path) -> None:

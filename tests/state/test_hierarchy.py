@@ -19,7 +19,7 @@ from privtab.state import chains, raw
 from privtab.state.holdings import Holdings
 from privtab.state.index import index, index_bytes, without_revision
 from privtab.state.links import closed
-from privtab.state.load import from_tables, to_tables, validate
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
 
 SEEDS = range(40)
@@ -96,13 +96,13 @@ def test_the_worlds_have_chains() -> None:
 @pytest.mark.parametrize("seed", seeds(SEEDS, quick=12))
 def test_columns_give_the_index_that_rows_give(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     program, state = world(seed)
-    tables = to_tables(state)
+    tables = state.to_tables()
     monkeypatch.setattr(raw, "LARGE", 10**9)
     rows, found = validate(program, from_tables(tables, "state.json"))
     monkeypatch.setattr(raw, "LARGE", 0)
     large, also = validate(program, from_tables(tables, "state.json"))
     assert found == also
-    assert to_tables(large) == to_tables(rows)
+    assert large.to_tables() == rows.to_tables()
     if any(tables.values()):
         assert large.coded
         assert index_bytes(program, large) == index_bytes(program, rows)

@@ -23,11 +23,12 @@ from privtab.base.attributes import Attribute, Attributes
 from privtab.base.moments import parse_moment
 from privtab.ir.nodes import Program
 from privtab.state import raw
+from privtab.state.findings import StateFinding
 from privtab.state.holdings import Holdings
 from privtab.state.index import index_bytes
 from privtab.state.load import from_tables, load, validate_with_places
 from privtab.state.names import Places
-from privtab.state.nodes import TABLES, ColumnRows, State, StateFinding
+from privtab.state.nodes import TABLES, ColumnRows, State
 from privtab.state.raw import COLUMNS
 from privtab_analysis.changes import AddToGroup, Assign, apply
 

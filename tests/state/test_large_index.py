@@ -8,7 +8,7 @@ from seeds import seeds
 from privtab.ir.nodes import Program
 from privtab.state import large_index, raw
 from privtab.state.index import index, index_bytes, without_revision
-from privtab.state.load import from_tables, to_tables, validate
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
 
 SEEDS = range(16)
@@ -46,7 +46,7 @@ def test_columns_give_the_index_that_rows_give(
     if seed % 2:
         monkeypatch.setattr(large_index, "MAX_BLOCK_ROWS", 3)
     program = generated_programs.program(seed, *features)
-    tables = to_tables(worlds.state(program, seed))
+    tables = worlds.state(program, seed).to_tables()
     for named in (tables, renamed(tables)):
         if not any(named.values()):
             continue

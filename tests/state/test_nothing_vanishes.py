@@ -26,9 +26,9 @@ from seeds import seeds
 from privtab.base.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.state import raw
-from privtab.state.findings import stops
+from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, load, validate
-from privtab.state.nodes import State, StateFinding
+from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS
 
 Rows = list[dict[str, str]]
@@ -312,7 +312,7 @@ def check(program: Program, seed: int) -> str:
             a_column,
             a_table,
         ):
-            assert state is None or any(stops(program, error) for error in errors), (adding.__name__, said)
+            assert state is None or any(error.stops(program) for error in errors), (adding.__name__, said)
         accepted = f"{path}?accept={named}"
         if adding is a_file and not (path / named).is_dir():
             assert outcome(program, accepted)[0] == expected

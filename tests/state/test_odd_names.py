@@ -16,8 +16,9 @@ from unusual_names import CARRIED, UNUSABLE
 from privtab.base.names import encode_name
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
+from privtab.state.findings import StateFinding
 from privtab.state.load import load, validate
-from privtab.state.nodes import Assignment, Grant, State, StateFinding
+from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.raw import RawState
 
 Read = Callable[..., RawState]

@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from privtab import pipeline
+from privtab.state.findings import RowLocation
 from privtab.state.load import from_tables, load, validate, validate_with_places
 from privtab.state.names import NOWHERE, place_text
-from privtab.state.nodes import RowLocation
 
 STATE = """\
 members:

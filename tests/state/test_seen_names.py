@@ -11,8 +11,9 @@ import pytest
 from privtab.base.names import invisible
 from privtab.ir.nodes import Program
 from privtab.state import raw
+from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, validate
-from privtab.state.nodes import State, StateFinding
+from privtab.state.nodes import State
 
 Checked = Callable[..., tuple[State, tuple[StateFinding, ...]]]
 

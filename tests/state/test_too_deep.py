@@ -10,8 +10,9 @@ import pytest
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state import raw
+from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, validate
-from privtab.state.nodes import State, StateFinding
+from privtab.state.nodes import State
 
 LAKE = """
 privtab: 1

@@ -9,8 +9,9 @@ import worlds
 
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.state.load import from_tables, to_tables, validate
-from privtab.state.nodes import Assignment, Grant, State, StateFinding
+from privtab.state.findings import StateFinding
+from privtab.state.load import from_tables, validate
+from privtab.state.nodes import Assignment, Grant, State
 
 Checked = Callable[..., tuple[State, tuple[StateFinding, ...]]]
 GOOD = {"grantee": "user:a", "effect": "allow", "privilege": "SELECT", "entity": "table:l/s/t"}
@@ -50,7 +51,7 @@ def test_good_rows_of_every_table_make_the_state(checked: Checked) -> None:
 def test_the_rows_of_generated_states_are_good(features: tuple[str, ...]) -> None:
     for seed in range(32, 36):
         program = generated_programs.program(seed, *features)
-        _, findings = validate(program, from_tables(to_tables(worlds.state(program, seed)), "world.json"))
+        _, findings = validate(program, from_tables(worlds.state(program, seed).to_tables(), "world.json"))
         assert [finding for finding in findings if finding.severity == "error"] == []
 
 

@@ -14,8 +14,9 @@ from privtab.base.vocabulary import Vocabulary
 from privtab.ir.nodes import Program
 from privtab.ir.semantics import Semantics
 from privtab.reference.evaluate import Reference
+from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, validate
-from privtab.state.nodes import State, StateFinding
+from privtab.state.nodes import State
 
 Checked = Callable[..., tuple[State, tuple[StateFinding, ...]]]
 DENIAL = {"grantee": "user:a", "effect": "deny", "privilege": "SELECT", "entity": "table:l/s/*"}

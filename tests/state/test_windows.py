@@ -16,9 +16,10 @@ from privtab.base.errors import UsageError
 from privtab.base.moments import ALWAYS, FIRST, LAST, Window, WrongTime, exact, moment_text, parse_moment, union
 from privtab.ir.nodes import Program
 from privtab.state import raw
+from privtab.state.findings import StateFinding
 from privtab.state.holdings import Holdings
-from privtab.state.load import from_tables, load, to_tables, validate, validate_with_places
-from privtab.state.nodes import State, StateFinding
+from privtab.state.load import from_tables, load, validate, validate_with_places
+from privtab.state.nodes import State
 
 Checked = Callable[..., tuple[State, tuple[StateFinding, ...]]]
 
@@ -190,8 +191,8 @@ def test_every_format_has_windows(
     state, places, findings = validate_with_places(program, load(folder))
     assert findings == ()
     assert list(state.windows["grants"]) == [ALWAYS, Window(parse_moment(MARCH), parse_moment(APRIL))]
-    assert [row.get("from") for row in to_tables(state)["grants"]] == [None, MARCH]
-    again, _ = validate(program, from_tables(to_tables(state), "again"))
+    assert [row.get("from") for row in state.to_tables()["grants"]] == [None, MARCH]
+    again, _ = validate(program, from_tables(state.to_tables(), "again"))
     assert {t: list(w) for t, w in again.windows.items()} == {t: list(w) for t, w in state.windows.items()}
     assert tuple(again.grants) == tuple(state.grants)
     then = places.some(state.held(parse_moment(MARCH)))

@@ -14,7 +14,6 @@ from privtab.base.key_values import parse_key_values
 from privtab.command._output import print_error, show_diagnostics, show_state_findings, spinner, stop
 from privtab.command._parameters import argument, option
 from privtab.command._stored import load_policy, load_rows
-from privtab.state.findings import stops
 
 if TYPE_CHECKING:
     from privtab.base.signatures import Trust
@@ -178,7 +177,7 @@ def load_state(program: Program, path: Path, *, allow_partial: bool = False, for
     problem = f"{len(errors)} wrong row(s) in {path}"
     if not for_queries:
         stop(f"{problem}; `--allow-partial` continues without them")
-    if stopping := [error for error in errors if stops(program, error)]:
+    if stopping := [error for error in errors if error.stops(program)]:
         may_deny = program.semantics.deny != "none" or program.filters
         reason = (
             f"{len(stopping)} wrong row(s) in {path} may carry a denial" if may_deny else f"{path} was not read whole"

@@ -29,8 +29,7 @@ from privtab.base.printable import no_formula, printable_json, printable_text
 from privtab.base.request import Entity
 from privtab.base.staged import write_file
 from privtab.command._parameters import option
-from privtab.state.findings import render_text
-from privtab.state.nodes import StateFinding
+from privtab.state.findings import StateFinding
 
 T = TypeVar("T")
 
@@ -267,7 +266,7 @@ def show_count(diagnostics: Iterable[Diagnostic], where: str) -> None:
 def show_state_findings(findings: Iterable[object]) -> None:
     """Print the invalid rows of a state, or what an import left out, to standard error, one line each, with a hint below if there is one."""
     for finding in findings:
-        sys.stderr.write(render_text([finding]) if isinstance(finding, StateFinding) else f"{finding}\n")
+        sys.stderr.write(finding.render() if isinstance(finding, StateFinding) else f"{finding}\n")
 
 
 @contextmanager

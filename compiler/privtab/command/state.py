@@ -21,7 +21,6 @@ from privtab.command._output import (
 )
 from privtab.command._parameters import argument, option
 from privtab.command._stored import load_rows
-from privtab.state.findings import in_order, to_json
 from privtab.state.nodes import ALL_TABLES
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption =
 
     program = policy.program()
     good, findings = validated(program, load_rows(program, state))
-    if not print_if_data(format_, to_json(findings)):
+    if not print_if_data(format_, [finding.to_json() for finding in findings]):
         show_state_findings(findings)
         out().print(f"good rows: {counts(good)}")
     fail_if(any(finding.severity == "error" for finding in findings))
@@ -88,8 +87,10 @@ def lint(
         raise UsageError(f"`--soon`: {error}") from None
     program = policy.program()
     good, places, findings = validate_with_places(program, load_rows(program, state))
-    found = in_order([*findings, *linted(program, good, places, at=moment, soon=within)])
-    if not print_if_data(format_, to_json(found)):
+    found = sorted(
+        [*findings, *linted(program, good, places, at=moment, soon=within)], key=lambda finding: finding.order
+    )
+    if not print_if_data(format_, [finding.to_json() for finding in found]):
         show_state_findings(found)
         out().print(f"{count(len(found), 'finding')} in {counts(good)}")
     fail_if(any(finding.severity != "note" for finding in found))

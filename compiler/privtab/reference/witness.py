@@ -32,8 +32,7 @@ from privtab.ir.facts import (
 )
 from privtab.ir.nodes import RESOURCE, Program, Rule, Target, Term
 from privtab.state import attribute_rows
-from privtab.state.load import to_tables
-from privtab.state.nodes import Assignment, AttributeRow, Effect, Grant, Placement, State, merged
+from privtab.state.nodes import Assignment, AttributeRow, Effect, Grant, Placement, State
 
 GROUP, REQUEST_GROUP = "team", "guests"
 """Names of the group in the state and of the group that a request brings."""
@@ -198,7 +197,7 @@ class WitnessBuilder:
         """The smallest state with the facts."""
         rows = [self._rows(fact) for fact in sorted(self.facts, key=repr)]
         further = State(attributes=tuple(self._attribute_rows()), entities=tuple(self._placements()))
-        return merged((*rows, further))
+        return State.merged((*rows, further))
 
     def _rows(self, fact: Fact) -> State:
         match fact:
@@ -206,7 +205,7 @@ class WitnessBuilder:
                 return self._grant(effect, name, self.entity(target), carrier)
             case Owned(target=target, kind="role", carrier=carrier):
                 owners = ((self.entity(target), f"role:{self._role}"),)
-                return merged((State(owners=owners), self._assigned(self._role, carrier)))
+                return State.merged((State(owners=owners), self._assigned(self._role, carrier)))
             case Owned(target=target, carrier=carrier):
                 owner = (self.entity(target), self._principal(carrier))
                 return State(owners=(owner,), memberships=self._memberships(carrier))
@@ -223,7 +222,7 @@ class WitnessBuilder:
             case Administers():
                 return State(service_admins=(self.user,))
             case GrantedBelow(privilege=privilege, target=target):
-                return merged(self._granted_below(privilege, target))
+                return State.merged(self._granted_below(privilege, target))
             case OwnedBelow(target=target):
                 place = self._entity(self.program, *self._names_elsewhere(target))
                 return State(owners=((place, f"user:{self.user}"),))
@@ -249,7 +248,7 @@ class WitnessBuilder:
         else:
             grantee, held = self._principal(holder), State(memberships=self._memberships(holder))
         grant = Grant(grantee=grantee, effect=effect, privilege=privilege, entity=entity)
-        return merged((State(grants=(grant,)), held))
+        return State.merged((State(grants=(grant,)), held))
 
     def _assigned(self, role: str, carrier: Carrier, scope: Entity | None = None) -> State:
         """A role of the caller or their group; of the other of both, where the policy refuses to assign roles to one."""
@@ -294,7 +293,7 @@ class WitnessBuilder:
 
     def tables(self) -> dict[str, list[dict[str, str]]]:
         """The state as rows of its tables, without empty tables."""
-        return {name: rows for name, rows in to_tables(self.state()).items() if rows}
+        return {name: rows for name, rows in self.state().to_tables().items() if rows}
 
 
 def _group(carrier: Carrier) -> str:

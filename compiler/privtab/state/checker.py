@@ -11,8 +11,9 @@ from privtab.base.moments import ALWAYS, WINDOW_COLUMNS, Window, WrongTime, pars
 from privtab.base.names import PRINCIPAL_KINDS, mixed_scripts
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
+from privtab.state.findings import RowLocation, StateFinding
 from privtab.state.names import Problem, StateNames, uses
-from privtab.state.nodes import Cells, ColumnRows, RowLocation, State, StateFinding
+from privtab.state.nodes import Cells, ColumnRows, State
 from privtab.state.raw import NAMED, RawRow, RawState
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class Checker:
             "owners": self.owner,
             "service_admins": self.service_admin,
         }
-        """What reads a row of each table; `validate.checker_of` adds the others."""
+        """What reads a row of each table; `row_checker.checker_of` adds the others."""
         self.names = StateNames(program)
         self.uses = uses(program)
         self.findings: list[StateFinding] = list(raw.findings)
@@ -252,12 +253,7 @@ class Checker:
 
     def similar_declared_role(self, role: str) -> str | None:
         """The advice for a role that has no effect but whose name resembles a declared one."""
-        if role in self.program.roles or f"role:{role}" in self.grantees or self.uses.holds:
-            return None
-        for name, declared in self.program.roles.items():
-            if _folded(role) in {_folded(name), _folded(declared.title or name)}:
-                return f"did you mean `{name}`?"
-        return did_you_mean(role, self.program.roles)
+        return None if f"role:{role}" in self.grantees else self.names.similar_declared_role(role)
 
     def grant_problem(self, privilege: str, type_: str | None) -> Problem | None:
         """Why a privilege cannot be granted; without a type (the entity is wrong), only whether it is known."""
@@ -335,11 +331,6 @@ class Checker:
 
 _TELLING = {"entities": 2}
 """How many cells tell the rows of a table apart, where not all do."""
-
-
-def _folded(name: str) -> str:
-    """A name without differences in case, spaces, `_` and `-`."""
-    return "".join(c for c in name.lower() if c not in " _-")
 
 
 def _inherits_scope(program: Program, principal: str | None, role: str | None) -> bool:

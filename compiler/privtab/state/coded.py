@@ -16,7 +16,8 @@ import pyarrow as pa
 from privtab.base import arrow
 from privtab.base.arrow import Codes, Truth
 from privtab.state import raw
-from privtab.state.nodes import Column, RowLocation
+from privtab.state.findings import RowLocation
+from privtab.state.nodes import Column
 from privtab.state.raw import COLUMNS, RawReader, RawRow
 
 FEW = 16
@@ -54,6 +55,16 @@ class CodedColumn(Column):
         return cls(np.array(codes, np.int64), arrow.texts(list(numbers)))
 
     @classmethod
+    def of_column(cls, column: Column) -> CodedColumn:
+        """Convert any column; one of numbers is itself.
+
+        >>> from privtab.state import State
+        >>> CodedColumn.of_column(State(memberships=[("ann", "hr"), ("bob", "hr")]).column("memberships", "group")).codes.tolist()
+        [0, 0]
+        """
+        return column if isinstance(column, CodedColumn) else cls.of_texts(column)
+
+    @classmethod
     def without_texts(cls, rows: int) -> CodedColumn:
         """A column of so many rows, none of which has a text."""
         return cls(np.full(rows, -1, np.int64), arrow.texts([]))
@@ -85,7 +96,13 @@ class CodedColumn(Column):
 
     def with_more(self, texts: Sequence[str | None]) -> CodedColumn:
         """As Column.with_more."""
-        return appended(self, CodedColumn.of_texts(texts))
+        return self.followed_by(CodedColumn.of_texts(texts))
+
+    def followed_by(self, other: CodedColumn) -> CodedColumn:
+        """The rows of both, one after the other."""
+        size = len(self.array)
+        codes = np.concatenate([self.codes, np.where(other.codes < 0, -1, other.codes + size)])
+        return CodedColumn(codes, pa.concat_arrays([self.array, other.array])).compact()
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -154,8 +171,13 @@ class CodedColumn(Column):
         return [None if code < 0 else self.array[code].as_py() for code in codes]
 
 
-def groups(columns: Iterable[CodedColumn]) -> Codes:
-    """Number the rows by what several columns contain together: equal numbers for equal rows."""
+def numbered_rows(columns: Iterable[CodedColumn]) -> Codes:
+    """Number the rows by what several columns contain together: equal numbers for equal rows.
+
+    >>> numbers = numbered_rows([CodedColumn.of_texts("aab"), CodedColumn.of_texts("xxx")])
+    >>> bool(numbers[0] == numbers[1] != numbers[2])
+    True
+    """
     return numbered((column.codes, len(column.array)) for column in columns)[0]
 
 
@@ -184,48 +206,6 @@ def once(values: Codes) -> Codes:
     return found[new]
 
 
-def only_in_one(columns: Iterable[tuple[Column, Column]]) -> tuple[list[int], list[int]]:
-    """The numbers of the rows that one of two tables has and the other has not, each row once. `columns`: those of both tables."""
-    joined = []
-    first_length = 0
-    for first, second in columns:
-        first_length = len(first)
-        joined.append(appended(by_numbers(first), by_numbers(second)))
-    found = groups(joined)
-    first_groups, second_groups = found[:first_length], found[first_length:]
-    # States that follow one another differ in few places: what begins and ends both tables is in both.
-    shorter = min(len(first_groups), len(second_groups))
-    begin = _alike(first_groups[:shorter], second_groups[:shorter])
-    end = _alike(first_groups[::-1][: shorter - begin], second_groups[::-1][: shorter - begin])
-    return _missing(first_groups, second_groups, begin, end), _missing(second_groups, first_groups, begin, end)
-
-
-def _alike(first: Codes, second: Codes) -> int:
-    """How many rows at the beginning of two tables of one length are equal."""
-    different = first != second
-    return int(different.argmax()) if different.any() else len(first)
-
-
-def _missing(rows: Codes, others: Codes, begin: int, end: int) -> list[int]:
-    """The first of each of the rows that is not among the others, but for so many at the beginning and at the end."""
-    # Of the others, those that are none of these few rows are left out first: sorting all of them takes longer.
-    distinct, first = np.unique(rows[begin : len(rows) - end], return_index=True)
-    numbers: list[int] = np.sort(first[~np.isin(distinct, others[np.isin(others, distinct)])] + begin).tolist()
-    return numbers
-
-
-def by_numbers(column: Column) -> CodedColumn:
-    """Any column as one of numbers."""
-    return column if isinstance(column, CodedColumn) else CodedColumn.of_texts(column)
-
-
-def appended(first: CodedColumn, second: CodedColumn) -> CodedColumn:
-    """The rows of both, one after the other."""
-    size = len(first.array)
-    codes = np.concatenate([first.codes, np.where(second.codes < 0, -1, second.codes + size)])
-    return CodedColumn(codes, pa.concat_arrays([first.array, second.array])).compact()
-
-
 class RawTable(Sequence[RawRow]):
     """The rows of one table. `columns` are in the order of the file; the cells of a row are texts, or absent if optional."""
 
@@ -249,6 +229,41 @@ class RawTable(Sequence[RawRow]):
         lines = None if first.line is None else np.array([row.line for row in rows], np.int64)
         return cls(first.path, first.table, columns, np.array([row.number for row in rows], np.int64), lines)
 
+    @classmethod
+    def read(
+        cls, reader: RawReader, path: str, table: str, columns: Mapping[str, CodedColumn], line: int | None = None
+    ) -> RawTable | None:
+        """Add to a reader the rows of a table whose columns are right, and return those; wrong rows are reported one by one.
+
+        `line`: the line of the first row, if rows have lines.
+        """
+        complete = np.ones(len(next(iter(columns.values()))), np.bool_)
+        columns_without_empty: dict[str, CodedColumn] = {}
+        for name, column in columns.items():
+            empty = arrow.position(column.array, "")
+            absent = column.codes < 0 if empty < 0 else (column.codes < 0) | (column.codes == empty)
+            if name in COLUMNS[table].required:
+                complete &= ~absent
+            columns_without_empty[name] = (
+                column if empty < 0 else CodedColumn(np.where(absent, -1, column.codes), column.array).compact()
+            )
+        for row in np.flatnonzero(~complete).tolist():
+            cells = {name: None if (code := c.codes[row]) < 0 else c.names[code] for name, c in columns.items()}
+            reader.row(path, table, row + 1, None if line is None else line + row, cells)
+        row_numbers = np.flatnonzero(complete)
+        if len(row_numbers) > raw.MOST_COLUMN_ROWS:
+            row = int(row_numbers[raw.MOST_COLUMN_ROWS])
+            place = RowLocation(path=path, table=table, row=row + 1, line=None if line is None else line + row)
+            reader.too_much(f"`{table}` has more than {raw.MOST_COLUMN_ROWS:,} rows", place)
+            row_numbers = row_numbers[: raw.MOST_COLUMN_ROWS]
+        if not len(row_numbers):
+            return None
+        order = COLUMNS[table].all if line is None else columns_without_empty  # CSV shows valid rows as written
+        rows = {name: columns_without_empty[name].rows(row_numbers) for name in order if name in columns_without_empty}
+        found = RawTable(path, table, rows, row_numbers + 1, None if line is None else row_numbers + line)
+        reader.large[table] = found
+        return found
+
     def __len__(self) -> int:
         return len(self.numbers)
 
@@ -270,33 +285,3 @@ class RawTable(Sequence[RawRow]):
         """A column; without any text if the table lacks it."""
         found = self.columns.get(name)
         return CodedColumn.without_texts(len(self)) if found is None else found
-
-
-def take(reader: RawReader, path: str, table: str, columns: Mapping[str, CodedColumn], line: int | None = None) -> None:
-    """Add the rows of a table whose columns are right; wrong rows are reported one by one.
-
-    `line`: the line of the first row, if rows have lines.
-    """
-    complete = np.ones(len(next(iter(columns.values()))), np.bool_)
-    columns_without_empty: dict[str, CodedColumn] = {}
-    for name, column in columns.items():
-        empty = arrow.position(column.array, "")
-        absent = column.codes < 0 if empty < 0 else (column.codes < 0) | (column.codes == empty)
-        if name in COLUMNS[table].required:
-            complete &= ~absent
-        columns_without_empty[name] = (
-            column if empty < 0 else CodedColumn(np.where(absent, -1, column.codes), column.array).compact()
-        )
-    for row in np.flatnonzero(~complete).tolist():
-        cells = {name: None if (code := c.codes[row]) < 0 else c.names[code] for name, c in columns.items()}
-        reader.row(path, table, row + 1, None if line is None else line + row, cells)
-    row_numbers = np.flatnonzero(complete)
-    if len(row_numbers) > raw.MOST_COLUMN_ROWS:
-        row = int(row_numbers[raw.MOST_COLUMN_ROWS])
-        place = RowLocation(path=path, table=table, row=row + 1, line=None if line is None else line + row)
-        reader.too_much(f"`{table}` has more than {raw.MOST_COLUMN_ROWS:,} rows", place)
-        row_numbers = row_numbers[: raw.MOST_COLUMN_ROWS]
-    if len(row_numbers):
-        order = COLUMNS[table].all if line is None else columns_without_empty  # CSV shows valid rows as written
-        rows = {name: columns_without_empty[name].rows(row_numbers) for name in order if name in columns_without_empty}
-        reader.large[table] = RawTable(path, table, rows, row_numbers + 1, None if line is None else row_numbers + line)

@@ -1,4 +1,4 @@
-"""The codes of findings in a state, and findings as text and as JSON.
+"""Findings in the rows of a state: their places, their codes, and what follows from them.
 
 `S0…` is about a file or a whole table, `S1…` about one row, `S2…` is for `privtab state lint`, `S3…` for `privtab state
 push`. An error removes the row from the state (or all rows of
@@ -7,18 +7,15 @@ the table that could not be read); a warning or a note does not.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
-from privtab.base.moments import WINDOW_COLUMNS
 from privtab.base.printable import printable_text
 from privtab.ir.nodes import Program
-from privtab.state.nodes import ENTITIES, TABLES, StateFinding
-from privtab.state.raw import COLUMNS
+from privtab.state.nodes import ENTITIES, TABLES
 
-CODES = {
+FINDING_NAMES = {
     "S001": "unreadable-file",
     "S002": "broken-syntax",
     "S003": "unknown-table",
@@ -86,128 +83,110 @@ CODES = {
     "S304": "shared-native-name",
     "S305": "second-owner",
 }
+"""The name of each code, as in `S130 unknown-privilege`: `FINDING_NAMES["S130"]`."""
 
 _UNREAD = frozenset({"S001", "S002", "S007", "S101", "S106", "S107"})
 """Something was not read, of the rest of a file, a column, or one of two cells, even if the finding is at a row."""
 
-DENIES = "they may include a denial, and ignoring it would widen access"
-"""The consequence of wrong rows where a state can deny."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLocation:
+    """The position of a row: the file, its table, its 1-based number in the table, and the line if it is known."""
+
+    path: str
+    table: str
+    row: int
+    line: int | None = None
+
+    def __str__(self) -> str:
+        line = "" if self.line is None else f":{self.line}"
+        table = f" {self.table}" if self.table else ""
+        row = f" row {self.row}" if self.row else ""
+        return f"{self.path}{line}" + (f":{table}{row}" if table or row else "")
 
 
-def errors(findings: Iterable[StateFinding]) -> tuple[StateFinding, ...]:
-    """The findings that removed a row, or a whole table, from the state."""
-    return tuple(f for f in findings if f.severity == "error")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFinding:
+    """One wrong row: where, why, a hint, and whether it is quarantined (an error) or only reported (a warning, a note).
 
+    A place without a table means the whole file; row 0 means the whole table.
 
-def stops(program: Program, finding: StateFinding) -> bool:
-    """Whether a state is of no use without what an error left out: part of a file, or a row without which callers may be allowed more.
-
-    Such a row denies, or it gives a role or a group that may be denied. Where a policy filters or masks, each row may choose how: without it,
-    another filter applies, which may show more.
+    >>> place = RowLocation(path="grants.csv", table="grants", row=2, line=3)
+    >>> print(StateFinding(place=place, message="unknown privilege `SELET`", code="S130"))
+    grants.csv:3: grants row 2: error[S130]: unknown privilege `SELET`
     """
-    place = finding.place
-    if place.table == ENTITIES and place.row and finding.code not in _UNREAD:
-        return False  # an entity without a place is denied to everybody
-    if place.row == 0 or finding.code in _UNREAD or place.table not in TABLES or program.filters:
-        return True
-    if program.semantics.deny == "none":
-        return False
-    if place.table == "grants":
-        return str(finding.row.get("effect", "")).lower() != "allow"
-    return place.table in {"assignments", "memberships"}
 
+    MAY_DENY: ClassVar[str] = "they may include a denial, and ignoring it would widen access"
+    """The consequence of wrong rows where a state can deny."""
 
-def stopping(program: Program, findings: Iterable[StateFinding]) -> tuple[StateFinding, ...]:
-    """The errors that make a state of no use."""
-    return tuple(error for error in errors(findings) if stops(program, error))
+    place: RowLocation
+    message: str
+    code: str
+    severity: Literal["error", "warning", "note"] = "error"
+    help: str | None = None
+    row: Mapping[str, object] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """The position and the message, and below them the advice."""
+        lines = [f"{self.place}: {self.severity}[{self.code}]: {self.message}"]
+        if self.help is not None:
+            lines.append(f"  help: {self.help}")
+        return "\n".join(printable_text(line, one_line=True) for line in lines)
 
-def in_order(findings: Iterable[StateFinding]) -> tuple[StateFinding, ...]:
-    """Findings sorted by position, then code; the same input gives the same order."""
-    return tuple(sorted(findings, key=_order))
+    @property
+    def name(self) -> str:
+        """The name of its code."""
+        return FINDING_NAMES[self.code]
 
+    @property
+    def order(self) -> tuple[str, int, str, int, str, str]:
+        """The key by which findings are sorted: by position, then code."""
+        place = self.place
+        return place.path, place.line or 0, place.table, place.row, self.code, self.message
 
-def render_text(findings: Iterable[StateFinding]) -> str:
-    """Findings as text, each with its row and its advice below; empty if there are none."""
-    lines: list[str] = []
-    for finding in findings:
-        name = CODES[finding.code]
-        lines.append(f"{finding.place}: {finding.severity}[{finding.code} {name}]: {finding.message}")
-        if finding.row:
-            cells = ", ".join(f"{column}: {_shown(value)}" for column, value in finding.row.items())
-            lines.append(f"  row: {cells}")
-        if finding.help is not None:
-            lines.append(f"  help: {finding.help}")
-    return "".join(f"{printable_text(line, one_line=True)}\n" for line in lines)
+    def stops(self, program: Program) -> bool:
+        """Whether a state is of no use without what an error left out: part of a file, or a row without which callers may be allowed more.
 
+        Such a row denies, or it gives a role or a group that may be denied. Where a policy filters or masks, each row may choose how: without it,
+        another filter applies, which may show more.
+        """
+        place = self.place
+        if self.severity != "error":
+            return False
+        if place.table == ENTITIES and place.row and self.code not in _UNREAD:
+            return False  # an entity without a place is denied to everybody
+        if place.row == 0 or self.code in _UNREAD or place.table not in TABLES or program.filters:
+            return True
+        if program.semantics.deny == "none":
+            return False
+        if place.table == "grants":
+            return str(self.row.get("effect", "")).lower() != "allow"
+        return place.table in {"assignments", "memberships"}
 
-def to_json(findings: Iterable[StateFinding]) -> list[dict[str, Any]]:
-    """Findings as JSON objects: code, name, severity, message, help, path, table, row_number, line, row."""
-    return [
-        {
-            "code": finding.code,
-            "name": CODES[finding.code],
-            "severity": finding.severity,
-            "message": finding.message,
-            "help": finding.help,
-            "path": finding.place.path,
-            "table": finding.place.table or None,
-            "row_number": finding.place.row or None,
-            "line": finding.place.line,
-            "row": dict(finding.row),
+    def render(self) -> str:
+        """The finding as text, with its row and its advice below, each on a line."""
+        lines = [f"{self.place}: {self.severity}[{self.code} {self.name}]: {self.message}"]
+        if self.row:
+            lines.append("  row: " + ", ".join(f"{column}: {_shown(value)}" for column, value in self.row.items()))
+        if self.help is not None:
+            lines.append(f"  help: {self.help}")
+        return "".join(f"{printable_text(line, one_line=True)}\n" for line in lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as a JSON object: code, name, severity, message, help, path, table, row_number, line, row."""
+        return {
+            "code": self.code,
+            "name": self.name,
+            "severity": self.severity,
+            "message": self.message,
+            "help": self.help,
+            "path": self.place.path,
+            "table": self.place.table or None,
+            "row_number": self.place.row or None,
+            "line": self.place.line,
+            "row": dict(self.row),
         }
-        for finding in findings
-    ]
 
 
 def _shown(value: object) -> str:
     return f"`{value}`" if isinstance(value, str) else str(value)
-
-
-def _order(finding: StateFinding) -> tuple[str, int, str, int, str, str]:
-    place = finding.place
-    return place.path, place.line or 0, place.table, place.row, finding.code, finding.message
-
-
-_PLAIN = re.compile(r"[A-Za-z][\w/.:%+-]*[\w]", re.ASCII)
-
-_SENTENCES: Mapping[str, Callable[[Mapping[str, str]], str]] = {
-    "members": lambda row: f"{row['user']} is a member of {row['of']}",
-    "memberships": lambda row: f"{row['user']} is in group:{row['group']}",
-    "assignments": lambda row: (
-        f"{row['principal'].removeprefix('user:')} holds role:{row['role']}"
-        + (f" within {row['scope']}" if "scope" in row else "")
-    ),
-    "grants": lambda row: (
-        f"{row['privilege']} {'denied' if row['effect'] == 'deny' else 'granted'} to {row['grantee']} at {row['entity']}"
-    ),
-    "owners": lambda row: f"{row['entity']} is owned by {row['owner']}",
-    "service_admins": lambda row: f"{row['user']} is a service admin",
-    "attributes": lambda row: f"{row['attribute']} of {row.get('entity') or row['user']} is {row['value']}",
-    "entities": lambda row: (
-        f"{row['entity']} lies in {row['parent']}" + (f" as {row['name']}" if "name" in row else "")
-    ),
-}
-
-
-def row_sentence(table: str, row: Mapping[str, str]) -> str:
-    """A row as a sentence, `SELECT granted to role:analyst at schema:hive/sales`; an optional column without a text has no key."""
-    window = " ".join(f"{name} {row[name]}" for name in WINDOW_COLUMNS if name in row)
-    return _SENTENCES[table](row) + (f", {window}" if window else "")
-
-
-def row_text(table: str, cells: Mapping[str, str | None]) -> str:
-    """A row with its columns in order, as YAML reads it.
-
-    >>> row_text("owners", {"owner": "user:a b", "entity": "lake:l"})
-    'owners:{entity: lake:l, owner: "user:a b"}'
-    """
-    order = {name: number for number, name in enumerate(COLUMNS[table].all)}
-    named = sorted(cells.items(), key=lambda cell: order.get(cell[0], len(order)))
-    written = ", ".join(f"{name}: {_cell(text or '')}" for name, text in named)
-    return f"{table}:{{{written}}}"
-
-
-def _cell(text: str) -> str:
-    """A cell as YAML reads it: in quotes where it is not plain."""
-    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from privtab.base.formats import ending_of
 from privtab.base.hints import nearest
-from privtab.state.nodes import RowLocation
+from privtab.state.findings import RowLocation
 from privtab.state.raw import RawReader
 from privtab.state.read_parquet import table_format
 

@@ -21,11 +21,14 @@ from privtab.base.moments import ALWAYS, FIRST, LAST, WINDOW_COLUMNS, Window, ed
 from privtab.base.moments import moment_text as text_of
 from privtab.base.names import FILLERS, LONGEST_NAME, PRINCIPAL_KINDS, mixed_scripts
 from privtab.base.request import Entity
+from privtab.ir.nodes import Program
 from privtab.state.checker import MAX_FINDINGS_OF_KIND, Checker
-from privtab.state.coded import CodedColumn, RawTable, groups, numbered
+from privtab.state.coded import CodedColumn, RawTable, numbered, numbered_rows
+from privtab.state.findings import StateFinding
 from privtab.state.names import Problem, SelectedRows, StateNames
-from privtab.state.nodes import ColumnRows, StateFinding
-from privtab.state.raw import COLUMNS, ENTITIES
+from privtab.state.nodes import ColumnRows
+from privtab.state.raw import COLUMNS, ENTITIES, RawState
+from privtab.state.row_checker import checker_of
 
 _SUSPICIOUS = rf"[^\pL\pM\pN\pP\pS ]|[^\PL\p{{Latin}}]|[{FILLERS}%*?]|\A | \z"
 """Controls, separators and unassigned characters; letters beside Latin ones; fillers, wildcards and escapes; blanks at the ends."""
@@ -43,6 +46,11 @@ class CheckedTable(NamedTuple):
 
 class ColumnChecker:
     """Checks tables by columns; a row-wise checker reads single rows and reports findings."""
+
+    @classmethod
+    def alone(cls, program: Program) -> ColumnChecker:
+        """A checker of each row alone, for `each_row`."""
+        return cls(checker_of(program, RawState(), alone=True))
 
     def __init__(self, checker: Checker) -> None:
         self.checker = checker
@@ -87,7 +95,7 @@ class ColumnChecker:
                 self.checker.look_alikes(table[row])
         self.checker.valid_rows[name] = SelectedRows(table, positions[~repetitions].tolist())
         found = {c: texts.rows(~repetitions) if repetitions.any() else texts for c, texts in found.items()}
-        windows = windows_of(found)
+        windows = _windows_of(found)
         if any(window != ALWAYS for window in windows):
             self.checker.windows[name] = windows
         return ColumnRows(name, found)
@@ -282,7 +290,7 @@ def _assess(
 
 def _repeated(columns: Mapping[str, CodedColumn]) -> Codes:
     """For each row, the number of the first equal row, which may be its own."""
-    found = groups(columns.values())
+    found = numbered_rows(columns.values())
     _, first, inverse = np.unique(found, return_index=True, return_inverse=True)
     result: Codes = first[inverse]
     return result
@@ -309,7 +317,7 @@ def _in_order(begins: CodedColumn, ends: CodedColumn) -> Any:
     return first[begins.codes] < last[ends.codes]
 
 
-def windows_of(columns: dict[str, CodedColumn]) -> list[Window]:
+def _windows_of(columns: dict[str, CodedColumn]) -> list[Window]:
     """Take the columns of edges from those of valid rows, and give the window of each row; none if there are no such columns."""
     edges = [(columns.pop(name, None), no_edge) for name, no_edge in zip(WINDOW_COLUMNS, ALWAYS, strict=True)]
     rows = max((len(column) for column, _ in edges if column is not None), default=0)

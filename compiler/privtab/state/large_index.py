@@ -18,7 +18,7 @@ from privtab.base.arrow import Codes, Lists, text_bytes
 from privtab.base.moments import ALWAYS, Window
 from privtab.ir.nodes import Program
 from privtab.state.chains import GROUP
-from privtab.state.coded import CodedColumn, by_numbers, once
+from privtab.state.coded import CodedColumn, once
 from privtab.state.links import closed
 from privtab.state.names import StateNames, UsedParts, uses
 from privtab.state.nodes import State
@@ -140,7 +140,7 @@ def people_parts(program: Program, state: State) -> tuple[dict[str, Any], int]:
     used_parts = uses(program)
     people = _People(program, state, used_parts)
     groups_alone = people.groups if used_parts.request_groups else people.numbers(used_parts.everyone)
-    admins, admin_names = _sorted(coded_column(state, "service_admins", "user"))
+    admins, admin_names = _sorted(_column(state, "service_admins", "user"))
     parts = {
         "service_admins": Part(lambda: [(once(admins),)], (Level(admin_names, '"', '":true', ","),), ""),
         "principals": people.principals(people.users, "user:"),
@@ -152,9 +152,8 @@ def people_parts(program: Program, state: State) -> tuple[dict[str, Any], int]:
     return parts, people.holding(people.users)
 
 
-def coded_column(state: State, table: str, name: str) -> CodedColumn:
-    """A column of a state, which may be small, by numbers."""
-    return by_numbers(state.column(table, name))
+def _column(state: State, table: str, name: str) -> CodedColumn:
+    return CodedColumn.of_column(state.column(table, name))
 
 
 def _sorted(column: CodedColumn) -> tuple[Codes, pa.Array]:
@@ -192,14 +191,14 @@ def _distinct(columns: Sequence[Codes], sizes: Sequence[int]) -> list[Codes]:
 
 
 def _pairs(state: State, table: str, key: str, name: str) -> Part:
-    keys, names = _sorted(coded_column(state, table, key)), _sorted(coded_column(state, table, name))
+    keys, names = _sorted(_column(state, table, key)), _sorted(_column(state, table, name))
     rows = _distinct((keys[0], names[0]), (len(keys[1]), len(names[1])))
     return Part(lambda: [rows], (Level(keys[1], '"', '":{', "},"), Level(names[1], '"', '":true', ",")), "}")
 
 
 def _grants(program: Program, state: State) -> list[Part]:
     """What is allowed and what is denied: privilege, entity, grantee."""
-    columns = {name: coded_column(state, "grants", name) for name in ("grantee", "effect", "privilege", "entity")}
+    columns = {name: _column(state, "grants", name) for name in ("grantee", "effect", "privilege", "entity")}
     rows, privileges = given_privileges(program, columns["privilege"], columns["entity"], columns["effect"])
     scopes = scopes_of_roles(state)
     extra = scoped_entries(program, _granted_to(state, columns["grantee"], scopes), scopes) if scopes else {}
@@ -277,8 +276,8 @@ class _People:
     def __init__(self, program: Program, state: State, used: UsedParts) -> None:
         held_roles = HeldRoles(program, state)
         direct = arrow.texts([principal for principal in held_roles.grantees if not principal.startswith("role:")])
-        holders, roles, scopes = (coded_column(state, "assignments", name) for name in ("principal", "role", "scope"))
-        members, groups = (coded_column(state, "memberships", name) for name in ("user", "group"))
+        holders, roles, scopes = (_column(state, "assignments", name) for name in ("principal", "role", "scope"))
+        members, groups = (_column(state, "memberships", name) for name in ("user", "group"))
         nested = arrow.truth(pc.starts_with(members.array, GROUP))
         if not used.state_groups:
             counts = np.append(nested, False)[members.codes]

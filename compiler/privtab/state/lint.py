@@ -10,10 +10,10 @@ from typing import Literal, TypeAlias
 from privtab.base.moments import Window, moment_text
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.state.findings import in_order
+from privtab.state.findings import StateFinding
 from privtab.state.located import locations
 from privtab.state.names import Places, StateNames, uses
-from privtab.state.nodes import State, StateFinding
+from privtab.state.nodes import State
 
 Found: TypeAlias = tuple[str, int, str, str, str]
 """Table, row from 0 on, code, message, advice."""
@@ -30,7 +30,7 @@ def lint(program: Program, state: State, places: Places, *, at: int, soon: int) 
         *_repeated(state),
         *_covered(program, state),
     ]
-    return in_order(_finding(places, entry) for entry in found)
+    return tuple(sorted((_finding(places, entry) for entry in found), key=lambda finding: finding.order))
 
 
 def _finding(places: Places, entry: Found) -> StateFinding:

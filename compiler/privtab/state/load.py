@@ -5,10 +5,9 @@ Rows and a policy → the state of valid rows, and a finding for every other row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,20 +15,20 @@ from typing import Any
 from privtab.base.errors import FileError, UsageError
 from privtab.base.files import note_read, problem, read_content
 from privtab.base.formats import LOCAL, READERS, WHOLE, ending_of, state_location
-from privtab.base.moments import WINDOW_COLUMNS
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.state import raw as raw_rows
-from privtab.state.attribute_rows import attribute_row, without_two_values
+from privtab.state.attribute_rows import without_two_values
 from privtab.state.checker import Checker
-from privtab.state.findings import in_order
+from privtab.state.findings import StateFinding
 from privtab.state.folders import TableFiles, table_files
 from privtab.state.links import holding_roles, without_wrong, without_wrong_links
 from privtab.state.located import wrong_places
-from privtab.state.names import Places, Problem
-from privtab.state.nodes import ALL_TABLES, ENTITIES, TABLES, Cells, Placement, State, StateFinding
-from privtab.state.raw import COLUMNS, LARGEST, RawReader, RawRow, RawState
+from privtab.state.names import Places
+from privtab.state.nodes import ALL_TABLES, ENTITIES, Placement, State
+from privtab.state.raw import LARGEST, RawReader, RawState
 from privtab.state.read_json import read_value
+from privtab.state.row_checker import checker_of
 
 
 def load(path: Path | str) -> RawState:
@@ -80,19 +79,7 @@ def from_tables(tables: object, path: str) -> RawState:
 
 def as_raw(state: State, path: str) -> RawState:
     """The rows of a state, to be checked again; `path` is their source."""
-    return replace(from_tables(to_tables(state), path), lacks=state.lacks)
-
-
-def to_tables(state: State) -> dict[str, list[dict[str, str]]]:
-    """The rows of a state as `from_tables` takes them; every table is there that says who holds what."""
-    return {table: list(cells_of(state, table)) for table in COLUMNS if table in TABLES or getattr(state, table)}
-
-
-def cells_of(state: State, table: str) -> Iterator[dict[str, str]]:
-    """The rows of one table of a state, each with its cells by column; an empty cell is left out."""
-    names = [name for name in COLUMNS[table].all if name not in WINDOW_COLUMNS or table in state.windows]
-    for row in state.texts(table, *names):
-        yield {name: text for name, text in zip(names, row, strict=True) if text is not None}
+    return replace(from_tables(state.to_tables(), path), lacks=state.lacks)
 
 
 def _table(files: TableFiles, reader: RawReader, table: str) -> None:
@@ -149,14 +136,7 @@ def validate_with_places(
     if notes:
         checker.note_unused_names(state)
     checker.report_omitted()
-    return state, Places(rows=checker.valid_rows), in_order(checker.findings)
-
-
-def checker_of(program: Program, raw: RawState, *, alone: bool = False) -> Checker:
-    """What checks the rows of every table; `alone`: as Checker."""
-    checker = Checker(program, raw, alone=alone)
-    checker.readers |= {"attributes": partial(attribute_row, checker), ENTITIES: partial(placement, checker)}
-    return checker
+    return state, Places(rows=checker.valid_rows), tuple(sorted(checker.findings, key=lambda finding: finding.order))
 
 
 def _state(checker: Checker, table: Callable[[str], Any]) -> State:
@@ -179,26 +159,3 @@ def placements(checker: Checker) -> Sequence[Placement]:
     state = without_wrong(checker, state, ENTITIES, wrong)
     checker.names.places = dict(state.texts(ENTITIES, "entity", "parent"))
     return state.entities
-
-
-def placement(checker: Checker, row: RawRow) -> Cells | None:
-    """One row, without whether what contains the entity lies anywhere."""
-    if not checker.program.flat:
-        message = f"no type of `{checker.program.system}` has flat ids"
-        checker.warn(row, "S185", message, "the path of an entity says where it lies: leave the table out")
-        return None
-    entity, parent = checker.entity(row, "entity"), checker.entity(row, "parent")
-    if entity is None or parent is None:
-        return None
-    if entity.type not in checker.program.flat:
-        message = f"ids of `{entity.type}` are not flat: the path of `{entity}` says where it lies"
-        checker.error(row, Problem("S181", message, "leave the row out"))
-        return None
-    known = vocabulary(checker.program).containers(entity.type)
-    if parent.type not in known:
-        types = " or a ".join(f"`{type_}`" for type_ in known)
-        checker.error(
-            row, Problem("S181", f"`{entity}` cannot lie in `{parent}`", f"a `{entity.type}` lies in a {types}")
-        )
-        return None
-    return str(entity), str(parent), row.cells.get("name")

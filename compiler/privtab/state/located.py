@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from privtab.base.locations import Locations
@@ -14,7 +13,7 @@ from privtab.base.vocabulary import Vocabulary
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.state.names import Problem, similar_place
-from privtab.state.nodes import ENTITIES, NAMING, State
+from privtab.state.nodes import State
 
 Places = Mapping[str, str]
 """Entity with a flat id → what contains it."""
@@ -23,14 +22,18 @@ Places = Mapping[str, str]
 def locations(program: Program, state: State) -> Locations:
     """Where the entities of a state lie."""
     if not program.flat:
-        return Locations(vocabulary(program).shapes, {}, {})
+        return located(vocabulary(program), {})
     key = ("locations", tuple(program.entities.values()))
     found: Locations | None = state.derived.get(key)
     if found is None:
-        places = dict(state.texts("entities", "entity", "parent"))
-        found = Locations(vocabulary(program).shapes, places, containers(vocabulary(program), places))
+        found = located(vocabulary(program), dict(state.texts("entities", "entity", "parent")))
         state.derived[key] = found
     return found
+
+
+def located(names: Vocabulary, places: Places) -> Locations:
+    """Where entities lie, given what contains those with flat ids."""
+    return Locations(names.shapes, places, containers(names, places) if places else {})
 
 
 def lying_in(program: Program, rows: State, whole: State) -> State:
@@ -38,18 +41,6 @@ def lying_in(program: Program, rows: State, whole: State) -> State:
     if program.flat:
         rows.derived["locations", tuple(program.entities.values())] = locations(program, whole)
     return rows
-
-
-def placed(program: Program, state: State) -> State:
-    """The state without the rows about entities that no row places: they count for nothing, and are errors in files."""
-    where = locations(program, state)
-    kept: Any = {}
-    for table, column in NAMING if program.flat else ():
-        keys = state.column(table, column)
-        nowhere = {key for key in keys.names if where.find(Entity.parse(key)) is None}
-        if nowhere and table != ENTITIES:
-            kept[table] = state.table(table).some([row for row, key in enumerate(keys) if key not in nowhere])
-    return replace(state, **kept) if kept else state
 
 
 def parts(program: Program, state: State) -> dict[str, Any]:

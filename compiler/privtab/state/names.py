@@ -27,7 +27,8 @@ from privtab.ir.formula import atoms, item_condition, types_of
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Program, nested_on
 from privtab.ir.serialise import vocabulary
-from privtab.state.nodes import RowLocation, State
+from privtab.state.findings import RowLocation
+from privtab.state.nodes import State
 from privtab.state.raw import RawRow
 
 
@@ -201,6 +202,15 @@ class StateNames(PrivilegeNames):
         found = self.principal(text, ("group",))
         return found if isinstance(found, Problem) else text
 
+    def similar_declared_role(self, role: str) -> str | None:
+        """The advice for a role that no row grants anything but whose name resembles a declared one."""
+        if role in self.program.roles or uses(self.program).holds:
+            return None
+        for name, declared in self.program.roles.items():
+            if _folded(role) in {_folded(name), _folded(declared.title or name)}:
+                return f"did you mean `{name}`?"
+        return did_you_mean(role, self.program.roles)
+
     def bare(self, text: str, kind: str) -> str | Problem:
         """Read a name of a known kind, bare or as `kind:name`; other colons belong to the name."""
         problem = unusable_name(text)
@@ -211,6 +221,11 @@ class StateNames(PrivilegeNames):
             found = self.principal(text, (kind,))
             return found if isinstance(found, Problem) else found[1]
         return _no_wildcard(text, kind) if is_wildcard(text) else blank_edges(text, text.strip(" ")) or text
+
+
+def _folded(name: str) -> str:
+    """A name without differences in case, spaces, `_` and `-`."""
+    return "".join(c for c in name.lower() if c not in " _-")
 
 
 def similar_place(key: str, places: Iterable[str]) -> str:

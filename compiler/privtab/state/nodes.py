@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from privtab.base.errors import HasWindows
 from privtab.base.moments import ALWAYS, WINDOW_COLUMNS, Window, edge_texts
-from privtab.base.printable import printable_text
 from privtab.base.request import Entity
 
 
@@ -131,22 +130,6 @@ ENTITIES = "entities"
 ALL_TABLES = (*TABLES, ENTITIES)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowLocation:
-    """The position of a row: the file, its table, its 1-based number in the table, and the line if it is known."""
-
-    path: str
-    table: str
-    row: int
-    line: int | None = None
-
-    def __str__(self) -> str:
-        line = "" if self.line is None else f":{self.line}"
-        table = f" {self.table}" if self.table else ""
-        row = f" row {self.row}" if self.row else ""
-        return f"{self.path}{line}" + (f":{table}{row}" if table or row else "")
-
-
 @dataclass(frozen=True, slots=True)
 class Grant:
     """One grant or denial. `grantee` is `user:…`, `group:…` or `role:…`; `privilege` is as written: possibly an alias or a set."""
@@ -259,6 +242,20 @@ class State:
         found = (self.column(table, name) for name in columns)
         return zip(*(column if rows is None else column.take(rows) for column in found), strict=True)
 
+    def cells(self, table: str) -> Iterator[dict[str, str]]:
+        """The rows of a table, each with its cells by column; an empty cell is left out.
+
+        >>> list(State(memberships=[("ann", "hr")]).cells("memberships"))
+        [{'user': 'ann', 'group': 'hr'}]
+        """
+        names = (*_NAMES[table], *(WINDOW_COLUMNS if table in self.windows else ()))
+        for row in self.texts(table, *names):
+            yield {name: text for name, text in zip(names, row, strict=True) if text is not None}
+
+    def to_tables(self) -> dict[str, list[dict[str, str]]]:
+        """The rows as `from_tables` takes them; every table is there that says who holds what."""
+        return {table: list(self.cells(table)) for table in ALL_TABLES if table in TABLES or getattr(self, table)}
+
     def named_entities(self) -> Iterator[str]:
         """Every entity that a row names, once, as `type:path`."""
         return iter(dict.fromkeys(text for column in NAMING for text in self.column(*column).names))
@@ -312,20 +309,21 @@ class State:
             raise HasWindows(f"{what} takes no rows with `from` or `until`, and {tables} has some", self)
         return self
 
+    @classmethod
+    def merged(cls, states: Iterable[State]) -> State:
+        """The rows of several states, each once, without windows."""
+        listed = list(states)
+        rows: Any = {
+            name: tuple(dict.fromkeys(chain.from_iterable(getattr(state, name) for state in listed)))
+            for name in ALL_TABLES
+        }
+        return cls(lacks=frozenset().union(*(state.lacks for state in listed)), **rows)
+
     def with_row(self, table: str, row: object) -> State:
         """The state with one more row."""
         one = State(**cast("Any", {table: (row,)})).table(table)
         longer: Any = {table: self.table(table).followed_by(one)}
         return replace(self, **longer)
-
-
-def merged(states: Iterable[State]) -> State:
-    """The rows of several states, each once, without windows."""
-    listed = list(states)
-    rows: Any = {
-        name: tuple(dict.fromkeys(chain.from_iterable(getattr(state, name) for state in listed))) for name in ALL_TABLES
-    }
-    return State(lacks=frozenset().union(*(state.lacks for state in listed)), **rows)
 
 
 class ColumnRows(Sequence[Any]):
@@ -416,25 +414,3 @@ def _column(rows: Sequence[Any], table: str, name: str) -> Column:
         position = _NAMES[table].index(name)
         values = (row[position] for row in rows)
     return ListColumn(None if value is None else str(value) for value in values)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateFinding:
-    """One wrong row: where, why, a hint, and whether it is quarantined (an error) or only reported (a warning, a note).
-
-    A place without a table means the whole file; row 0 means the whole table.
-    """
-
-    place: RowLocation
-    message: str
-    code: str
-    severity: Literal["error", "warning", "note"] = "error"
-    help: str | None = None
-    row: Mapping[str, object] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        """The position and the message, and below them the advice."""
-        lines = [f"{self.place}: {self.severity}[{self.code}]: {self.message}"]
-        if self.help is not None:
-            lines.append(f"  help: {self.help}")
-        return "\n".join(printable_text(line, one_line=True) for line in lines)

@@ -15,7 +15,8 @@ from privtab.base.errors import FileError
 from privtab.base.formats import GZIP
 from privtab.base.hints import did_you_mean
 from privtab.base.moments import WINDOW_COLUMNS
-from privtab.state.nodes import ALL_TABLES, ENTITY_COLUMNS, RowLocation, StateFinding
+from privtab.state.findings import RowLocation, StateFinding
+from privtab.state.nodes import ALL_TABLES, ENTITY_COLUMNS
 
 LARGEST = 1 << 30
 """Limit on the bytes of a file that is read as a whole, and on those that it unpacks to."""

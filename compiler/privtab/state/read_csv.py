@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from privtab.state import raw
-from privtab.state.nodes import RowLocation
+from privtab.state.findings import RowLocation
 from privtab.state.raw import COLUMNS, RawReader, RawRow
 
 
@@ -67,7 +67,7 @@ def _columns(text: str, path: str, reader: RawReader, table: str) -> bool:
     from pyarrow import compute
     from pyarrow import csv as arrow_csv
 
-    from privtab.state.coded import CodedColumn, take
+    from privtab.state.coded import CodedColumn, RawTable
 
     content = body.encode()
     try:
@@ -85,7 +85,7 @@ def _columns(text: str, path: str, reader: RawReader, table: str) -> bool:
     longest = max((compute.max(compute.binary_length(column)).as_py() or 0) for column in found.columns)
     if found.num_rows != lines or longest > csv.field_size_limit():
         return False
-    take(
+    RawTable.read(
         reader, path, table, {name: CodedColumn.of(found[name]) for name in names if name in COLUMNS[table].all}, line=2
     )
     return True

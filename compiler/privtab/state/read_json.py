@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from privtab.state.nodes import ALL_TABLES, RowLocation
+from privtab.state.findings import RowLocation
+from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import MOST_VALUES, NotText, RawReader
 
 

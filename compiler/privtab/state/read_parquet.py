@@ -9,7 +9,7 @@ from typing import Any
 from privtab.base.moments import EARLIEST, LATEST, WINDOW_COLUMNS, moment_text
 from privtab.base.resources import how_to_install
 from privtab.state import raw
-from privtab.state.nodes import RowLocation
+from privtab.state.findings import RowLocation
 from privtab.state.raw import LARGEST, NotText, RawReader, cells_of
 
 LOGS = {"delta": "_delta_log", "hudi": ".hoodie", "iceberg": "metadata"}
@@ -146,7 +146,7 @@ def _columns(content: _File, path: str, reader: RawReader, table: str) -> bool:
     import pyarrow
     from pyarrow import types
 
-    from privtab.state.coded import CodedColumn, take
+    from privtab.state.coded import CodedColumn, RawTable
 
     rows = content.table()
     columns: dict[str, CodedColumn] = {}
@@ -162,7 +162,7 @@ def _columns(content: _File, path: str, reader: RawReader, table: str) -> bool:
             continue
         columns[name] = CodedColumn.of(texts if types.is_dictionary(texts.type) else texts.cast(pyarrow.string()))
     columns = {name: column for name, column in columns.items() if name in raw.COLUMNS[table].all}
-    take(reader, path, table, columns)
+    RawTable.read(reader, path, table, columns)
     return True
 
 

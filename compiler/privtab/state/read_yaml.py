@@ -10,7 +10,8 @@ import yaml
 from yaml import events
 
 from privtab.base.yaml_text import DEEPEST, check_line_breaks
-from privtab.state.nodes import ALL_TABLES, RowLocation
+from privtab.state.findings import RowLocation
+from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import NotText, RawReader
 
 # YAML 1.2's core schema: `no`, `on` and `y` are text; numbers are taken as written.

@@ -14,9 +14,9 @@ import yaml
 from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
 from privtab.base.formats import GZIP, LOCAL
-from privtab.state.findings import row_text
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import RawState
+from privtab.state.row_texts import row_text
 
 Gone: TypeAlias = Mapping[str, Collection[int]]
 """By table, the 1-based numbers of rows that are left out."""

@@ -13,7 +13,7 @@ import worlds
 from privtab.base import InvalidRequest, Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
-from privtab.state.load import from_tables, to_tables, validate
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
 from privtab_analysis.diff import RowChange, Verdict, diff
 
@@ -196,7 +196,7 @@ def edited(seed: int) -> Program:
 def reference(program: Program, state: State) -> Reference:
     """Without assignments within scopes, which one side may not know: to the other they also say who holds a role."""
     unscoped = replace(state, assignments=tuple(a for a in state.assignments if a.scope is None))
-    return Reference(program, validate(program, from_tables(to_tables(unscoped), "state"))[0])
+    return Reference(program, validate(program, from_tables(unscoped.to_tables(), "state"))[0])
 
 
 def allowed(side: Reference, request: Request) -> bool:

@@ -19,7 +19,7 @@ from privtab.base.paths import count_names
 from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
-from privtab.state.located import locations, placed
+from privtab.state.located import locations
 from privtab.state.nodes import AttributeRow, Grant, Placement, State
 from privtab_analysis.caller import Caller
 from privtab_analysis.effects import FreshNames, GainedFact
@@ -28,6 +28,7 @@ from privtab_analysis.entitlements.universe import universe as universe_of
 from privtab_analysis.goals import Goal, goal, operation_goal
 from privtab_analysis.locations import GrowingLocations
 from privtab_analysis.paths import ReachableRights, escalations
+from privtab_analysis.state_diff.placed import placed
 
 FEATURES = ((), ("below",), worlds.IN_SPARK, ("attributes",), ("flat",), ("nested",), ("flat", "below", "nested"))
 MOST_STATES = 60

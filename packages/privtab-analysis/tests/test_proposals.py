@@ -17,8 +17,9 @@ from privtab.base.source import decode
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import Reference
-from privtab.state.load import cells_of, from_tables, validate
-from privtab.state.nodes import ALL_TABLES, Effect, Grant, State, StateFinding
+from privtab.state.findings import StateFinding
+from privtab.state.load import from_tables, validate
+from privtab.state.nodes import ALL_TABLES, Effect, Grant, State
 from privtab_analysis.changes import AddToGroup, Assign, Give, apply, change_text
 from privtab_analysis.explanation import explain, proposals
 from privtab_analysis.turns import ways
@@ -127,7 +128,7 @@ def test_only_who_may_own_is_made_an_owner(kinds: str, expected: str) -> None:
 
 
 def errors(program: Program, state: State) -> list[StateFinding]:
-    _, found = validate(program, from_tables({table: list(cells_of(state, table)) for table in ALL_TABLES}, "state"))
+    _, found = validate(program, from_tables({table: list(state.cells(table)) for table in ALL_TABLES}, "state"))
     return [finding for finding in found if finding.severity == "error"]
 
 

@@ -17,13 +17,13 @@ from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import RESOURCE, Program, Rule
 from privtab.ir.serialise import program_json, vocabulary
 from privtab.reference.evaluate import Reference
-from privtab.state.located import placed
 from privtab.state.nodes import Grant, Placement, State
 from privtab_analysis.entitlements.universe import Universe, universe
 from privtab_analysis.goals import goal
 from privtab_analysis.paths import ReachableRights
 from privtab_analysis.permissions import what_can
 from privtab_analysis.state_diff import state_diff
+from privtab_analysis.state_diff.placed import placed
 
 Objects: TypeAlias = tuple[tuple[str, Entity], ...]
 

@@ -26,11 +26,11 @@ from privtab.ir.nodes import RESOURCE, Compare, Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.ir.shapes import rule_flags
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.state.located import placed
 from privtab.state.nodes import ALL_TABLES, TABLES, Assignment, AttributeRow, Grant, Placement, State
 from privtab_analysis.entitlements.universe import Universe, named_principals
 from privtab_analysis.entitlements.universe import universe as universe_of
 from privtab_analysis.state_diff import ChangedAccess, ChangedRow, StateDiff, changed_rows, state_diff
+from privtab_analysis.state_diff.placed import placed
 from privtab_analysis.state_diff.subjects import ANY_OTHER
 from privtab_analysis.state_diff.summary import groups as by_rows
 

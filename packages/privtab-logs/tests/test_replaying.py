@@ -18,7 +18,7 @@ from privtab import pipeline
 from privtab.base import Request
 from privtab.client import Embedded
 from privtab.ir.nodes import Program
-from privtab.state.load import from_tables, to_tables
+from privtab.state.load import from_tables
 from privtab.state.nodes import State
 from privtab.state.shards import PEOPLE
 from privtab_logs import reading, replaying
@@ -51,7 +51,7 @@ def world(tmp_path: Path, seed: int, features: Sequence[str] = ()) -> tuple[Prog
 
 
 def moments(new: Program, old: Program, state: State) -> Moments:
-    before, known = Policy.of(old), KnownState(rows=from_tables(to_tables(state), "state"))
+    before, known = Policy.of(old), KnownState(rows=from_tables(state.to_tables(), "state"))
     return Moments(new=Policy.of(new), policy=lambda _: before, state=lambda _: known)
 
 

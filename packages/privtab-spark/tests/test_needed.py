@@ -22,7 +22,6 @@ from privtab import pipeline
 from privtab.base import StateInvalid
 from privtab.ir.shapes import rule_flags
 from privtab.reference.evaluate import Reference
-from privtab.state.load import to_tables
 from privtab.state.raw import COLUMNS
 from privtab_spark import Limits, choose, decide, plan
 
@@ -82,7 +81,7 @@ def test_the_rows_that_requests_need_answer_as_the_reference(
     requests = worlds.requests(program, 740 + number, 4000 // len(program.rules) + 1)
     asked = sorted({str(request.resource) for request in requests})[::7]  # the others are left out
     requests = [request for request in requests if str(request.resource) in asked]
-    rows = {t: [tuple(row.get(c) for c in COLUMNS[t].names) for row in own] for t, own in to_tables(state).items()}
+    rows = {t: [tuple(row.get(c) for c in COLUMNS[t].names) for row in own] for t, own in state.to_tables().items()}
     flags = sorted({flag for rule in program.rules.values() for flag in rule_flags(program, rule)})
     narrows = program.semantics.active_roles == "request"
     with caplog.at_level(logging.INFO, logger="privtab.spark"):

@@ -16,9 +16,10 @@ from privtab.ir.nodes import Atom, Compare, Has
 from privtab.reference.evaluate import EvaluationContext, Source
 from privtab.state.attribute_rows import texts
 from privtab.state.chains import ROLE
-from privtab.state.findings import row_sentence
+from privtab.state.findings import RowLocation
 from privtab.state.names import NOWHERE, Places, StateNames
-from privtab.state.nodes import Effect, Grant, RowLocation, State
+from privtab.state.nodes import Effect, Grant, State
+from privtab.state.row_texts import row_sentence
 
 StepKind: TypeAlias = Literal[
     "grant",

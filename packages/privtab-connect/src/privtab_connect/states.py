@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 from privtab.base import StateInvalid, UsageError, count
 from privtab.command._output import print_error
 from privtab.command._stored import with_slashes
-from privtab.state.findings import DENIES
+from privtab.state.findings import StateFinding
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -37,7 +37,7 @@ def rows(program: Program | None, location: str) -> RawState:
     source = with_slashes(found["source"])
     result = imported(program, found["document"], source, values=values)
     if refused := result.refused(strict=False, allow_partial=False, accept=accept):
-        raise StateInvalid(refused, DENIES)
+        raise StateInvalid(refused, StateFinding.MAY_DENY)
     if result.not_taken:
         print_error(
             f"{count(len(result.not_taken), 'thing')} of {location} cannot be expressed; `privtab state import` lists them"

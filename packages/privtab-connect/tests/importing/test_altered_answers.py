@@ -17,7 +17,6 @@ from seeds import seeds
 from privtab.base import FileError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.state.load import to_tables
 from privtab_connect.importing.document import ImportStep, load
 from privtab_connect.importing.fields import OTHERS, Field, Fields, Many, Type, Word
 from privtab_connect.importing.run import ImportResult, run
@@ -59,7 +58,7 @@ load_cached = cache(load)
 
 
 def rows(found: ImportResult) -> dict[str, set[tuple[tuple[str, str], ...]]]:
-    return {table: {tuple(sorted(row.items())) for row in of} for table, of in to_tables(found.state).items() if of}
+    return {table: {tuple(sorted(row.items())) for row in of} for table, of in found.state.to_tables().items() if of}
 
 
 def stops(found: ImportResult) -> list[str]:

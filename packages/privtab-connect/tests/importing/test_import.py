@@ -18,7 +18,6 @@ from ranger import LAKE, ranger_policy
 
 from privtab.base import Entity, FileError, UsageError
 from privtab.pipeline import load_program
-from privtab.state.load import to_tables
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.document import load
 from privtab_connect.importing.run import ImportResult, run
@@ -483,9 +482,9 @@ def test_the_time_in_which_a_row_of_a_database_holds_is_taken(tmp_path: Path, la
     insert into assignments values ('group:hr', 'reader', 'schema:s', null, null);
     """
     found = of_database(tmp_path, lake, WINDOWED + rows)
-    assert to_tables(found.state)["grants"][0]["until"] == "2020-01-01T00:00:00Z"
-    assert to_tables(found.state)["memberships"][0]["from"] == "2020-01-01T00:00:00Z"
-    assert to_tables(found.state)["assignments"] == [{"principal": "group:hr", "role": "reader", "scope": "schema:s"}]
+    assert found.state.to_tables()["grants"][0]["until"] == "2020-01-01T00:00:00Z"
+    assert found.state.to_tables()["memberships"][0]["from"] == "2020-01-01T00:00:00Z"
+    assert found.state.to_tables()["assignments"] == [{"principal": "group:hr", "role": "reader", "scope": "schema:s"}]
     assert not found.not_taken
 
 

@@ -16,7 +16,7 @@ import pytest
 from privtab.base import Entity, Request
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
-from privtab.state.load import from_tables, to_tables, validate
+from privtab.state.load import from_tables, validate
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.document import load
 from privtab_connect.importing.run import ImportResult, run
@@ -180,7 +180,7 @@ def imported(tmp_path: Path, answer: object, **values: str) -> ImportResult:
 
 def decided(tmp_path: Path, found: ImportResult, user: str, entity: Entity, groups: Sequence[str] = ()) -> bool:
     program = load_program(tmp_path / "hive.yaml")
-    tables = to_tables(found.state) | {"memberships": [{"user": user, "group": group} for group in groups]}
+    tables = found.state.to_tables() | {"memberships": [{"user": user, "group": group} for group in groups]}
     state, _ = validate(program, from_tables(tables, "state"))
     return Reference(program, state).decide(Request(user=user, action="select", resource=entity)).allowed
 

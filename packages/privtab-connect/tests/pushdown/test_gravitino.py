@@ -14,7 +14,6 @@ from store_server import ask, serve_store, token, write_tokens
 from privtab.base import Entity, UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.state.load import to_tables
 from privtab.state.nodes import Assignment, Effect, Grant, State
 from privtab_connect.errors import PushError
 from privtab_connect.importing import document as import_document
@@ -140,7 +139,7 @@ def test_an_imported_state_in_a_store_is_what_was_imported(
     folder.mkdir()
     url, tokens = folder / "grants.db", write_tokens(folder / "tokens", ["admin"])
     store = Store.create(str(url), program, administrators=["admin"])
-    store.load(to_tables(replace(state, owners=tuple(owners))), actor="admin")
+    store.load(replace(state, owners=tuple(owners)).to_tables(), actor="admin")
     loaded = serve_store(folder, [url, "-p", "gravitino/1.1.0", "--api", "gravitino", "--token-file", tokens])
     try:
         assert ask(loaded, "GET", "//api/metalakes/prod/roles", "admin").json()["names"] == ["ana lyst", "temp"]

@@ -18,9 +18,10 @@ from privtab.ir.formula import uses_below
 from privtab.ir.nodes import ByType, Program
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.state.chains import GROUP, ROLE
+from privtab.state.findings import RowLocation
 from privtab.state.located import locations, lying_in
 from privtab.state.names import Places
-from privtab.state.nodes import TABLES, Cells, ColumnRows, RowLocation, State
+from privtab.state.nodes import TABLES, Cells, ColumnRows, State
 from privtab_analysis.explanation import minimal_sets_of
 from privtab_analysis.provenance import Provenance
 

@@ -18,7 +18,6 @@ from privtab.engines.index import combined_document
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.pipeline import optimised, policy_artifacts
-from privtab.state.findings import stops
 from privtab.state.index import index
 from privtab.state.load import as_raw, from_tables, validate
 from privtab.state.names import UsedParts, uses
@@ -156,7 +155,7 @@ class Moments:
             rows = as_raw(as_written(policy.program, from_index(document)), "the state")
         checked, findings = validate(policy.program, rows)
         errors = [finding for finding in findings if finding.severity == "error"]
-        if stopping := [finding for finding in errors if stops(policy.program, finding)]:
+        if stopping := [finding for finding in errors if finding.stops(policy.program)]:
             raise Unknown(f"a row of the state may carry a denial, and is wrong in the policy: {stopping[0]}")
         self.left_out.update(map(str, errors))
         return index(policy.program, checked), missing

@@ -13,10 +13,10 @@ from privtab.base import ALWAYS, UsageError, moment_text, moments
 from privtab.base.moments import shown
 from privtab.ir.nodes import Program
 from privtab.state.chains import ROLE
-from privtab.state.findings import row_sentence
-from privtab.state.load import cells_of
+from privtab.state.findings import RowLocation
 from privtab.state.names import Places
-from privtab.state.nodes import Cells, RowLocation, State
+from privtab.state.nodes import Cells, State
+from privtab.state.row_texts import row_sentence
 from privtab_analysis.state_diff.rows import changed_rows
 from privtab_logs.distinct import Log
 from privtab_logs.excerpts import USER, Row, StateRows
@@ -269,7 +269,7 @@ def unused(program: Program, observed: Observed, log: Log, *, tell: Callable[[st
 
     holding = {table: set(listed) for table, listed in numbers.items()}
     elsewhere = [
-        told(table, number, next(cells_of(observed.whole.some({table: [number]}), table)), why, None)
+        told(table, number, next(observed.whole.some({table: [number]}).cells(table)), why, None)
         for (table, number), why in stays.items()
         if table in holding and number not in holding[table]
     ]

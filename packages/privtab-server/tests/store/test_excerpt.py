@@ -15,8 +15,8 @@ from sqlalchemy import Connection
 from privtab.base import Change, Decision, PrivtabError, StateInvalid
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.state.load import from_tables, to_tables, validate
-from privtab.state.nodes import StateFinding
+from privtab.state.findings import StateFinding
+from privtab.state.load import from_tables, validate
 from privtab_server.store.excerpt import Excerpt
 from privtab_server.store.lookups import Cells, Reader, Rows
 from privtab_server.store.planning import ChangeRequest, plan, raw
@@ -223,7 +223,7 @@ def beginning(random: Random, program: Program) -> Tables:
     for _ in range(120):
         table = random.choice(TABLES)
         rows.setdefault(table, []).append(random_row(random, table))
-    return to_tables(validate(program, from_tables(rows, "random"))[0])
+    return validate(program, from_tables(rows, "random"))[0].to_tables()
 
 
 def outcome(program: Program, excerpt: Excerpt, requested: ChangeRequest) -> Any:

@@ -21,7 +21,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.state.load import from_tables, to_tables, validate
+from privtab.state.load import from_tables, validate
 from privtab_server.errors import StoreConflict
 from privtab_server.store.authority import OPERATIONS, Authority
 from privtab_server.store.database import row_id
@@ -160,7 +160,7 @@ class World:
             if table != "owners":
                 tables.setdefault(table, []).append(row)
         state, _ = validate(self.program, from_tables(tables, "the rows"))
-        return to_tables(state)
+        return state.to_tables()
 
     def change(self, user: str, held: Tables) -> tuple[str, DesiredChange]:
         """What an owner asks for."""

@@ -19,8 +19,7 @@ from privtab.base import arrow
 from privtab.base.arrow import Truth
 from privtab.engines.lookups import TextDictionary
 from privtab.ir.nodes import Program
-from privtab.state.findings import stopping, stops
-from privtab.state.nodes import RowLocation, StateFinding
+from privtab.state.findings import RowLocation, StateFinding
 from privtab_spark import kernel
 from privtab_spark.arguments import RequestColumns
 from privtab_spark.choose import SMALLER, size_of
@@ -143,7 +142,7 @@ def _needed_rows(
             own = checked.columns[column]
             about_named = np.append(_about_named(own.array, named), False)[own.codes]
             needed[unsure[raw.numbers[about_named & checked.valid] - 1]] = True
-        needed[[unsure[f.place.row - 1] for f in stopping(program, findings)]] = True
+        needed[[unsure[f.place.row - 1] for f in findings if f.stops(program)]] = True
         yield batch.filter(arrow.truths(needed))
 
 
@@ -155,7 +154,7 @@ def _about_named(entities: pa.Array, named: ShippedBytes) -> Truth:
 def _of_no_harm(program: Program, table: str, batch: pa.RecordBatch) -> Truth:
     """Which rows stop nothing even if they are wrong, and say by their text alone which entity they are about."""
     wrong = StateFinding(place=RowLocation(path="", table=table, row=1), message="", code="S110", row=_ALLOWS)
-    if stops(program, wrong) or any(type_.opaque for type_ in program.entities.values()):
+    if wrong.stops(program) or any(type_.opaque for type_ in program.entities.values()):
         return np.zeros(len(batch), np.bool_)
     cells = [(batch.column(name), text) for name, text in _ALLOWS.items() if name in batch.schema.names]
     alike = [arrow.truth(pc.is_in(column, arrow.texts([text]))) for column, text in cells]

@@ -18,10 +18,12 @@ import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.base import Entity, Locations, UsageError, Vocabulary
+from privtab.base.errors import UsageError
+from privtab.base.request import Entity
+from privtab.base.vocabulary import Vocabulary
 from privtab.ir.formula import uses_below
 from privtab.ir.semantics import HierarchyKind
-from privtab.state.located import containers
+from privtab.state.located import located
 from privtab.state.nodes import ENTITIES
 from privtab.state.written import as_written
 from privtab_spark.arguments import RequestColumns
@@ -300,7 +302,7 @@ class _Portions:
     def _keys(self) -> Callable[[Entity], list[str]]:
         if not self.names.flat:
             return self.names.keys
-        return _locations(self.names, collected_places(self.state.tables[ENTITIES])).keys
+        return located(self.names, collected_places(self.state.tables[ENTITIES])).keys
 
     def _whole(self, rows: DataFrame, type_: str | Column, path: str | Column) -> DataFrame:
         """Rows with the whole path of an entity, null if it lies nowhere."""
@@ -324,10 +326,6 @@ def _binary(rows: DataFrame, names: Sequence[str]) -> DataFrame:
     return rows.withColumns(collated) if collated else rows
 
 
-def _locations(names: Vocabulary, places: Mapping[str, str]) -> Locations:
-    return Locations(names.shapes, places, containers(names, places))
-
-
 # --- on executors ----------------------------------------------------------------------------------------------------
 
 
@@ -335,7 +333,7 @@ def _with_whole_paths(
     names: Vocabulary, places: ShippedBytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: the last two columns, type and path of an entity, become its whole path."""
-    where = _locations(names, kept_value(places))
+    where = located(names, kept_value(places))
     named = {
         type_
         for type_, chain in names.chains.items()

@@ -19,7 +19,7 @@ from privtab.bundle.shards import LISTING, listing
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.index import index_bytes
-from privtab.state.load import from_tables, to_tables, validate
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS
 from privtab_spark.state import Build, Read, SparkState, build, read_state, state_tables
@@ -111,7 +111,7 @@ def frames(spark: SparkSession, rows: Rows) -> dict[str, DataFrame]:
 
 def frames_of(spark: SparkSession, state: State) -> dict[str, DataFrame]:
     """The tables of a state."""
-    tables = to_tables(state)
+    tables = state.to_tables()
     rows = {t: [tuple(row.get(c) for c in COLUMNS[t].names) for row in own] for t, own in tables.items() if own}
     return frames(spark, rows)
 
@@ -178,7 +178,7 @@ def test_rows_with_features_are_judged_as_rows_of_files_are(
 )
 def test_a_state_read_in_spark_has_the_same_index(spark: SparkSession, features: tuple[str, ...]) -> None:
     program = generated_programs.program(3, *features)
-    state, findings = validate(program, from_tables(to_tables(worlds.state(program, 3)), "rows"))
+    state, findings = validate(program, from_tables(worlds.state(program, 3).to_tables(), "rows"))
     assert not [finding for finding in findings if finding.severity == "error"]
     assert same_index(program, state_tables(spark, program, frames_of(spark, state)), state)
     assert same_index(program, SparkState.from_state(spark, program, state), state)
@@ -211,7 +211,7 @@ def test_a_build_is_what_the_packer_makes_and_only_changes_are_built_again(
     spark: SparkSession, features: tuple[str, ...], tmp_path: Path
 ) -> None:
     program = generated_programs.program(3, *features)
-    state, _ = validate(program, from_tables(to_tables(worlds.state(program, 3)), "rows"))
+    state, _ = validate(program, from_tables(worlds.state(program, 3).to_tables(), "rows"))
     packed = shard_bundles(program, state)
     built = build(spark, frames_of(spark, state), program, tmp_path)
     assert built_files(built) == packed

@@ -21,7 +21,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.state import links
 from privtab.state.links import closed
-from privtab.state.load import from_tables, to_tables, validate
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.raw import COLUMNS
 from privtab_spark.state import build, read_state
@@ -56,7 +56,7 @@ def nested(shop: Program) -> Program:
 
 def frames(spark: SparkSession, state: State) -> dict[str, DataFrame]:
     columns = {table: of.all if table in state.windows else of.names for table, of in COLUMNS.items()}
-    rows = to_tables(state)
+    rows = state.to_tables()
     return {
         table: spark.createDataFrame(
             [tuple(row.get(c) for c in columns[table]) for row in rows[table]],
@@ -100,7 +100,7 @@ def test_a_cycle_is_the_finding_that_files_have(spark: SparkSession, nested: Pro
     roles = (*STATE.assignments, Assignment(principal="role:reader", role="clerk"))
     state = replace(STATE, memberships=rows, assignments=roles)
     read = read_state(spark, frames(spark, state), nested)
-    valid, found = validate(nested, from_tables(to_tables(state), "state.json"))
+    valid, found = validate(nested, from_tables(state.to_tables(), "state.json"))
     errors = sorted((f.place.table, f.code, f.message, f.help) for f in found if f.severity == "error")
     quarantined = read.quarantined().select("table", "code", "message", "help").collect()
     assert sorted(map(tuple, quarantined)) == errors

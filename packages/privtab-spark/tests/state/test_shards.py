@@ -19,7 +19,7 @@ from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
 from privtab.state.coded import CodedColumn
 from privtab.state.links import closed
-from privtab.state.load import from_tables, to_tables, validate
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Assignment, ColumnRows, Grant, State
 from privtab.state.raw import COLUMNS
 from privtab.state.shards import PEOPLE, PartText, part_text, root_keys, shards
@@ -63,7 +63,7 @@ def rows(program: Program, state: State) -> pa.Table:
 
 def usable(program: Program, state: State) -> State:
     """The rows of a state that are valid: worlds have names that no state may hold, and rows that never hold."""
-    return validate(program, from_tables(to_tables(state), "state.json"), notes=False)[0]
+    return validate(program, from_tables(state.to_tables(), "state.json"), notes=False)[0]
 
 
 @pytest.mark.parametrize("features", [(), IN_SPARK], ids=["plain", "features"])

@@ -12,7 +12,7 @@ from conforming_server import served
 from privtab.ir.formula import item_condition, references
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.state.nodes import merged
+from privtab.state.nodes import State
 from privtab_testing.conform import QuestionPlan, Verdict
 from privtab_testing.conform.plan import plan
 from privtab_testing.conform.report import Report, report
@@ -40,7 +40,7 @@ def unnoticed(planned: QuestionPlan, every: int = 1) -> list[str]:
         keys = {key, *dependents(program, key)}
         needed = {other for affected in keys for other in dependencies(program, affected)}
         questions = tuple(q for q in planned.questions if (q.rule.entity, q.rule.operation) in keys)
-        world = replace(planned.world, state=merged(question.state for question in questions))
+        world = replace(planned.world, state=State.merged(question.state for question in questions))
         smaller = replace(planned, questions=questions, world=world)
         for mutant in mutants.shown(rule):
             if next(numbers) % every or scoring.is_equivalent(mutant):

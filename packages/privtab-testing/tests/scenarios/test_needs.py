@@ -14,7 +14,7 @@ from privtab.ir.nodes import RESOURCE, Has, HasBelow, Member, Owner, OwnsBelow, 
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
 from privtab.reference.rights import Right, about
-from privtab.state.load import from_tables, to_tables, validate
+from privtab.state.load import from_tables, validate
 from privtab_testing.scenarios import CasePlan
 from privtab_testing.scenarios.callers import smallest
 from privtab_testing.scenarios.generated import GeneratedCallers
@@ -68,7 +68,7 @@ def test_rows_name_principals_of_the_kinds_that_the_policy_takes(reads: Reads, k
     )
     assert failed(plan) == []
     for state in plan.worlds:
-        _, findings = validate(plan.program, from_tables(to_tables(state), "generated"))
+        _, findings = validate(plan.program, from_tables(state.to_tables(), "generated"))
         assert [str(finding) for finding in findings if finding.severity == "error"] == []
 
 

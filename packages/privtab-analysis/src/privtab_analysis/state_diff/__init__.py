@@ -22,7 +22,6 @@ from privtab.ir.names import earlier
 from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule, Term
 from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool, check_support
-from privtab.state.located import placed
 from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.alike import Alike, Key
@@ -30,6 +29,7 @@ from privtab_analysis.permissions import questions
 from privtab_analysis.state_diff.causes import Causes, ChangeImpact
 from privtab_analysis.state_diff.entities import Division, EntityClass, EntityTree, written
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
+from privtab_analysis.state_diff.placed import placed
 from privtab_analysis.state_diff.rows import changed_rows, with_windows
 from privtab_analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
 

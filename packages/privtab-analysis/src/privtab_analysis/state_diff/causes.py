@@ -12,10 +12,10 @@ from privtab.base import Entity, GivenAttributes, last_name, path_of
 from privtab.ir.formula import compared_terms, uses_below
 from privtab.ir.nodes import Program
 from privtab.state.chains import GROUP
-from privtab.state.located import placed
 from privtab.state.nodes import TABLES, State
 from privtab_analysis.state_diff.entities import Addresses, EntityTree, prefixes, written
 from privtab_analysis.state_diff.nodes import ChangedRow
+from privtab_analysis.state_diff.placed import placed
 from privtab_analysis.state_diff.subjects import PRINCIPAL_COLUMN, Holding, Question, Side, Subject, SubjectSets
 
 Rows: TypeAlias = tuple[ChangedRow, ...]

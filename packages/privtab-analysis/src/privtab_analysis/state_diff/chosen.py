@@ -8,12 +8,13 @@ from dataclasses import replace
 from heapq import nlargest
 from typing import Any, TypeVar
 
-from privtab.base import UsageError, nearest
-from privtab.state.findings import row_sentence
-from privtab.state.load import cells_of
+from privtab.base.errors import UsageError
+from privtab.base.hints import nearest
+from privtab.state.findings import RowLocation
 from privtab.state.names import Places
-from privtab.state.nodes import ALL_TABLES, RowLocation, State
+from privtab.state.nodes import ALL_TABLES, State
 from privtab.state.raw import RawRow, RawState
+from privtab.state.row_texts import row_sentence
 
 T = TypeVar("T")
 _LINE = re.compile(r"(?P<path>.+):(?P<line>[0-9]{1,9})")
@@ -59,7 +60,7 @@ def find_raw_rows(texts: Iterable[str], rows: RawState, shown: str) -> list[RawR
 
 def _sentences(state: State) -> Iterator[tuple[str, tuple[str, int]]]:
     for table in ALL_TABLES:
-        for number, cells in enumerate(cells_of(state, table)):
+        for number, cells in enumerate(state.cells(table)):
             yield row_sentence(table, cells), (table, number)
 
 

@@ -33,7 +33,7 @@ def _only(before: State, after: State, table: str) -> tuple[list[int], list[int]
         return [], []
     names = COLUMNS[table].all if windows else COLUMNS[table].names
     if min(len(getattr(before, table)), len(getattr(after, table))) >= LARGE:
-        from privtab.state.coded import only_in_one
+        from privtab_analysis.state_diff.columns import only_in_one
 
         return only_in_one([(before.column(table, name), after.column(table, name)) for name in names])
     return _only_in_one(before.texts(table, *names), after.texts(table, *names))
@@ -77,7 +77,8 @@ def changed_raw_rows(before: RawState, after: RawState) -> Iterator[ChangedRow]:
     for table in ALL_TABLES:
         rows_before, rows_after = before.rows.get(table, ()), after.rows.get(table, ())
         if min(len(rows_before), len(rows_after)) >= LARGE:
-            from privtab.state.coded import RawTable, only_in_one
+            from privtab.state.coded import RawTable
+            from privtab_analysis.state_diff.columns import only_in_one
 
             tables = RawTable.of(rows_before), RawTable.of(rows_after)
             names = COLUMNS[table].all

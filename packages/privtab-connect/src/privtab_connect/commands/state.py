@@ -23,7 +23,6 @@ from privtab.command._output import (
 )
 from privtab.command._parameters import argument, needing, option
 from privtab.command._tokens import token_in
-from privtab.state.findings import to_json
 from privtab_connect.documents import names
 from privtab_connect.state_files import write_tables
 
@@ -90,8 +89,6 @@ def import_(
       privtab state import postgresql postgresql+psycopg://audit@db/sales -p warehouse.yaml -o state.json
       privtab state import ranger policies.json --entities tables.txt -p lake.yaml -o state/ --accept data-mask
     """
-    from privtab.state.load import to_tables
-
     with needing("`privtab state import`", "import"):
         from privtab_connect.importing import answers, run
         from privtab_connect.importing.document import load
@@ -104,7 +101,7 @@ def import_(
         result = run.run(import_document, system, program, values=variables, entities=known_entities)
     refused = result.refused(strict=strict, allow_partial=allow_partial, accept=accept or ())
     if not refused:
-        write_tables(output, to_tables(result.state))
+        write_tables(output, result.state.to_tables())
     found = {"taken": dict(result.taken), "translated": result.translated, "not_taken": result.not_taken}
     if not print_if_data(format_, found):
         _show(result, None if refused else output)
@@ -221,7 +218,7 @@ def _push_json(result: PushReport) -> dict[str, Any]:
         "revoke": listed(result.plan.revoke),
         "foreign": listed(result.plan.foreign),
         "requests": list(result.requests),
-        "findings": to_json(result.desired.findings),
+        "findings": [finding.to_json() for finding in result.desired.findings],
         "left_out": dict(result.desired.left_out),
         "outside": result.desired.outside,
         "absent": dict(result.desired.absent),

@@ -16,9 +16,9 @@ from jmespath.exceptions import JMESPathError
 from privtab.base import Entity, FileError, UsageError, no_collection
 from privtab.ir.names import inheriting
 from privtab.ir.nodes import Program
-from privtab.state.findings import CODES, errors, stops
+from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, validate
-from privtab.state.nodes import State, StateFinding
+from privtab.state.nodes import State
 from privtab.state.raw import ENTITIES, PRINCIPALS
 from privtab_connect.errors import TemplateError
 from privtab_connect.importing.answers import Answers
@@ -380,15 +380,17 @@ def _checked(program: Program, document: ImportDocument, found: _CollectedRows) 
     state, findings = validate(program, from_tables(tables, document.path))
     not_taken = dict(found.not_taken)
     findings_by_row: dict[tuple[str, int], list[StateFinding]] = {}
-    for finding in errors(findings):
+    for finding in findings:
+        if finding.severity != "error":
+            continue
         findings_by_row.setdefault((finding.place.table, finding.place.row), []).append(finding)
     for (table, number), of_row in findings_by_row.items():
         row = tables[table][number - 1] if number else {}
         item = UntranslatedItem(
             what=_row_text(table, row),
             why="; ".join(finding.message for finding in of_row),
-            denies=_denies(program, table, row) or any(stops(program, finding) for finding in of_row),
-            name=CODES[of_row[0].code],
+            denies=_denies(program, table, row) or any(finding.stops(program) for finding in of_row),
+            name=of_row[0].name,
         )
         not_taken[item] = None
     return ImportResult(

@@ -12,10 +12,9 @@ from privtab.ir.names import privilege_names
 from privtab.ir.nodes import ALWAYS as NO_GATE
 from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.state.findings import in_order
-from privtab.state.load import cells_of
+from privtab.state.findings import RowLocation, StateFinding
 from privtab.state.names import NOWHERE, Places
-from privtab.state.nodes import ALL_TABLES, Assignment, Grant, RowLocation, State, StateFinding
+from privtab.state.nodes import ALL_TABLES, Assignment, Grant, State
 from privtab_connect.pushdown import TargetModule
 from privtab_connect.pushdown.document import MappingDocument, NativeNames, Part
 from privtab_connect.pushdown.rights import (
@@ -120,7 +119,7 @@ def desired_rights(
     present, absent = _present(rights, inventory, document.traits)
     return DesiredRights(
         rights=frozenset(present),
-        findings=in_order(rows.findings),
+        findings=tuple(sorted(rows.findings, key=lambda finding: finding.order)),
         left_out=dict(sorted(rows.left_out.items())),
         outside=rows.outside,
         absent=dict(sorted(absent.items())),
@@ -193,7 +192,7 @@ class _Rows:
             if reason is not None:
                 self.left_out[f"{table}: {reason}"] += len(rows)
                 continue
-            cells = zip(rows, cells_of(self.state, table), self.state.windows_of(table), strict=True)
+            cells = zip(rows, self.state.cells(table), self.state.windows_of(table), strict=True)
             for number, (row, named, window) in enumerate(cells):
                 self._row = (table, number, named)
                 if window != ALWAYS:

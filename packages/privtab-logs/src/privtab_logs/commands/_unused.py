@@ -217,12 +217,11 @@ def _write(
     from privtab.state.trimmed import is_edited
 
     if is_stored(state) or not state.exists() or not is_edited(state):
-        from privtab.state.load import to_tables
         from privtab_analysis.state_diff.chosen import without_rows
         from privtab_connect.state_files import write_tables
 
         less = without_rows(whole, [(table, number) for table, numbers in gone.items() for number in numbers])
-        write_tables(target, to_tables(less), in_place=in_place)
+        write_tables(target, less.to_tables(), in_place=in_place)
         return
     outputs = _trimmed(program, state, gone)
     write_all({target / name if name else target: content for name, content in outputs.items()}, in_place=in_place)

@@ -10,10 +10,10 @@ from privtab.base import UsageError, count, parse_key_values
 from privtab.base.attributes import NO_ATTRIBUTES
 from privtab.ir.nodes import Program
 from privtab.ir.support import Tool, check_support
-from privtab.state.findings import row_sentence
-from privtab.state.load import as_raw, from_tables, to_tables, validate
+from privtab.state.load import as_raw, from_tables, validate
 from privtab.state.nodes import ALL_TABLES, ENTITIES, State
 from privtab.state.raw import COLUMNS
+from privtab.state.row_texts import row_sentence
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.summary import page_values
 from privtab_analysis.state_diff import Comparison, StateDiff, state_diff
@@ -94,7 +94,7 @@ def _with_rows(world: World, state: State, rows: Sequence[tuple[str, dict[str, s
         return state
     # With all others, unless there are too many to check again: then with those that tell where entities lie.
     together = sum(len(getattr(state, table)) for table in ALL_TABLES) <= MOST_CHECKED
-    tables = to_tables(state if together else State(entities=state.entities))
+    tables = (state if together else State(entities=state.entities)).to_tables()
     for table, cells in rows:
         tables.setdefault(table, []).append(cells)
     checked, findings = validate(world.program, from_tables(tables, "the new row"), notes=False)

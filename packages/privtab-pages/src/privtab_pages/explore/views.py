@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeAlias
 from privtab.base import Entity, UsageError, count
 from privtab.filters.filter import filter_of
 from privtab.ir.nodes import Program
-from privtab.state.load import cells_of
 from privtab.state.names import place_text
 from privtab.state.nodes import ALL_TABLES, State
 from privtab_analysis.changes import RemoveDenial, apply, change_text
@@ -134,7 +133,7 @@ def _way(user: str, proposal: Proposal) -> Way:
 def changed_rows_of(state: State, name: str) -> Iterator[tuple[str, str]]:
     """Rows as parameters of a URL of `what-if`."""
     for table in ALL_TABLES:
-        for cells in cells_of(state, table):
+        for cells in state.cells(table):
             yield name, linked(table, cells.items())
 
 

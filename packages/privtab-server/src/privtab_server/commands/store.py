@@ -14,9 +14,9 @@ from privtab.command._output import FormatOption, deliver, fail_if, out, print_e
 from privtab.command._parameters import argument, option
 from privtab.command._stored import load_rows
 from privtab.command._tokens import is_http
-from privtab.state.findings import row_text
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import RawReader
+from privtab.state.row_texts import row_text
 from privtab_analysis.commands._ask import RequestOptions, entity
 from privtab_server.commands._store_session import (
     CaFileOption,

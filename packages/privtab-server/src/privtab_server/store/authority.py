@@ -36,12 +36,12 @@ from privtab.ir.nodes import Compare, Program
 from privtab.ir.semantics import OwnerKind
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
-from privtab.state.findings import row_text
 from privtab.state.located import locations
 from privtab.state.names import uses
 from privtab.state.nodes import State
 from privtab.state.principal_rows import entity_named, may_be, place_of, types_of_kind
 from privtab.state.raw import COLUMNS
+from privtab.state.row_texts import row_text
 from privtab_server.store.excerpt import Excerpt
 
 Verb: TypeAlias = Literal["add", "remove"]

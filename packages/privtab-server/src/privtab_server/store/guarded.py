@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias, assert_never
 
 from privtab.base import Entity, InvalidRequest, PrivtabError, Request, StateInvalid, UnsupportedError, UsageError
 from privtab.ir.serialise import vocabulary
+from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, validate
-from privtab.state.nodes import StateFinding
 from privtab.state.principal_rows import may_be
 from privtab_server.store.authority import PRINCIPAL_OF, VERBS, Authority, Verb, given_by, naming
 from privtab_server.store.excerpt import reached

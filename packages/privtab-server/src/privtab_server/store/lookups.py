@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, or_, 
 
 from privtab.base import Change, StateInvalid
 from privtab.ir.nodes import Program
-from privtab.state.load import cells_of, validate
+from privtab.state.load import validate
 from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, RawRow, RawState
 from privtab_server.errors import StoreError
@@ -238,7 +238,7 @@ def checked(program: Program, rows: Rows, shown: str, more: RawState | None = No
         (name, id_): Change("add", name, row=dict(cells))
         for name in COLUMNS
         if name in added.rows
-        for cells in islice(cells_of(state, name), len(rows.tables[name]), None)
+        for cells in islice(state.cells(name), len(rows.tables[name]), None)
         if (id_ := row_id(cells)) not in rows.tables[name]
     }
     return state, list(changes.values())

@@ -25,12 +25,12 @@ from privtab.base import (
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
-from privtab.state.findings import row_text
-from privtab.state.load import cells_of, from_tables
+from privtab.state.load import from_tables
 from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab.state.principal_rows import about_principal, entity_named, may_be
 from privtab.state.raw import COLUMNS, RawState
+from privtab.state.row_texts import row_text
 from privtab_server.errors import StoreConflict
 from privtab_server.store.authority import check_delegated, check_named, check_reach
 from privtab_server.store.conflicts import check_conflicts
@@ -226,7 +226,7 @@ def _effects(
 
 def _about(excerpt: Excerpt, table: str, principal: Entity) -> Iterator[Change]:
     """The removal of every row of a table about a principal, in what contains it."""
-    for cells in cells_of(about_principal(excerpt.about(table, principal), table, principal, excerpt.program), table):
+    for cells in about_principal(excerpt.about(table, principal), table, principal, excerpt.program).cells(table):
         # Whenever they hold: the rows have no `from` and `until` here.
         values = {name: cells.get(name) for name in COLUMNS[table].names}
         yield from excerpt.matching(table, values)

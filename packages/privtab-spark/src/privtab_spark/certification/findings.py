@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from privtab.base import current_moment, quoted_privilege
-from privtab.state.findings import row_sentence
-from privtab.state.load import cells_of
+from privtab.state.row_texts import row_sentence
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -92,7 +91,7 @@ def of_times(state: State) -> Iterator[Finding]:
     ending = [
         (window.end, row_sentence(table, cells), cells)
         for table, windows in state.windows.items()
-        for window, cells in zip(windows, cells_of(state, table), strict=True)
+        for window, cells in zip(windows, state.cells(table), strict=True)
         if window.holds(since) and window.end <= before
     ]
     ending.sort(key=lambda entry: entry[:2])

@@ -24,7 +24,7 @@ from privtab.command._output import (
     table,
 )
 from privtab.command._parameters import argument, needing, option
-from privtab.state.findings import CODES
+from privtab.state.findings import FINDING_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,7 +171,7 @@ def build(
 def _show_findings(findings: list[list[Any]]) -> None:
     if not findings:
         return
-    lines = ((name, code, CODES[code], severity, f"{rows:,}") for name, code, severity, rows in findings)
+    lines = ((name, code, FINDING_NAMES[code], severity, f"{rows:,}") for name, code, severity, rows in findings)
     err().print(table("table", "code", "what", "severity", "rows", rows=lines, right=("rows",)))
     error_rows = sum(rows for *_, severity, rows in findings if severity == "error")
     if error_rows:

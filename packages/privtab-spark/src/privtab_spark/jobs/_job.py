@@ -454,13 +454,12 @@ def run(
 
 def _error_text(error: PrivtabError) -> str:
     if isinstance(error, StateInvalid):
-        from privtab.state.findings import render_text
-        from privtab.state.nodes import StateFinding
+        from privtab.state.findings import StateFinding
 
         first = str(error).partition("\n")[0]
         found = [finding for finding in error.findings if isinstance(finding, StateFinding)]
         more = f"and {len(found) - SHOWN:,} more\n" if len(found) > SHOWN else ""
-        return f"{first}\n{render_text(found[:SHOWN])}{more}".rstrip()
+        return f"{first}\n{''.join(finding.render() for finding in found[:SHOWN])}{more}".rstrip()
     return str(error)
 
 

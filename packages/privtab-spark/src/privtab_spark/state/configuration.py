@@ -11,9 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
 from privtab.base import Diagnostic, SourceFile, StateInvalid, UsageError, source, strict_loads
-from privtab.state.findings import errors
+from privtab.state.findings import RowLocation
 from privtab.state.folders import table_files
-from privtab.state.nodes import RowLocation
 from privtab.state.raw import RawReader
 from privtab.state.read_parquet import LOGS, table_format
 from privtab_spark.failures import spark_errors
@@ -74,7 +73,7 @@ def folder_sources(
             "name": files.path.name,
             "extra": [column for of, column in columns if of == table],
         }
-    if wrong := errors(reader.findings):
+    if wrong := tuple(reader.findings):
         raise StateInvalid(wrong, UNREAD)
     return sources
 

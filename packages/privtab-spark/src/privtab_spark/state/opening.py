@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from privtab.base import Entity, StateInvalid, UsageError, how_to_install
 from privtab.engines.index import require_kept
-from privtab.state.findings import DENIES
+from privtab.state.findings import StateFinding
 from privtab.state.names import FOR_FILTERS, filters_need
 from privtab.state.nodes import State
 from privtab_spark.former import renamed_keyword
@@ -105,5 +105,5 @@ def import_state(
         program_of(policy), document, source, values=values, entities=entities, token=token, headers=headers
     )
     if refused := found.refused(strict=strict, allow_partial=allow_partial, accept=accept):
-        raise StateInvalid(refused, "`strict` accepts none" if strict else DENIES)
+        raise StateInvalid(refused, "`strict` accepts none" if strict else StateFinding.MAY_DENY)
     return found

@@ -15,12 +15,11 @@ from pyspark.sql import functions as fn
 
 from privtab.base import WINDOW_COLUMNS, FileError, StateInvalid, UsageError, state_location
 from privtab.ir.nodes import Program
-from privtab.state.checker import Checker
-from privtab.state.findings import CODES, DENIES, stopping
+from privtab.state.findings import FINDING_NAMES, RowLocation, StateFinding
 from privtab.state.load import no_table, validate
 from privtab.state.names import StateNames, uses
-from privtab.state.nodes import ENTITIES, RowLocation, State, StateFinding
-from privtab.state.raw import RawReader, RawState
+from privtab.state.nodes import ENTITIES, State
+from privtab.state.raw import RawReader
 from privtab_spark.frames import row_counts, union
 from privtab_spark.preflight import check_executors
 from privtab_spark.shipping import ShippedBytes
@@ -183,9 +182,9 @@ class Read:
             columns = dict(zip(found.column_names, found.columns, strict=True))
             row_checks.read_rows(reader, label, table, {}, columns)
         state, findings = validate(self.program, reader.done(), notes=False)
-        if wrong := stopping(self.program, findings):
+        if wrong := [finding for finding in findings if finding.stops(self.program)]:
             unnumbered = (replace(f, place=replace(f.place, row=0)) for f in wrong[:SHOWN])
-            raise StateInvalid(tuple(unnumbered), DENIES)
+            raise StateInvalid(tuple(unnumbered), StateFinding.MAY_DENY)
         return state
 
     def write(self, folder: str | Path, format: str = "parquet") -> dict[str, Any]:  # noqa: A002 - as in Spark
@@ -325,7 +324,7 @@ class Read:
 
 def shaped(frame: DataFrame, table: str, label: str) -> DataFrame:
     """Select the columns of FINDINGS from a frame of findings."""
-    names = fn.create_map(*(fn.lit(part) for pair in CODES.items() for part in pair))
+    names = fn.create_map(*(fn.lit(part) for pair in FINDING_NAMES.items() for part in pair))
     return frame.select(
         fn.lit(table).alias("table"), fn.col("code"), fn.try_element_at(names, fn.col("code")).alias("name"),
         fn.col("severity"), fn.col("message"), fn.col("help"), fn.col("row"), fn.col("rows"), fn.lit(label).alias("source"),
@@ -380,7 +379,7 @@ def check_quarantined(program: Program, quarantined: DataFrame) -> None:
     )
     stopping = wrong.limit(SHOWN).collect()
     if stopping:
-        raise StateInvalid(tuple(finding_of(row.asDict()) for row in stopping), DENIES)
+        raise StateInvalid(tuple(finding_of(row.asDict()) for row in stopping), StateFinding.MAY_DENY)
 
 
 def read_written(spark: SparkSession, folder: str | Path, policy: object, *, allow_partial: bool = False) -> SparkState:
@@ -429,9 +428,9 @@ def _advise(program: Program, batches: Any) -> Any:
     """For `mapInArrow`: the names of roles that are similar to declared ones, with advice."""
     import pyarrow as pa
 
-    checker = Checker(program, RawState())
+    names = StateNames(program)
     for batch in batches:
-        advised = [(role, checker.similar_declared_role(role)) for role in batch.column(0).to_pylist()]
+        advised = [(role, names.similar_declared_role(role)) for role in batch.column(0).to_pylist()]
         pairs = [(role, advice) for role, advice in advised if advice is not None]
         columns = [pa.array([pair[position] for pair in pairs], pa.string()) for position in (0, 1)]
         yield pa.RecordBatch.from_arrays(columns, names=["nearly", "advice"])

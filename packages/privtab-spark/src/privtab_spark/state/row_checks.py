@@ -19,14 +19,13 @@ from privtab.base import WINDOW_COLUMNS, Entity, Window, parse_moment
 from privtab.base.moments import FIRST, LAST, edge_texts
 from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind
-from privtab.state.coded import CodedColumn, RawTable, take
+from privtab.state.coded import CodedColumn, RawTable
+from privtab.state.findings import StateFinding
 from privtab.state.large import CheckedTable, ColumnChecker
 from privtab.state.links import COLUMNS as LINK_COLUMNS
 from privtab.state.links import Texts, following
-from privtab.state.load import checker_of
 from privtab.state.names import uses
-from privtab.state.nodes import StateFinding
-from privtab.state.raw import COLUMNS, NotText, RawReader, RawState, cells_of
+from privtab.state.raw import COLUMNS, NotText, RawReader, cells_of
 from privtab_spark.shipping import ShippedBytes, kept
 from privtab_spark.state.schemas import CANONICAL, FINDING, schema, windows_in
 from privtab_spark.state.tables import canonical
@@ -134,9 +133,7 @@ def read_rows(
     except pa.ArrowInvalid:
         coded = {}
     if coded:
-        take(reader, path, table, coded)
-        found = reader.large.get(table)
-        return found if isinstance(found, RawTable) else None
+        return RawTable.read(reader, path, table, coded)
     optional = (*COLUMNS[table].optional, *WINDOW_COLUMNS)
     for number, row in enumerate(zip(*map(cells_of, columns.values()), strict=True), start=1):
         cells: dict[str, object] = {
@@ -174,7 +171,7 @@ class _ProgramKey:
 
 @lru_cache(maxsize=4)
 def _checker(known: _ProgramKey) -> ColumnChecker:
-    return ColumnChecker(checker_of(known.program, RawState(), alone=True))
+    return ColumnChecker.alone(known.program)
 
 
 Keys: TypeAlias = Callable[[Entity], list[str]]

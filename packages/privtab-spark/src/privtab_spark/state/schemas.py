@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from privtab.base import WINDOW_COLUMNS
 from privtab.ir.nodes import Program
-from privtab.state.findings import DENIES
+from privtab.state.findings import StateFinding
 from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, ENTITIES
 
@@ -96,11 +96,10 @@ def program_of(policy: object) -> Program:
 
 def checked_rows(program: Program, path: Path) -> State:
     """The valid rows of files; raises StateInvalid if an invalid row may affect a denial, or if a file could not be read whole."""
-    from privtab.base import StateInvalid
-    from privtab.state.findings import stopping
+    from privtab.base.errors import StateInvalid
     from privtab.state.load import load, validate
 
     state, findings = validate(program, load(path))
-    if wrong := stopping(program, findings):
-        raise StateInvalid(wrong, UNREAD if program.semantics.deny == "none" else DENIES)
+    if wrong := tuple(finding for finding in findings if finding.stops(program)):
+        raise StateInvalid(wrong, UNREAD if program.semantics.deny == "none" else StateFinding.MAY_DENY)
     return state

@@ -20,8 +20,7 @@ from privtab.base import ALWAYS, WINDOW_COLUMNS, arrow
 from privtab.base.arrow import Codes
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.state.coded import CodedColumn, appended, groups, once
-from privtab.state.large import windows_of
+from privtab.state.coded import CodedColumn, numbered_rows
 from privtab.state.large_index import given_privileges
 from privtab.state.nodes import ColumnRows, State
 from privtab.state.raw import COLUMNS
@@ -29,6 +28,7 @@ from privtab_spark.frames import union
 from privtab_spark.state import row_checks
 from privtab_spark.state.schemas import TABLES as ALL_TABLES
 from privtab_spark.state.schemas import entity_column, windows_in
+from privtab_spark.state.tables import windows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -104,8 +104,10 @@ def root_state(
     for number, name in enumerate(TABLES):
         columns = _checked(program, table, part, number, not_text.get(name, {}), findings)
         columns = _distinct(name, columns, listed, orphans, findings)
-        if own := windows_of(columns):
-            windows[name] = own
+        edges = [columns.pop(edge, None) for edge in WINDOW_COLUMNS]
+        if any(edges):
+            rows_without = [None] * len(next(iter(columns.values())))
+            windows[name] = windows_of(*(rows_without if edge is None else list(edge) for edge in edges))
         rows[name] = ColumnRows(name, columns)
     scopes, values = (_columns(table.filter(pa.array(part == kind)), "abc") for kind in (SCOPE, ATTRIBUTE))
     none = CodedColumn.without_texts(len(values["a"]))
@@ -126,9 +128,9 @@ def granted(program: Program, state: State, findings: Findings) -> dict[str, int
     grantees, effects, written, entities = (texts_of(rows, "grants", name) for name in COLUMNS["grants"].names)
     of_row, privileges = given_privileges(program, written, entities, effects)
     keys, names = (CodedColumn(column.codes[of_row], column.array) for column in (entities, grantees))
-    numbers = groups((privileges, keys, names))
+    numbers = numbered_rows((privileges, keys, names))
     denied = (effects.codes == arrow.position(effects.array, "deny"))[of_row]
-    allowed_once, denied_once = once(numbers[~denied]), once(numbers[denied])
+    allowed_once, denied_once = np.unique(numbers[~denied]), np.unique(numbers[denied])
     both = denied_once[np.isin(denied_once, allowed_once)]
     among = np.flatnonzero(denied & np.isin(numbers, both))
     first = among[np.unique(numbers[among], return_index=True)[1]].tolist()
@@ -174,7 +176,7 @@ def _checked(
 def _joined(columns: Sequence[CodedColumn | int]) -> CodedColumn:
     """Columns one after the other; a number is a column of so many rows without a text."""
     listed = [CodedColumn.without_texts(c) if isinstance(c, int) else c for c in columns]
-    return reduce(appended, listed) if listed else CodedColumn.of_texts([])
+    return reduce(CodedColumn.followed_by, listed) if listed else CodedColumn.of_texts([])
 
 
 def _note(table: str, checked: row_checks.CheckedBatch, findings: Findings) -> None:
@@ -191,7 +193,7 @@ def _distinct(
     table: str, columns: dict[str, CodedColumn], listed: Any, orphans: str | None, findings: Findings
 ) -> dict[str, CodedColumn]:
     """The rows of a table without duplicates; duplicates and orphans are reported, quarantined orphans left out."""
-    numbers = groups(columns.values())
+    numbers = numbered_rows(columns.values())
     ordered = np.sort(numbers)
     is_repeated = np.isin(numbers, ordered[1:][ordered[1:] == ordered[:-1]])
     among = np.flatnonzero(is_repeated)

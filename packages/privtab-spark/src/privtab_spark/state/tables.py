@@ -17,8 +17,8 @@ from privtab.base import ALWAYS, PRINCIPAL_KINDS, WINDOW_COLUMNS, HasWindows, Us
 from privtab.bundle.archive import json_bytes
 from privtab.ir.nodes import EntityType, Program
 from privtab.ir.serialise import program_json
-from privtab.state.coded import CodedColumn, groups
-from privtab.state.large_index import coded_column, given_privileges
+from privtab.state.coded import CodedColumn, numbered_rows
+from privtab.state.large_index import given_privileges
 from privtab.state.names import uses
 from privtab.state.nodes import ColumnRows, State
 from privtab.state.raw import COLUMNS, ENTITIES
@@ -184,12 +184,12 @@ def _nanoseconds(column: str) -> Column:
 
 def arrow_table(table: str, state: State, program: Program | None) -> pa.Table:
     """The distinct rows of a table, with the columns of `CANONICAL`; without a program, privileges are not resolved."""
-    columns = {name: coded_column(state, table, name) for name in COLUMNS[table].names}
+    columns = {name: CodedColumn.of_column(state.column(table, name)) for name in COLUMNS[table].names}
     if table == "grants" and program is not None and len(columns["privilege"]):
         rows, privileges = given_privileges(program, columns["privilege"], columns["entity"], columns["effect"])
         columns = {name: CodedColumn(column.codes[rows], column.array) for name, column in columns.items()}
         columns["privilege"] = privileges
-    _, first = np.unique(groups(columns.values()), return_index=True)
+    _, first = np.unique(numbered_rows(columns.values()), return_index=True)
     first.sort()
     once = {name: CodedColumn(column.codes[first], column.array) for name, column in columns.items()}
     return pa.table(canonical(table, once))
@@ -236,17 +236,20 @@ def from_arrow(tables: Mapping[str, Any]) -> State:
         return ColumnRows(table, columns)
 
     rows_by_table: dict[str, Any] = {table: rows(table) for table in CANONICAL if table in tables}
-    windows = {t: _windows(rows) for t, rows in tables.items() if WINDOW_COLUMNS[0] in rows.column_names}
+    windows = {
+        t: windows_of(*(rows.column(name).to_pylist() for name in WINDOW_COLUMNS))
+        for t, rows in tables.items()
+        if WINDOW_COLUMNS[0] in rows.column_names
+    }
     return State(**rows_by_table, windows=windows)
 
 
-def _windows(rows: Any) -> list[Window]:
-    """The windows of the rows of an Arrow table with `from` and `until`."""
+def windows_of(*edge_texts: Sequence[str | None]) -> list[Window]:
+    """The windows of rows, from the texts of their `from` and `until`."""
     known: dict[str, int] = {}
     edges = []
-    for name, beyond in zip(WINDOW_COLUMNS, ALWAYS, strict=True):
-        texts = rows.column(name).to_pylist()
-        known |= {text: parse_moment(text) for text in set(texts) - {None} - known.keys()}
+    for texts, beyond in zip(edge_texts, ALWAYS, strict=True):
+        known |= {text: parse_moment(text) for text in {*texts} - known.keys() if text is not None}
         edges.append([beyond if text is None else known[text] for text in texts])
     return list(map(Window, *edges))
 

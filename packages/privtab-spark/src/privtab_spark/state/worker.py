@@ -24,7 +24,7 @@ from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.pack import shard_files
 from privtab.ir.nodes import Program
 from privtab.state.coded import CodedColumn
-from privtab.state.findings import CODES
+from privtab.state.findings import FINDING_NAMES
 from privtab.state.nodes import ColumnRows, State
 from privtab.state.shards import PEOPLE, PartText, part_text
 from privtab_spark.frames import union
@@ -53,7 +53,10 @@ def build_shards(
         findings: Findings = []
         state = root_state(program, rows, not_text, findings, orphans)
         counts = granted(program, state, findings)
-        out = [{"kind": "finding", "root": key, "name": CODES[row["code"]], "source": "", **row} for row in findings]
+        out = [
+            {"kind": "finding", "root": key, "name": FINDING_NAMES[row["code"]], "source": "", **row}
+            for row in findings
+        ]
         if "h" in rows.column_names:
             out.append({"kind": "fingerprint", "root": key, "row": json.dumps(_fingerprint(rows))})
         if part := part_text(program, state, key):

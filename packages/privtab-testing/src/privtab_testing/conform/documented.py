@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from privtab.base import Entity, Request, base_type, decode_name
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
-from privtab.state.nodes import State, merged
+from privtab.state.nodes import State
 from privtab_testing.conform import SystemAnswer, World
 from privtab_testing.conform.document import Call, Calls, DriverDocument, Operation
 from privtab_testing.conform.driver import Driver, DriverError, StateFile
@@ -68,7 +68,7 @@ class DocumentedDriver(Driver):
 
     def state(self, world: World) -> State:
         """As Driver.state: with the rows of the document."""
-        return world.state if self._document.state is None else merged((self._document.state, world.state))
+        return world.state if self._document.state is None else State.merged((self._document.state, world.state))
 
     def prepare(self, world: World) -> None:
         """As Driver.prepare."""

@@ -13,7 +13,6 @@ from typing import Any, Protocol, runtime_checkable
 from privtab.base import PrivtabError, Request, UsageError, write_file
 from privtab.bundle.pack import state_bundle
 from privtab.ir.nodes import Program, Rule
-from privtab.state.load import to_tables
 from privtab.state.nodes import State
 from privtab_testing.conform import SystemAnswer, World
 from privtab_testing.conform.steps import Abilities
@@ -69,7 +68,7 @@ class StateFile:
 
 def state_bytes(state: State) -> bytes:
     """A state as a JSON file."""
-    return (json.dumps(to_tables(state), indent=1, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(state.to_tables(), indent=1, ensure_ascii=False) + "\n").encode()
 
 
 @runtime_checkable

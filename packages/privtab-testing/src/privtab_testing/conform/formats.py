@@ -8,7 +8,6 @@ from typing import Any
 from privtab.base import count
 from privtab.ir.names import atom_text
 from privtab.language.report import Case, Failure, Suite, junit
-from privtab.state.load import to_tables
 from privtab.state.nodes import State
 from privtab_analysis.diff.markdown import as_text
 from privtab_analysis.html import page
@@ -190,7 +189,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
 
 def tables(state: State) -> dict[str, list[dict[str, str]]]:
     """The rows of a small state, without empty tables."""
-    return {table: rows for table, rows in to_tables(state).items() if rows}
+    return {table: rows for table, rows in state.to_tables().items() if rows}
 
 
 def as_junit(report: Report) -> str:

@@ -13,7 +13,7 @@ from privtab.ir.formula import item_condition, leaves, with_targets
 from privtab.ir.nodes import Owner, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
 from privtab.reference.rights import Right, key_of, target_of
-from privtab.state.nodes import State, merged
+from privtab.state.nodes import State
 from privtab_testing.conform import Question, QuestionPlan, World
 from privtab_testing.scenarios.callers import CallerSemantics
 from privtab_testing.scenarios.generated import Caller, GeneratedCallers, asked_by, entity_values, holdings_key
@@ -177,7 +177,7 @@ def world_of(program: Program, questions: Iterable[Question]) -> World:
             if name not in declared and text != everybody:
                 principals[kind][name] = None
     return World(
-        state=merged(question.state for question in listed),
+        state=State.merged(question.state for question in listed),
         entities=tuple(entities.values()),
         users=tuple(principals["user"]),
         groups=tuple(principals["group"]),

@@ -26,8 +26,9 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.language.syntax import yaml_tree
 from privtab.language.syntax.yaml_tree import Node
+from privtab.state.findings import RowLocation, StateFinding
 from privtab.state.load import load, validate
-from privtab.state.nodes import ALL_TABLES, Placement, RowLocation, State, StateFinding
+from privtab.state.nodes import ALL_TABLES, Placement, State
 from privtab.state.raw import RawReader, RawState
 from privtab_testing.scenarios import Because, Case, Expected
 from privtab_testing.scenarios.tree import Combinations, Fields, Params, ScenarioReader, Values

@@ -19,7 +19,7 @@ from privtab.language.syntax.node_reader import near
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 from privtab.state.located import locations
 from privtab.state.names import Problem
-from privtab.state.nodes import Grant, State, merged
+from privtab.state.nodes import Grant, State
 from privtab.state.principal_rows import about_principal
 from privtab_testing.scenarios import Case, Expected, Text, size
 from privtab_testing.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author, without
@@ -223,7 +223,7 @@ def _apply_changes(author: Author, state: State, step: Fields) -> State | None:
         added = author.worlds.rows(step["then"])
         if added is None:
             return None
-        state = merged((state, added))
+        state = State.merged((state, added))
     return state
 
 
@@ -256,7 +256,7 @@ def _apply_effect(author: Author, state: State, effect: str, request: Request, n
         case _:
             privilege = change.row["privilege"] or ""
             rows = State(grants=(Grant(grantee=user, effect="allow", privilege=privilege, entity=entity),))
-    return merged((state, rows)) if change.action == "add" else without(state, rows)
+    return State.merged((state, rows)) if change.action == "add" else without(state, rows)
 
 
 SUITE_KEYS = (

@@ -1,0 +1,41 @@
+"""The rows that only one of two large tables has, by their columns. Needs numpy and pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from privtab.base.arrow import Codes
+from privtab.state.coded import CodedColumn, numbered_rows
+from privtab.state.nodes import Column
+
+
+def only_in_one(columns: Iterable[tuple[Column, Column]]) -> tuple[list[int], list[int]]:
+    """The numbers of the rows that one of two tables has and the other has not, each row once. `columns`: those of both tables."""
+    joined = []
+    first_length = 0
+    for first, second in columns:
+        first_length = len(first)
+        joined.append(CodedColumn.of_column(first).followed_by(CodedColumn.of_column(second)))
+    found = numbered_rows(joined)
+    first_groups, second_groups = found[:first_length], found[first_length:]
+    # States that follow one another differ in few places: what begins and ends both tables is in both.
+    shorter = min(len(first_groups), len(second_groups))
+    begin = _alike(first_groups[:shorter], second_groups[:shorter])
+    end = _alike(first_groups[::-1][: shorter - begin], second_groups[::-1][: shorter - begin])
+    return _missing(first_groups, second_groups, begin, end), _missing(second_groups, first_groups, begin, end)
+
+
+def _alike(first: Codes, second: Codes) -> int:
+    """How many rows at the beginning of two tables of one length are equal."""
+    different = first != second
+    return int(different.argmax()) if different.any() else len(first)
+
+
+def _missing(rows: Codes, others: Codes, begin: int, end: int) -> list[int]:
+    """The first of each of the rows that is not among the others, but for so many at the beginning and at the end."""
+    # Of the others, those that are none of these few rows are left out first: sorting all of them takes longer.
+    distinct, first = np.unique(rows[begin : len(rows) - end], return_index=True)
+    numbers: list[int] = np.sort(first[~np.isin(distinct, others[np.isin(others, distinct)])] + begin).tolist()
+    return numbers
