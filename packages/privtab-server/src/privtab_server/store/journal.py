@@ -12,8 +12,8 @@ from sqlalchemy import Connection, bindparam, select
 
 from privtab.base import Change, UsageError, current_moment, moment_text, moments
 from privtab.state.raw import COLUMNS
-from privtab_analysis.html import page
 from privtab.state.row_texts import row_text
+from privtab_analysis.html import page
 from privtab_server.errors import StoreError
 from privtab_server.store.database import (
     BEGINNING,
