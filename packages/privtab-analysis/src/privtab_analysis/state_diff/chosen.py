@@ -8,8 +8,7 @@ from dataclasses import replace
 from heapq import nlargest
 from typing import Any, TypeVar
 
-from privtab.base.errors import UsageError
-from privtab.base.hints import nearest
+from privtab.base import UsageError, nearest
 from privtab.state.findings import RowLocation
 from privtab.state.names import Places
 from privtab.state.nodes import ALL_TABLES, State

@@ -96,7 +96,7 @@ def program_of(policy: object) -> Program:
 
 def checked_rows(program: Program, path: Path) -> State:
     """The valid rows of files; raises StateInvalid if an invalid row may affect a denial, or if a file could not be read whole."""
-    from privtab.base.errors import StateInvalid
+    from privtab.base import StateInvalid
     from privtab.state.load import load, validate
 
     state, findings = validate(program, load(path))
