@@ -12,7 +12,6 @@ import pytest
 from privtab.base.errors import PrivtabError
 from privtab.base.request import Entity, Request
 from privtab.engines.batches import Batches
-from privtab.engines.packed import unpacked
 from privtab.ir.nodes import Has, Program
 from privtab.ir.support import UNSUPPORTED, Feature, Tool, check_support
 from privtab.pipeline import load_program
@@ -29,6 +28,7 @@ from privtab_analysis.state_diff import state_diff
 from privtab_analysis.turns import ways
 from privtab_spark.matrix.opening import open_matrix, open_state
 from privtab_spark.matrix.question import Question
+from privtab_spark.packed_values import unpacked
 from privtab_spark.policies import open_policy
 from privtab_spark.states import prepared
 from privtab_testing.conform.candidates import Candidates

@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from worlds.attributes import request_attributes
 
 from privtab.base import Entity, FileError, InvalidRequest, Request, StateInvalid, UsageError
-from privtab.engines.packed import packed, unpacked
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
@@ -24,6 +23,7 @@ from privtab_analysis.entitlements import evaluator
 from privtab_spark import entitlements, matrix
 from privtab_spark.matrix.opening import open_matrix, open_state
 from privtab_spark.matrix.question import Question
+from privtab_spark.packed_values import packed, unpacked
 from privtab_spark.policies import open_policy
 from privtab_spark.state import state_tables
 

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.base import DecisionUnavailable
-from privtab.engines.packed import mapped, packed, unpacked
 from privtab_spark import decide, kernel, shipping
 from privtab_spark.arguments import read_arguments
+from privtab_spark.packed_values import mapped, packed, unpacked
 from privtab_spark.policies import open_policy
 from privtab_spark.shipping import PackedState, ShippedBytes, loaded
 from privtab_spark.states import prepared

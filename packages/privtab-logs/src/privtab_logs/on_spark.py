@@ -17,13 +17,13 @@ from pyspark import cloudpickle
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from privtab.engines.packed import digest, packed
 from privtab_logs import distinct, row_use
 from privtab_logs.deciding import hidden_by_mask
 from privtab_logs.moments import Moments
 from privtab_logs.reading import batches_of
 from privtab_logs.replaying import QUESTIONS, Replay, replay
 from privtab_logs.schema import DAMAGED, SCHEMA, Reading
+from privtab_spark.packed_values import digest, packed
 from privtab_spark.shipping import PackedState, WorkerCache, contents
 
 if TYPE_CHECKING:

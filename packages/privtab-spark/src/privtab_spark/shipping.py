@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from privtab.base import DecisionUnavailable
-from privtab.engines.packed import digest, mapped, packed, unpacked
+from privtab_spark.packed_values import digest, mapped, packed, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

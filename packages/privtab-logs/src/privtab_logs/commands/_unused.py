@@ -214,7 +214,7 @@ def _write(
     program: Program, state: Path, target: Path, whole: State, gone: dict[str, list[int]], *, in_place: bool
 ) -> None:
     """Write the state without some rows, in its own form; what has none that is edited, such as a bundle, as JSON or CSV."""
-    from privtab.state.trimmed import is_edited
+    from privtab_logs.trimmed_files import is_edited
 
     if is_stored(state) or not state.exists() or not is_edited(state):
         from privtab_analysis.state_diff.chosen import without_rows
@@ -230,9 +230,9 @@ def _write(
 def _trimmed(program: Program, state: Path, gone: dict[str, list[int]]) -> dict[str, bytes]:
     """The files of a state without some of its rows, which were read once more to be sure of it."""
     from privtab.state.load import validate, validate_with_places
-    from privtab.state.trimmed import trimmed
     from privtab_analysis.state_diff.chosen import without_rows
     from privtab_analysis.state_diff.rows import changed_rows
+    from privtab_logs.trimmed_files import trimmed
 
     raw = load_rows(program, state)
     whole, places, _ = validate_with_places(program, raw)
