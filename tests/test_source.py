@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.base import files, source
+from privtab.base import files
 from privtab.base.errors import FileError
 from privtab.base.source import SourceFile
 
@@ -23,32 +23,32 @@ def test_paths_below_the_working_directory_are_shown_relative(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "a.yaml").write_text("x")
-    assert source.load(tmp_path / "p" / "a.yaml").path == "p/a.yaml"
-    assert source.load("p/a.yaml").path == "p/a.yaml"
-    assert source.load("p/a.yaml", display="shop/a").path == "shop/a"
+    assert SourceFile.load(tmp_path / "p" / "a.yaml").path == "p/a.yaml"
+    assert SourceFile.load("p/a.yaml").path == "p/a.yaml"
+    assert SourceFile.load("p/a.yaml", display="shop/a").path == "shop/a"
 
 
 def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_bytes(b"\xef\xbb\xbfprivtab: 1\n")
-    assert source.load(tmp_path / "a.yaml").text == "privtab: 1\n"
+    assert SourceFile.load(tmp_path / "a.yaml").text == "privtab: 1\n"
 
 
 def test_bytes_that_are_not_utf_8_keep_their_place(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_bytes("é: ".encode() + b"\xff\n")
-    file = source.load(tmp_path / "a.yaml")
+    file = SourceFile.load(tmp_path / "a.yaml")
     assert file.undecodable == 3
     assert file.text[3] == "\ufffd"
 
 
 def test_a_file_that_is_not_there_is_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"cannot read `.*none\.yaml`: No such file"):
-        source.load(tmp_path / "none.yaml")
+        SourceFile.load(tmp_path / "none.yaml")
     with pytest.raises(FileError):
-        source.load(tmp_path)
+        SourceFile.load(tmp_path)
 
 
 def test_a_file_of_more_bytes_than_a_policy_has_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "p.yaml").open("wb") as file:
         file.truncate(files.LARGEST + 1)
     with pytest.raises(FileError, match="more than 16 MiB"):
-        source.load(tmp_path / "p.yaml")
+        SourceFile.load(tmp_path / "p.yaml")

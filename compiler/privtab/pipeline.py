@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab import model
-from privtab.base import resources, source, user_cache
+from privtab.base import resources, user_cache
 from privtab.base.caching import once
 from privtab.base.diagnostics import Diagnostic, Severity, sorted_diagnostics
 from privtab.base.errors import FileError, PolicyInvalid, UsageError
@@ -43,7 +43,7 @@ def load_program(
     `policy`: a name such as `shop/1`, or a path. Raises PolicyInvalid with every finding, UsageError if the policy, variant or
     reading does not exist, FileError if the file cannot be read.
     """
-    return program_of(source.load(find_policy(policy)), variant=variant, readings=readings)
+    return program_of(SourceFile.load(find_policy(policy)), variant=variant, readings=readings)
 
 
 def program_of(file: SourceFile, *, variant: str | None = None, readings: Mapping[str, str] | None = None) -> Program:
@@ -135,7 +135,7 @@ def _resolved(
     policy: str | Path, variant: str | None, readings: Mapping[str, str], *, parallel: bool = False
 ) -> ResolvedPolicy:
     path = find_policy(policy)
-    return resolve_text(path, source.load(path), variant, readings, parallel=parallel)
+    return resolve_text(path, SourceFile.load(path), variant, readings, parallel=parallel)
 
 
 def resolve_text(

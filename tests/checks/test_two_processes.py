@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from privtab import checks, model
-from privtab.base import source
+from privtab.base.source import SourceFile
 from privtab.checks._view import View
 from privtab.language import syntax
 from privtab.model.nodes import Policy
@@ -11,7 +11,7 @@ from privtab.pipeline import find_policy
 
 
 def resolved(name: str) -> Policy:
-    tables, _ = syntax.read(source.load(find_policy(name)))
+    tables, _ = syntax.read(SourceFile.load(find_policy(name)))
     assert tables is not None
     policy, _ = model.resolve(tables)
     assert policy is not None

@@ -14,7 +14,7 @@ from reformatted_yaml import reformatted
 
 from privtab.backends.describe import describe
 from privtab.base import resources
-from privtab.base.source import SourceFile, load
+from privtab.base.source import SourceFile
 from privtab.ir.serialise import program_json
 from privtab.language.fmt import format_source
 from privtab.language.syntax.expression import comments
@@ -63,7 +63,7 @@ def without_places(value: Any) -> Any:
     ],
 )
 def test_a_mess_of_a_shipped_file_gives_one_layout_with_all_comments(path: Path) -> None:
-    text = load(path).text
+    text = SourceFile.load(path).text
     once = laid_out(text)
     assert laid_out(once) == once
     assert notes(once) == notes(text)
@@ -77,7 +77,7 @@ def test_a_mess_of_a_shipped_file_gives_one_layout_with_all_comments(path: Path)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", POLICIES, ids=lambda path: "/".join(path.parts[-2:]))
 def test_shipped_policies_mean_the_same(path: Path, tmp_path: Path) -> None:
-    text = load(path).text
+    text = SourceFile.load(path).text
     before = meaning(text, tmp_path)
     assert meaning(laid_out(text), tmp_path) == before
     other = reformatted(text, 7)

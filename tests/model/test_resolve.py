@@ -7,7 +7,6 @@ import pytest
 from checkout import POLICIES
 
 from privtab import model
-from privtab.base import source
 from privtab.base.diagnostics import Diagnostic, Severity, sorted_diagnostics
 from privtab.base.source import SourceFile
 from privtab.language import syntax
@@ -174,7 +173,7 @@ def test_mistakes_in_different_stages_are_reported_together() -> None:
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.relative_to(POLICIES).as_posix())
 def test_shipped_policies_are_sound_in_every_variant_and_reading(path: Path) -> None:
-    tables, found = syntax.read(source.load(path))
+    tables, found = syntax.read(SourceFile.load(path))
     assert tables is not None
     policy, more = model.resolve(tables)
     assert [f"{d.span.line}: {d.message}" for d in (*found, *more) if d.severity is Severity.ERROR] == []

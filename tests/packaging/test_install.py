@@ -85,9 +85,7 @@ def test_shipped_policies_are_compiled_from_an_empty_folder(environment: Callabl
 
 def test_resources_come_from_the_installed_package(environment: Callable[..., Any], tmp_path: Path) -> None:
     env = environment("compiler")
-    source = (
-        "from privtab.base import resources as r; print(r.templates(), r.policies(), r.rules(), r.opa(), sep='\\n')"
-    )
+    source = "from privtab.base import resources as r; print(r.templates_folder(), r.policies(), r.rules(), r.opa(), sep='\\n')"
     answer = env.run(env.python, "-c", source, cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     for line in answer.stdout.splitlines():

@@ -19,10 +19,10 @@ import worlds
 from fuzzing import LENGTHS, Target, fuzzed
 
 from privtab import model
-from privtab.base import source
 from privtab.base.diagnostics import render
 from privtab.base.errors import BrokenBundle, FileError, PolicyError, SignatureRefused, UsageError
 from privtab.base.signatures import Trust, canonical
+from privtab.base.source import SourceFile
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.inspect import inspect
@@ -65,7 +65,7 @@ def rows() -> dict[str, list[dict[str, str]]]:
 
 def read_policy(text: bytes) -> None:
     """Findings with places, or a policy; never an exception."""
-    file = source.decode(text, "p.yaml")
+    file = SourceFile.decode(text, "p.yaml")
     tables, found = syntax.read(file)
     if tables is not None:
         _, more = model.resolve(tables)

@@ -36,7 +36,15 @@ if TYPE_CHECKING:
     from privtab.base.hints import did_you_mean, hint, listed_names, nearest
     from privtab.base.key_values import parse_key_values
     from privtab.base.locations import Locations
-    from privtab.base.moments import ALWAYS, WINDOW_COLUMNS, Window, current_moment, moment_text, parse_moment
+    from privtab.base.moments import (
+        ALWAYS,
+        WINDOW_COLUMNS,
+        Window,
+        WrongTime,
+        current_moment,
+        moment_text,
+        parse_moment,
+    )
     from privtab.base.names import (
         ANY_PRIVILEGE,
         LEFT_OUT,
@@ -82,7 +90,7 @@ else:
             "key_values": "parse_key_values",
             "lazy": "face",
             "locations": "Locations",
-            "moments": "ALWAYS WINDOW_COLUMNS Window current_moment moment_text parse_moment",
+            "moments": "ALWAYS WINDOW_COLUMNS Window WrongTime current_moment moment_text parse_moment",
             "names": "ANY_PRIVILEGE LEFT_OUT PRINCIPAL_KINDS bare_name check_principal decode_name encode_name is_wildcard"
             " last_name path_of quoted_privilege unusable_character",
             "paths": "PathShape base_type",

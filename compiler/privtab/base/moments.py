@@ -37,7 +37,11 @@ EXAMPLE = "2026-03-03T12:00:00Z"
 
 
 class Window(NamedTuple):
-    """The time in which a row holds: from `begin` on, before `end`."""
+    """The time in which a row holds: from `begin` on, before `end`.
+
+    >>> Window(0, 10).holds(9), Window(0, 10).holds(10)
+    (True, False)
+    """
 
     begin: int = FIRST
     end: int = LAST
@@ -49,6 +53,24 @@ class Window(NamedTuple):
     def covers(self, other: Window) -> bool:
         """Whether the whole of another window is in this one."""
         return self.begin <= other.begin and other.end <= self.end
+
+    def cells(self) -> tuple[str | None, str | None]:
+        """The cells of a row with the window, as `WINDOW_COLUMNS` names them; None for an edge that the window lacks.
+
+        >>> Window(0).cells()
+        ('1970-01-01T00:00:00Z', None)
+        """
+        begin, end = self
+        return None if begin == FIRST else moment_text(begin), None if end == LAST else moment_text(end)
+
+    def describe(self) -> str:
+        """The window for people; empty if it has no edges.
+
+        >>> Window(0, 10**9).describe(), ALWAYS.describe()
+        ('from 1970-01-01T00:00:00Z until 1970-01-01T00:00:01Z', '')
+        """
+        edges = zip(WINDOW_COLUMNS, self.cells(), strict=True)
+        return " ".join(f"{name} {edge}" for name, edge in edges if edge is not None)
 
 
 ALWAYS = Window()
@@ -73,14 +95,18 @@ def parts_of(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[st
 
 
 def current_moment() -> int:
-    """The present moment."""
+    """The present moment.
+
+    >>> ALWAYS.holds(current_moment())
+    True
+    """
     return time.time_ns()
 
 
-def exact(text: str) -> int:
-    """Nanoseconds since 1970 of an RFC 3339 time, also beyond `FIRST` and `LAST`. Seconds may be left off. Raises WrongTime.
+def parse_moment(text: str) -> int:
+    """The moment of an RFC 3339 time, which may leave off seconds; a time beyond `FIRST` and `LAST` is one of them. Raises WrongTime.
 
-    >>> exact("2026-03-03T12:00:00.5Z") == exact("2026-03-03T13:00:00.5+01:00")
+    >>> parse_moment("2026-03-03T12:00:00.5Z") == parse_moment("2026-03-03T13:00:00.5+01:00")
     True
     """
     found = _TIME.fullmatch(text)
@@ -106,18 +132,13 @@ def exact(text: str) -> int:
     except ValueError:
         raise WrongTime("is not a day of the calendar") from None
     seconds = days * 86400 + int(hour) * 3600 + int(minute) * 60 + int(second or 0) - offset
-    return seconds * _SECOND + int((fraction or "").ljust(9, "0"))
-
-
-def parse_moment(text: str) -> int:
-    """The moment of an RFC 3339 time; a time before `FIRST` or after `LAST` is one of them. Raises WrongTime."""
-    return min(max(exact(text), FIRST), LAST)
+    return min(max(seconds * _SECOND + int((fraction or "").ljust(9, "0")), FIRST), LAST)
 
 
 def moment_text(moment: int) -> str:
     """A moment, or any nanoseconds in the years 1 to 9999, as RFC 3339 in UTC.
 
-    >>> moment_text(exact("2026-03-03T12:00+01:00")), moment_text(1)
+    >>> moment_text(parse_moment("2026-03-03T12:00+01:00")), moment_text(1)
     ('2026-03-03T11:00:00Z', '1970-01-01T00:00:00.000000001Z')
     """
     seconds, fraction = divmod(moment, _SECOND)
@@ -131,22 +152,6 @@ def edge_text(written: str) -> str | None:
         return moment_text(parse_moment(written))
     except WrongTime:
         return None
-
-
-def edge_texts(window: Window) -> tuple[str | None, str | None]:
-    """The cells of a window; None for an edge that it lacks."""
-    begin, end = window
-    return None if begin == FIRST else moment_text(begin), None if end == LAST else moment_text(end)
-
-
-def shown(window: Window) -> str:
-    """A window for people; empty if it has no edges.
-
-    >>> shown(Window(0)), shown(Window(0, 10**9)), shown(ALWAYS)
-    ('from 1970-01-01T00:00:00Z', 'from 1970-01-01T00:00:00Z until 1970-01-01T00:00:01Z', '')
-    """
-    edges = zip(WINDOW_COLUMNS, edge_texts(window), strict=True)
-    return " ".join(f"{name} {edge}" for name, edge in edges if edge is not None)
 
 
 def union(windows: Iterable[Window]) -> tuple[Window, ...]:

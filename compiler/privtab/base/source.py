@@ -16,7 +16,11 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """One file: the path to show, its text, and the offsets of its lines."""
+    r"""A file: the path to show, its text, and the offsets of its lines.
+
+    >>> SourceFile.of("p.yaml", "privtab: 1\\nsystem: shop\\n").position(12)
+    (2, 2)
+    """
 
     path: str
     text: str = field(repr=False)
@@ -30,6 +34,36 @@ class SourceFile:
         starts = (0, *(end.end() for end in _LINE_END.finditer(text)))
         return cls(path=path, text=text, undecodable=undecodable, starts=starts)
 
+    @classmethod
+    def load(cls, path: str | Path, *, display: str | None = None) -> SourceFile:
+        """Read a policy file. Raises FileError if it cannot be read; bytes that are not UTF-8 become a finding later.
+
+        The path to show is `display`, or relative to the working directory if the file is below it, or as given.
+        """
+        file = Path(path)
+        try:
+            return cls.decode(read_content(file), display or _shown(file))
+        except OSError as error:
+            raise FileError(f"cannot read `{path}`: {error.strerror}") from error
+
+    @classmethod
+    def decode(cls, raw: bytes, path: str) -> SourceFile:
+        r"""Make a file from its bytes, shown as `path`.
+
+        >>> SourceFile.decode(b"privtab: 1\r\n", "p.yaml").position(12)
+        (2, 1)
+        """
+        try:
+            text = raw.decode("utf-8")
+            undecodable = None
+        except UnicodeDecodeError as error:
+            text = raw.decode("utf-8", errors="replace")
+            undecodable = len(raw[: error.start].decode("utf-8"))
+        if text.startswith("\ufeff"):
+            text = text[1:]
+            undecodable = None if undecodable is None else undecodable - 1
+        return cls.of(path, text, undecodable=undecodable)
+
     def position(self, offset: int) -> tuple[int, int]:
         """1-based line and column of an offset."""
         line = bisect_right(self.starts, offset)
@@ -40,32 +74,6 @@ class SourceFile:
         line, column = self.position(start)
         end_line, end_column = self.position(max(start, end))
         return Span(path=self.path, line=line, column=column, end_line=end_line, end_column=end_column)
-
-
-def load(path: str | Path, *, display: str | None = None) -> SourceFile:
-    """Read a policy file. Raises FileError if it cannot be read; bytes that are not UTF-8 become a finding later.
-
-    The path to show is `display`, or relative to the working directory if the file is below it, or as given.
-    """
-    file = Path(path)
-    try:
-        return decode(read_content(file), display or _shown(file))
-    except OSError as error:
-        raise FileError(f"cannot read `{path}`: {error.strerror}") from error
-
-
-def decode(raw: bytes, path: str) -> SourceFile:
-    """Make a file from its bytes, shown as `path`."""
-    try:
-        text = raw.decode("utf-8")
-        undecodable = None
-    except UnicodeDecodeError as error:
-        text = raw.decode("utf-8", errors="replace")
-        undecodable = len(raw[: error.start].decode("utf-8"))
-    if text.startswith("\ufeff"):
-        text = text[1:]
-        undecodable = None if undecodable is None else undecodable - 1
-    return SourceFile.of(path, text, undecodable=undecodable)
 
 
 def _shown(file: Path) -> str:

@@ -101,11 +101,11 @@ def _files(paths: Sequence[str] | None) -> list[Path]:
 
 def _sources(paths: Sequence[str] | None) -> list[tuple[Path | None, SourceFile]]:
     """The files, each with its path; None for standard input."""
-    from privtab.base.source import decode, load
+    from privtab.base.source import SourceFile
 
     if paths == [STDIN]:
-        return [(None, decode(sys.stdin.buffer.read(), "<stdin>"))]
-    return [(path, load(path)) for path in _files(paths)]
+        return [(None, SourceFile.decode(sys.stdin.buffer.read(), "<stdin>"))]
+    return [(path, SourceFile.load(path)) for path in _files(paths)]
 
 
 def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[FormattedFile]:

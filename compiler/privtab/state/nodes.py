@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from privtab.base.errors import HasWindows
-from privtab.base.moments import ALWAYS, WINDOW_COLUMNS, Window, edge_texts
+from privtab.base.moments import ALWAYS, WINDOW_COLUMNS, Window
 from privtab.base.request import Entity
 
 
@@ -269,7 +269,7 @@ class State:
         windows = self.windows.get(table)
         if windows is None:
             return ListColumn([None] * len(getattr(self, table)))
-        return ListColumn(edge_texts(window)[WINDOW_COLUMNS.index(name)] for window in windows)
+        return ListColumn(window.cells()[WINDOW_COLUMNS.index(name)] for window in windows)
 
     def edges(self) -> list[int]:
         """The moments at which the state changes, ascending."""

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from privtab.base import Diagnostic, FileError, SourceFile
-from privtab.base.source import load
 from privtab.language.fmt import format_source
 from privtab.pipeline import find_policy, policy_names, program_of
 from privtab_analysis.diff import diff
@@ -216,9 +215,9 @@ def test_a_page_without_such_a_table_gives_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", policy_names())
 def test_own_pages_give_back_their_policy(name: str) -> None:
     path = find_policy(name)
-    text, _ = format_source(load(path))
+    text, _ = format_source(SourceFile.load(path))
     assert text is not None
-    page = PolicyPage(program=program_of(load(path)), revision="", source=text)
+    page = PolicyPage(program=program_of(SourceFile.load(path)), revision="", source=text)
     for suffix, written in ((".md", page.markdown()), (".html", page.html())):
         source = SourceFile.of(f"page{suffix}", written)
         assert own_policy(source) == text
@@ -227,7 +226,7 @@ def test_own_pages_give_back_their_policy(name: str) -> None:
 
 def test_an_edited_page_is_refused() -> None:
     path = find_policy("cdap/final")
-    page = PolicyPage(program=program_of(load(path)), revision="", source="privtab: 1\n")
+    page = PolicyPage(program=program_of(SourceFile.load(path)), revision="", source="privtab: 1\n")
     for suffix, text, old, new in (
         (".md", page.markdown(), "| `READ (namespace)` |", "| `WRITE (namespace)` |"),
         (".html", page.html(), "<code>READ (namespace)</code>", "<code>WRITE (namespace)</code>"),
@@ -243,7 +242,9 @@ def test_an_edited_page_is_refused() -> None:
 
 @pytest.mark.parametrize("suffix", [".md", ".html"])
 def test_rows_that_a_page_has_besides_its_policy_are_refused(suffix: str) -> None:
-    page = PolicyPage(program=program_of(load(find_policy("cdap/final"))), revision="", source="privtab: 1\n")
+    page = PolicyPage(
+        program=program_of(SourceFile.load(find_policy("cdap/final"))), revision="", source="privtab: 1\n"
+    )
     text = page.markdown() if suffix == ".md" else page.html()
     made = tables(SourceFile.of(f"page{suffix}", text))
     row = next(line for line in text.splitlines() if 'id="stream.truncate"' in line)
@@ -257,7 +258,9 @@ def test_rows_that_a_page_has_besides_its_policy_are_refused(suffix: str) -> Non
 
 
 def test_cells_that_a_page_lacks_are_seen() -> None:
-    page = PolicyPage(program=program_of(load(find_policy("cdap/final"))), revision="", source="privtab: 1\n")
+    page = PolicyPage(
+        program=program_of(SourceFile.load(find_policy("cdap/final"))), revision="", source="privtab: 1\n"
+    )
     text = page.markdown()
     row = next(line for line in text.splitlines() if 'id="stream.truncate"' in line)
     cut = text.replace(row, "|".join(row.split("|")[:2]) + "|")
@@ -529,7 +532,9 @@ def test_broken_files_are_refused(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".md", ".html"])
 def test_a_table_beside_the_rows_of_an_own_page_is_refused(suffix: str) -> None:
-    page = PolicyPage(program=program_of(load(find_policy("cdap/final"))), revision="", source="privtab: 1\n")
+    page = PolicyPage(
+        program=program_of(SourceFile.load(find_policy("cdap/final"))), revision="", source="privtab: 1\n"
+    )
     text = page.markdown() if suffix == ".md" else page.html()
     made = tables(SourceFile.of(f"page{suffix}", text))
     more = "<h2>Shop</h2><table><tr><th>Operation<th>Requires<tr><td>open<td>none</table>"

@@ -14,7 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from privtab.base import source
 from privtab.base.diagnostics import Diagnostic, Severity, sorted_diagnostics
 from privtab.base.errors import SettingsInvalid, UsageError
 from privtab.base.files import others_with_access
@@ -94,14 +93,14 @@ def _check_access(file: Path) -> None:
 
 def read_settings(file: Path) -> Settings:
     """The settings of a file. Raises SettingsInvalid, or FileError if it cannot be read."""
-    return settings_in(source.load(file), file) or Settings(file=file.resolve())
+    return settings_in(SourceFile.load(file), file) or Settings(file=file.resolve())
 
 
 @lru_cache(maxsize=64)
 def _read(file: Path, changed: int) -> Settings | None:
     """The settings of a file; None for a pyproject.toml without `[tool.privtab]`. `changed` is only a cache key."""
     del changed
-    text = source.load(file)
+    text = SourceFile.load(file)
     return settings_in(text, file)
 
 

@@ -10,7 +10,6 @@ from typing import Literal, TypeAlias, assert_never, cast
 
 from privtab.base import ALWAYS, ANY_PRIVILEGE, Entity, Window
 from privtab.base.attributes import Value
-from privtab.base.moments import shown
 from privtab.ir.names import term_text, value_text
 from privtab.ir.nodes import Atom, Compare, Has
 from privtab.reference.evaluate import EvaluationContext, Source
@@ -301,7 +300,7 @@ class Provenance:
         self, kind: StepKind, text: str, table: str, number: int, ends: tuple[str, str] | None = None
     ) -> ProvenanceStep:
         window = self.places.window(table, number)
-        text = text if window == ALWAYS else f"{text}, {shown(window)}"
+        text = text if window == ALWAYS else f"{text}, {window.describe()}"
         return ProvenanceStep(kind=kind, text=text, place=self.places.of(table, number), window=window, ends=ends)
 
 

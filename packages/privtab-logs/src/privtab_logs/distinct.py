@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base import InvalidRequest, Request
-from privtab.base.moments import FIRST, LAST
+from privtab.base import ALWAYS, InvalidRequest, Request
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab_logs.deciding import hidden_by_mask, request_of
@@ -39,8 +38,8 @@ class LoggedRequest:
     request: Request
     allowed: bool
     count: int = 1
-    first: int = FIRST
-    last: int = LAST
+    first: int = ALWAYS.begin
+    last: int = ALWAYS.end
 
     @property
     def operation(self) -> tuple[str, str]:
@@ -78,7 +77,7 @@ class Log:
                 self.samples.setdefault(INVALID, str(error))
                 continue
             self.requests.append(_logged(request, question))
-        timed = [logged for logged in self.requests if logged.first != FIRST]
+        timed = [logged for logged in self.requests if logged.first != ALWAYS.begin]
         if timed:
             self.window = min(logged.first for logged in timed), max(logged.last for logged in timed)
 
@@ -119,8 +118,8 @@ def _logged(request: Request, question: Mapping[str, Any]) -> LoggedRequest:
         request=request,
         allowed=question["allowed"],
         count=question["requests"],
-        first=FIRST if first is None else first * 1000,
-        last=LAST if last is None else last * 1000,
+        first=ALWAYS.begin if first is None else first * 1000,
+        last=ALWAYS.end if last is None else last * 1000,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from jmespath.exceptions import JMESPathError
 
-from privtab.base import source
+from privtab.base import SourceFile
 from privtab.language.syntax.node_reader import DocumentProblem, whole
 from privtab.language.syntax.yaml_tree import Node
 from privtab_connect.documents import document as find
@@ -104,7 +104,7 @@ def _groups(found: Any) -> list[str] | None:
 def load(document: str) -> LogDocument:
     """Read a mapping document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
     name, path = find(document, MARK)
-    file = source.load(path)
+    file = SourceFile.load(path)
     begins = "a mapping document of logs begins with `log: 1`"
     return whole(file, begins, lambda found, root: _Reader(file, found).document(root, name))
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from privtab.base import ALWAYS, UsageError, moment_text, moments
-from privtab.base.moments import shown
+from privtab.base import ALWAYS, UsageError, moment_text
 from privtab.ir.nodes import Program
 from privtab.state.chains import ROLE
 from privtab.state.findings import RowLocation
@@ -25,7 +24,7 @@ from privtab_logs.usage import Seen, Tell, Usage, Use, usage
 
 LATER, YOUNG, AGAIN = "does not hold now", "younger than the log", "holds at other times, too"
 """Why rows are never proposed, besides a reason to keep them: their window is not open, the log did not see all of it, or a second row says the same."""
-_EDGES = (moments.FIRST, moments.LAST)
+_EDGES = (ALWAYS.begin, ALWAYS.end)
 ROWS = pa.schema(
     [
         ("table", pa.string()),
@@ -235,7 +234,7 @@ def unused(program: Program, observed: Observed, log: Log, *, tell: Callable[[st
             why = stays.get((table, original))
             if why is not None:
                 protected[row] = why
-            elif table in windows and windows[table][original].end != moments.LAST:
+            elif table in windows and windows[table][original].end != ALWAYS.end:
                 ends.add(row)
         order.extend(removal_order(program, rows, protected, ends))
         return {row: n for n, row in enumerate(order)}
@@ -255,7 +254,7 @@ def unused(program: Program, observed: Observed, log: Log, *, tell: Callable[[st
         return RowUse(
             table=table,
             # As `state diff --without` and a file of rows to keep name it.
-            text=text if window == ALWAYS else f"{text}, {shown(window)}",
+            text=text if window == ALWAYS else f"{text}, {window.describe()}",
             place=observed.places.of(table, number),
             use=Use.UNUSED if row is None else found.of(row),
             seen=None if row is None else found.seen.get(row),

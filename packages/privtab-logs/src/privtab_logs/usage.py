@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from privtab.base import Request
-from privtab.base.moments import FIRST, LAST
+from privtab.base import ALWAYS, Request
 from privtab.engines.python import Opener
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
@@ -28,8 +27,8 @@ class Seen:
     """How often something was used, and when first and last."""
 
     count: int = 0
-    first: int = LAST
-    last: int = FIRST
+    first: int = ALWAYS.end
+    last: int = ALWAYS.begin
 
     def add(self, logged: LoggedRequest) -> None:
         """Count a logged request."""

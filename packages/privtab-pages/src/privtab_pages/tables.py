@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from privtab.base import FileError, SourceFile, Span
-from privtab.base.source import load
 from privtab_pages.workbooks import workbook_html
 
 STRUCK, HIDDEN = "struck", "hidden"
@@ -99,7 +98,7 @@ def page_source(path: Path) -> SourceFile:
     """The text of a page; a workbook as HTML. Raises FileError, and UsageError if the library for workbooks is missing."""
     if path.suffix.lower() == ".xlsx":
         return SourceFile.of(str(path), workbook_html(path))
-    source = load(path)
+    source = SourceFile.load(path)
     if source.undecodable is not None:
         line, column = source.position(source.undecodable)
         raise FileError(f"{path}:{line}:{column}: not UTF-8: save the page in this encoding")

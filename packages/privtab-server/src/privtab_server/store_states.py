@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privtab.base import UsageError, moments, parse_moment
-from privtab.base.moments import EXAMPLE
+from privtab.base import UsageError, WrongTime, parse_moment
 from privtab.client.embedded import STORE
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def _check_no_moment(url: str) -> None:
         store = file_before_at(url)
     if store is not None:
         raise UsageError(
-            f"`{url[len(store) + 1 :]}` is not a moment: write {STORE}{store}@{EXAMPLE} for a time, or {STORE}{store}@12 "
+            f"`{url[len(store) + 1 :]}` is not a moment: write {STORE}{store}@2026-03-03T12:00:00Z for a time, or {STORE}{store}@12 "
             "for the number of a change, as `privtab store log` shows them"
         )
 
@@ -109,7 +108,7 @@ def rows_of_store(url: str, at: str | None) -> tuple[str, dict[str, list[dict[st
         return store.system, store.rows(number=None if at is None else int(at))
     try:
         return store.system, store.rows(moment=parse_moment(at))
-    except moments.WrongTime as error:
+    except WrongTime as error:
         raise UsageError(f"`{at}` {error}; {error.help}") from None
 
 

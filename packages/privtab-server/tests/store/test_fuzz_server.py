@@ -18,7 +18,7 @@ from openapi_requests import HOSTILE, WRONG, Generated, Requests
 from store_server import ask, serve_store, token, write_tokens
 from tenants_policy import POLICY
 
-from privtab.base import Change, Entity, Request, last_name, moments
+from privtab.base import Change, Entity, Request, last_name, parse_moment
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
@@ -179,7 +179,7 @@ def check(store: Store, entry: Entry, said: str) -> None:
     state, findings = validate(store.program, from_tables(store.rows(number=entry.number - 1), "before"))
     assert not [finding for finding in findings if finding.severity == "error"], said
     request = Request.from_json(entry.request)
-    decision = Reference(store.program, state.at(moments.exact(entry.at))).decide(request)
+    decision = Reference(store.program, state.at(parse_moment(entry.at))).decide(request)
     assert decision.allowed, said
     effects = [filled(effect.change, entry) for effect in decision.effects if effect.change is not None]
     deletes = bool(entry.request.get("delete"))

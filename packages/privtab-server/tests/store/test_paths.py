@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from privtab.base import Entity, PrivtabError, Request
-from privtab.base.source import decode
+from privtab.base import Entity, PrivtabError, Request, SourceFile
 from privtab.ir.nodes import RESOURCE, Program
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
@@ -220,7 +219,7 @@ def check(seed: int, folder: Path, *, delegations: bool) -> tuple[int, int]:
     """Compare one world; the number of things that the user could gain, and for how many of them the path is certain."""
     rnd = random.Random(seed)
     text = policy(rnd)
-    program = program_of(decode((declared(text, rnd) if delegations else text).encode(), "houses.yaml"))
+    program = program_of(SourceFile.decode((declared(text, rnd) if delegations else text).encode(), "houses.yaml"))
     rows = first_rows(rnd, program)
     state = state_of(program, rows)
     before = held(program, state)

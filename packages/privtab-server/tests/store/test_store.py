@@ -13,6 +13,7 @@ from lake_policy import POLICY, asks, grant
 from sqlalchemy import create_engine, text
 
 from privtab.base import (
+    ALWAYS,
     AccessDenied,
     Entity,
     FileError,
@@ -21,7 +22,7 @@ from privtab.base import (
     UsageError,
     current_moment,
     moment_text,
-    moments,
+    parse_moment,
 )
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
@@ -406,11 +407,11 @@ def test_any_moment_and_any_change_of_the_journal_is_a_state(lake: Store, monkey
     for number, rows in states.items():
         assert lake.rows(number=number) == rows
     entry = lake.log()[4]
-    assert lake.rows(moment=moments.exact(entry.at)) == states[5]
-    assert lake.rows(moment=moments.exact(entry.at) - 1) == states[4]
-    assert lake.rows(moment=moments.LAST) == lake.rows()
+    assert lake.rows(moment=parse_moment(entry.at)) == states[5]
+    assert lake.rows(moment=parse_moment(entry.at) - 1) == states[4]
+    assert lake.rows(moment=ALWAYS.end) == lake.rows()
     with pytest.raises(UsageError, match="did not exist"):
-        lake.rows(moment=moments.exact(lake.log()[0].at) - 1)
+        lake.rows(moment=parse_moment(lake.log()[0].at) - 1)
     with pytest.raises(UsageError, match="has the changes 1 to 8, not 9"):
         lake.rows(number=9)
     # A clock that goes backwards gives no earlier entry.

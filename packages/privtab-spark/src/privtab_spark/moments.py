@@ -7,8 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from privtab.base import HasWindows, UsageError, current_moment, moment_text, parse_moment
-from privtab.base.moments import FIRST, WrongTime
+from privtab.base import ALWAYS, HasWindows, UsageError, WrongTime, current_moment, moment_text, parse_moment
 from privtab_spark.frames import union
 from privtab_spark.states import memoised
 
@@ -98,7 +97,7 @@ def each_moment(
             in_span &= micros >= F.lit(-(-edges[number - 1] // 1000))
         if number < len(edges):
             in_span &= micros < F.lit(-(-edges[number] // 1000))
-        begin = edges[number - 1] if number else FIRST
+        begin = edges[number - 1] if number else ALWAYS.begin
         parts.append(decide(frame.where(in_span), state_at(state, begin)))
     parts.append(deny(frame.where(micros.isNull())))
     return union(*parts)

@@ -18,9 +18,7 @@ import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.base.errors import UsageError
-from privtab.base.request import Entity
-from privtab.base.vocabulary import Vocabulary
+from privtab.base import Entity, UsageError, Vocabulary
 from privtab.ir.formula import uses_below
 from privtab.ir.semantics import HierarchyKind
 from privtab.state.located import located

@@ -21,7 +21,6 @@ from worlds import state as random_state
 from worlds import timed as with_windows
 
 from privtab.base import ALWAYS, BrokenBundle, Entity, FileError, SourceFile, StateInvalid, Window
-from privtab.base.moments import edge_texts
 from privtab.bundle.archive import contents, json_bytes
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.provenance import Provenance
@@ -74,7 +73,7 @@ def frames(spark: SparkSession, state: State) -> dict[str, DataFrame]:
         names = COLUMNS[table].names
         timed_rows = rows
         if table in state.windows:
-            edges = map(edge_texts, state.windows[table])
+            edges = map(Window.cells, state.windows[table])
             names = COLUMNS[table].all
             timed_rows = [(*row, *own) for row, own in zip(rows, edges, strict=True)]
         found[table] = spark.createDataFrame(timed_rows, ", ".join(f"`{c}` string" for c in names))

@@ -15,7 +15,6 @@ from seeds import seeds
 from worlds import EPOCH
 
 from privtab.base import WINDOW_COLUMNS, Entity, StateInvalid, Window
-from privtab.base.moments import edge_texts
 from privtab.bundle.pack import shard_bundles
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -134,7 +133,7 @@ def cells(state: State, table: str, window: tuple[str, ...]) -> list[tuple[Any, 
     """The rows of a table as Spark has them."""
     found: list[tuple[Any, ...]] = []
     for row, at in zip(getattr(state, table), state.windows_of(table), strict=True):
-        edges = edge_texts(at) if window else ()
+        edges = at.cells() if window else ()
         if table == "memberships":
             found.append((*row, *edges))
         else:

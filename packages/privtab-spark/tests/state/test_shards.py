@@ -12,7 +12,6 @@ from worlds import IN_SPARK, policy, timed
 from worlds import state as random_state
 
 from privtab.base import WINDOW_COLUMNS, Entity, SourceFile
-from privtab.base.moments import edge_texts
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.pack import shard_bundles, shard_files
 from privtab.ir.nodes import Program
@@ -41,7 +40,7 @@ ODD = 'q"\\ü\u2028\x1f/€'
 def rows(program: Program, state: State) -> pa.Table:
     """The input of the workers, with `from` and `until` for a state with windows; every other effect in capitals."""
     root = root_keys(program)
-    edges = {table: [edge_texts(window) for window in state.windows_of(table)] for table in ("grants", "owners")}
+    edges = {table: [window.cells() for window in state.windows_of(table)] for table in ("grants", "owners")}
     found: list[tuple[Any, ...]] = []
     for number, (g, own) in enumerate(zip(state.grants, edges["grants"], strict=True)):
         effect = g.effect.upper() if number % 2 else g.effect
@@ -100,9 +99,9 @@ def people_rows(state: State) -> pa.Table:
     found += [(GRANTED, who, *[None] * 6) for who in granted]
     for row, window in zip(state.assignments, state.windows_of("assignments"), strict=True):
         scope = (None, None) if row.scope is None else (row.scope.type, row.scope.id)
-        found.append(("assignments", row.principal, row.role, *scope, None, *edge_texts(window)))
+        found.append(("assignments", row.principal, row.role, *scope, None, *window.cells()))
     for (user, group), window in zip(state.memberships, state.windows_of("memberships"), strict=True):
-        found.append(("memberships", user, group, *[None] * 3, *edge_texts(window)))
+        found.append(("memberships", user, group, *[None] * 3, *window.cells()))
     found += [("service_admins", user, *[None] * 6) for user in state.service_admins]
     for value in state.attributes:
         if value.user is not None:

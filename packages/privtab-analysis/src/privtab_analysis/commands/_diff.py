@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from privtab.base import FileError, SourceFile, UsageError, Worker, source
+from privtab.base import FileError, SourceFile, UsageError, Worker
 from privtab.base.staged import SUFFIXES, has_mark
 from privtab.base.worker import spare_processes
 from privtab.checks.lint.config import OWN_FILE, SHARED_FILE, settings_in
@@ -101,8 +101,8 @@ def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice])
         policy_path = find_policy(before)
         content = file_at("HEAD", policy_path)
         name = policy_path.as_posix()
-        committed = None if content is None else source.decode(content, f"HEAD:{name}")
-        yield Side(file=committed, name=f"HEAD:{name}"), Side(file=source.load(policy_path), name=name)
+        committed = None if content is None else SourceFile.decode(content, f"HEAD:{name}")
+        yield Side(file=committed, name=f"HEAD:{name}"), Side(file=SourceFile.load(policy_path), name=name)
 
 
 def programs(before: Side, after: Side, known: Program | None = None) -> tuple[Program, Program]:
@@ -151,9 +151,9 @@ def _side(text: str, choice: Choice) -> Side:
     revision = _revision_of(text)
     if revision is None:
         path = find_policy(text)
-        return Side(file=source.load(path), name=text, choice=choice)
+        return Side(file=SourceFile.load(path), name=text, choice=choice)
     path_text = text.split(":", 1)[1]
-    return Side(file=source.decode(required_file_at(revision, path_text), text), name=text, choice=choice)
+    return Side(file=SourceFile.decode(required_file_at(revision, path_text), text), name=text, choice=choice)
 
 
 def _revision_of(text: str) -> str | None:
@@ -196,7 +196,10 @@ def _changed_policies(revision: str) -> Iterator[tuple[Side, Side]]:
             f"no policy in {searched}, now or in `{revision}`: name one, or list their folders as `policies` in {OWN_FILE}"
         )
     for name in sorted({*current_paths, *earlier_files}):
-        earlier, current = earlier_files.get(name), source.load(current_paths[name]) if name in current_paths else None
+        earlier, current = (
+            earlier_files.get(name),
+            SourceFile.load(current_paths[name]) if name in current_paths else None,
+        )
         if earlier is None or current is None or earlier.text != current.text:
             yield Side(file=earlier, name=f"{revision}:{name}"), Side(file=current, name=name)
 
@@ -204,7 +207,7 @@ def _changed_policies(revision: str) -> Iterator[tuple[Side, Side]]:
 def _policies_at(revision: str, paths: Iterable[Path]) -> dict[str, SourceFile]:
     """The policies of a revision at or below the paths, by path relative to the working directory."""
     names = {name for path in paths for name in files_at(revision, path) if name.endswith(SUFFIXES)}
-    files = {name: source.decode(required_file_at(revision, f"./{name}"), f"{revision}:{name}") for name in names}
+    files = {name: SourceFile.decode(required_file_at(revision, f"./{name}"), f"{revision}:{name}") for name in names}
     return {name: file for name, file in files.items() if has_mark(file.text, MARK)}
 
 
@@ -215,7 +218,7 @@ def _settings_at(revision: str) -> Settings:
         for name in (OWN_FILE, SHARED_FILE):
             file = folder / name
             text = file_at(revision, file)
-            settings = settings_in(source.decode(text, f"{revision}:{name}"), file) if text is not None else None
+            settings = settings_in(SourceFile.decode(text, f"{revision}:{name}"), file) if text is not None else None
             if settings is not None:
                 return settings
         if folder == top:

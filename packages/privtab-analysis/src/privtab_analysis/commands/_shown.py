@@ -7,7 +7,6 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from privtab.base import WINDOW_COLUMNS, FileError, read_text
-from privtab.base.moments import edge_texts
 from privtab.command._output import styled
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def step_json(step: ProvenanceStep) -> dict[str, Any]:
     where = None
     if place is not None:
         where = {"path": place.path, "table": place.table, "row": place.row, "line": place.line}
-    edges = zip(WINDOW_COLUMNS, edge_texts(step.window), strict=True)
+    edges = zip(WINDOW_COLUMNS, step.window.cells(), strict=True)
     window = {name: edge for name, edge in edges if edge is not None}
     return {"kind": step.kind, "text": step.text, "place": where, **window}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from privtab.base import source
+from privtab.base import SourceFile
 from privtab.command._parameters import option
 
 if TYPE_CHECKING:
@@ -26,5 +26,5 @@ def waivers_of(path: Path | None) -> tuple[tuple[Waiver, ...], tuple[Diagnostic,
 
     if path is None and not WAIVERS.is_file():
         return (), ()
-    waiver_file = read_waivers(source.load(path or WAIVERS))
+    waiver_file = read_waivers(SourceFile.load(path or WAIVERS))
     return waiver_file.waivers, waiver_file.found

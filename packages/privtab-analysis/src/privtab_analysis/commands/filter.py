@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from privtab.base import UsageError, load_plugin, moment_text, parse_key_values, write_file
-from privtab.base.moments import LAST
+from privtab.base import ALWAYS, UsageError, load_plugin, moment_text, parse_key_values, write_file
 from privtab.command._engines import opened
 from privtab.command._options import QuestionOptions, load_state
 from privtab.command._output import FormatOption, Terminal, as_json, csv_text, deliver, fail_if, out, spinner, styled
@@ -110,5 +109,5 @@ def _show(console: Terminal, found: Filter, where: Sql) -> None:
     console.print(where.text)
     for number, value in enumerate(where.parameters, start=1):
         console.print(styled((f"-- {number}: {as_json(value).rstrip()}", "dim")))
-    if found.window.end != LAST:
+    if found.window.end != ALWAYS.end:
         console.print(styled((f"-- until {moment_text(found.window.end)}", "dim")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from privtab.base.request import Entity
+from privtab.base import Entity
 from privtab.ir.nodes import Program
 from privtab.state.located import locations
 from privtab.state.nodes import ENTITIES, NAMING, State

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from privtab.base import WINDOW_COLUMNS, Window
+from privtab.base import ALWAYS, WINDOW_COLUMNS, Window
 from privtab.base import parse_moment as at
-from privtab.base.moments import FIRST, LAST
 from privtab.state.names import NOWHERE, Places, place_text
 from privtab.state.nodes import ALL_TABLES, State
 from privtab.state.raw import COLUMNS, LARGE, RawState
@@ -65,7 +64,7 @@ def with_windows(access: Iterable[ChangedAccess], rows: Iterable[ChangedRow], mo
     full: dict[ChangedRow, ChangedRow] = {}
     for row in rows:
         begin, end = (row.cells.get(name) for name in WINDOW_COLUMNS)
-        if Window(FIRST if begin is None else at(begin), LAST if end is None else at(end)).holds(moment):
+        if Window(ALWAYS.begin if begin is None else at(begin), ALWAYS.end if end is None else at(end)).holds(moment):
             plain = {name: text for name, text in row.cells.items() if name not in WINDOW_COLUMNS}
             full.setdefault(replace(row, cells=plain), row)
     for change in access:

@@ -7,7 +7,7 @@ from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from privtab.base import FILTER_KINDS, LEFT_OUT, Diagnostic, FindingKind, Severity, source
+from privtab.base import FILTER_KINDS, LEFT_OUT, Diagnostic, FindingKind, Severity, SourceFile, source
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
@@ -166,7 +166,7 @@ class Door:
 def load(document: str, program: Program) -> Door:
     """Read a door document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
     name, path = find(document, "door")
-    file = source.load(path)
+    file = SourceFile.load(path)
     begins = f"a door document begins with `{MARK}: 1`"
     return whole(file, begins, lambda found, root: _Reader(file, found, program, name).document(root))
 

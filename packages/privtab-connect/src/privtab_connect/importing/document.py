@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from jmespath.exceptions import JMESPathError
 
-from privtab.base import Located, source
+from privtab.base import Located, SourceFile
 from privtab.base.names import WILDCARDS
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, whole
 from privtab.language.syntax.yaml_tree import Mapping, Node, Sequence
@@ -113,7 +113,7 @@ class ImportDocument:
 
 def load(document: str) -> ImportDocument:
     """Read an import document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
-    file = source.load(find(document, "import")[1])
+    file = SourceFile.load(find(document, "import")[1])
     begins = "an import document begins with `import: 1`"
     return whole(file, begins, lambda found, root: _MappingReader(file, found).document(root))
 

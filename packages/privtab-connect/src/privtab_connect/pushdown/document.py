@@ -12,6 +12,7 @@ from privtab.base import (
     Diagnostic,
     Entity,
     Located,
+    SourceFile,
     encode_name,
     last_name,
     load_plugin,
@@ -83,7 +84,7 @@ def load(document: str, program: Program, values: MappingOf[str, str]) -> Mappin
 
     `values`: what placeholders under `within` stand for.
     """
-    file = source.load(find(document, "mapping")[1])
+    file = SourceFile.load(find(document, "mapping")[1])
     begins = f"a mapping document begins with `{MARK}: 1`"
     return whole(file, begins, lambda found, root: _Reader(file, found, program, values).document(root))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import WINDOW_COLUMNS, ExitCode, count, moment_text, moments, read_text, source
+from privtab.base import WINDOW_COLUMNS, ExitCode, SourceFile, WrongTime, count, moment_text, parse_moment, read_text
 from privtab.base.staged import write_all
 from privtab.command._options import QuestionOptions, load_state
 from privtab.command._output import print_error, progress, show_diagnostics, stop
@@ -175,7 +175,7 @@ def _kept(
 
     if path is None and not KEEP.is_file():
         return {}, ()
-    found = read_kept(source.load(path or KEEP), state, places, shown)
+    found = read_kept(SourceFile.load(path or KEEP), state, places, shown)
     if any(finding.severity == "error" for finding in found.found):
         show_diagnostics(found.found)
         stop(f"{path or KEEP} is wrong: nothing is proposed")
@@ -251,11 +251,17 @@ def _trimmed(program: Program, state: Path, gone: dict[str, list[int]]) -> dict[
     return files
 
 
+def _edge(written: str) -> str | None:
+    """A time as a window's edge is written, in UTC; None if it is not a time."""
+    try:
+        return moment_text(parse_moment(written))
+    except WrongTime:
+        return None
+
+
 def _telling(row: RawRow) -> tuple[tuple[str, str | None], ...]:
     """What tells rows of a table apart, however their times are written."""
-    return tuple(
-        (name, moments.edge_text(text) if name in WINDOW_COLUMNS else text) for name, text in row.cells.items()
-    )
+    return tuple((name, _edge(text) if name in WINDOW_COLUMNS else text) for name, text in row.cells.items())
 
 
 def markdown(answer: Answer, most: int) -> str:

@@ -17,7 +17,6 @@ from privtab.base import (
     SettingsInvalid,
     Severity,
     SourceFile,
-    source,
 )
 from privtab.base.staged import has_mark
 from privtab.ir.nodes import Program
@@ -122,7 +121,7 @@ class Documents:
         if text is not None:
             return SourceFile.of(str(path), text)
         try:
-            return source.load(path, display=str(path))
+            return SourceFile.load(path, display=str(path))
         except FileError:
             return None
 

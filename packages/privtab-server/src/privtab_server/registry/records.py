@@ -20,7 +20,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from privtab.base import BrokenBundle, UsageError
-from privtab.base.moments import WINDOWED
 from privtab.base.signatures import PATCH, SIGNATURES
 from privtab.bundle.archive import MANIFEST, digest, entries, json_bytes, read_object
 from privtab_server.errors import BundleRefused, RegistryConflict, RegistryError
@@ -148,8 +147,8 @@ def _checked(
 
 def _revision(path: str, document: Mapping[str, Any]) -> object:
     """The revision recorded in a program or a state; that of a shard is two levels deeper."""
-    if path.startswith(_STATES) and isinstance(document.get(WINDOWED), dict):
-        document = document[WINDOWED]
+    if path.startswith(_STATES) and isinstance(document.get("windowed"), dict):
+        document = document["windowed"]
     parts = document.get("at")
     if path.startswith(_STATES) and "revision" not in document and isinstance(parts, dict) and len(parts) == 1:
         (document,) = parts.values()

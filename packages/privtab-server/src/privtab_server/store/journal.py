@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
-from privtab.base import Change, UsageError, current_moment, moment_text, moments
+from privtab.base import Change, UsageError, current_moment, moment_text, parse_moment
 from privtab.state.raw import COLUMNS
 from privtab.state.row_texts import row_text
 from privtab_analysis.html import page
@@ -180,7 +180,7 @@ def _unreadable(number: int, error: Exception) -> StoreError:
 
 def _last_time(connection: Connection, head: Head) -> int:
     found = connection.execute(_TIME, {"last": head.number}).scalar_one_or_none()
-    return 0 if found is None else moments.exact(found)
+    return 0 if found is None else parse_moment(found)
 
 
 _TIME = select(JOURNAL.c.at).where(JOURNAL.c.number == bindparam("last"))
@@ -310,7 +310,7 @@ def replayed(connection: Connection, shown: str, number: int | None, moment: int
     """The rows that the entries of the journal give, up to a number or a moment."""
     rows, created = Rows(), False
     for row in entries(connection, until=number):
-        if moment is not None and moments.exact(row["at"]) > moment:
+        if moment is not None and parse_moment(row["at"]) > moment:
             break
         created = True
         rows.apply(row["number"], Entry.of(row).changes)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.base import source
+from privtab.base import SourceFile
 from privtab.bundle.program import program_in
 from privtab.ir.nodes import Program
 from privtab.pipeline import comparable, load_program, policy_bundle
@@ -40,7 +40,7 @@ def lint(path: Path) -> Gate:
 
 
 def compared(before: Program, after: Program, fail_on: FailingOn, waivers: str = "") -> Gate:
-    read = read_waivers(source.decode(waivers.encode(), "w.yaml")).waivers if waivers else ()
+    read = read_waivers(SourceFile.decode(waivers.encode(), "w.yaml")).waivers if waivers else ()
     running = program_in(policy_bundle(before), "running"), "running"
     return diff_gate(running, after, fail_on=fail_on, waivers=read, today=TODAY, shown="shop.yaml")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
-from privtab.base import Diagnostic, SourceFile, StateInvalid, UsageError, source, strict_loads
+from privtab.base import Diagnostic, SourceFile, StateInvalid, UsageError, strict_loads
 from privtab.state.findings import RowLocation
 from privtab.state.folders import table_files
 from privtab.state.raw import RawReader
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def read_configuration(path: Path) -> Mapping[str, Any]:
     """The content of a configuration file; raises FileError if it is missing, UsageError if it is not a mapping."""
-    file = source.load(path)
+    file = SourceFile.load(path)
     value: object
     if path.suffix == ".json":
         try:

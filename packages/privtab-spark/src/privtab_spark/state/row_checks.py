@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 from pyspark.sql import functions as fn
 
-from privtab.base import WINDOW_COLUMNS, Entity, Window, parse_moment
-from privtab.base.moments import FIRST, LAST, edge_texts
+from privtab.base import ALWAYS, WINDOW_COLUMNS, Entity, Window, parse_moment
 from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind
 from privtab.state.coded import CodedColumn, RawTable
@@ -220,7 +219,9 @@ def _row(table: str, row: tuple[Any, ...]) -> tuple[Texts, Window]:
     """A row as `State` has it, from canonical columns, and from `from` and `until` if the table has them."""
     width = len(CANONICAL[table])
     begin, end = row[width:] or (None, None)
-    window = Window(FIRST if begin is None else parse_moment(begin), LAST if end is None else parse_moment(end))
+    window = Window(
+        ALWAYS.begin if begin is None else parse_moment(begin), ALWAYS.end if end is None else parse_moment(end)
+    )
     if table == "memberships":
         return row[:width], window
     principal, role, type_, path = row[:width]
@@ -232,4 +233,4 @@ def _cells(table: str, cells: Texts, window: Window, columns: int) -> tuple[str 
     if table == "assignments":
         scope = cells[-1]
         cells = (*cells[:-1], *((None, None) if scope is None else scope.split(":", 1)))
-    return (*cells, *edge_texts(window)[: columns - len(CANONICAL[table])])
+    return (*cells, *window.cells()[: columns - len(CANONICAL[table])])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
-from privtab.base import Diagnostic, PolicyInvalid, sorted_diagnostics, source
+from privtab.base import Diagnostic, PolicyInvalid, SourceFile, sorted_diagnostics, source
 from privtab.ir.nodes import Program
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose, plain_tree
@@ -101,7 +101,7 @@ class DriverDocument:
 
 def load(path: str | Path, program: Program) -> DriverDocument:
     """Read a driver document for a policy. Raises FileError, and PolicyInvalid with every finding."""
-    file = source.load(path)
+    file = SourceFile.load(path)
     found: list[Diagnostic] = []
     root = compose(file, found, "a driver document begins with `conform: 1`")
     read = None if root is None else _DriverReader(file, found, program).document(root)

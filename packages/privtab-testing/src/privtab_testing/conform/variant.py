@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 
 from privtab.base import Diagnostic, FileError, PolicyInvalid, SourceFile, UsageError
-from privtab.base.source import load
 from privtab.ir.names import condition_text
 from privtab.ir.nodes import ALWAYS, Program, Rule
 from privtab.language.syntax.keys import OPEN
@@ -53,7 +52,7 @@ class VariantFile:
     def __init__(self, policy: str | Path, name: str) -> None:
         self.path = find_policy(policy)
         self.name = name
-        self.source = load(self.path)
+        self.source = SourceFile.load(self.path)
         if not re.fullmatch(OPEN, name):
             raise UsageError(
                 f"`{name}` is no name of a variant: write a letter, then letters, digits, `_`, `-`, `.`, `:`"

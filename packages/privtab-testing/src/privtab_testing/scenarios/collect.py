@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from privtab.base import Diagnostic, PolicyInvalid, Severity, SourceFile, UsageError, sorted_diagnostics, source
+from privtab.base import Diagnostic, PolicyInvalid, Severity, SourceFile, UsageError, sorted_diagnostics
 from privtab.base.staged import SUFFIXES, is_marked
 from privtab.ir.formula import followed, item_condition
 from privtab.ir.nodes import Can, Program, Rule
@@ -195,7 +195,7 @@ def read_script(
     path: Path, default: Path | None, found: list[Diagnostic], text: SourceFile | None = None
 ) -> Script | None:
     """Read a file and its head; None after findings. `default`: the policy if the file names none; `text`: by default, what it has."""
-    source_file = text or source.load(path)
+    source_file = text or SourceFile.load(path)
     root = compose(source_file, found, _HEAD_HINT)
     if root is None:
         return None

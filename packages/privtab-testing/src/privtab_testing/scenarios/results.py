@@ -9,7 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from privtab.base import FileError, Span, read_text, source
+from privtab.base import FileError, SourceFile, Span, read_text
 from privtab.base.request import why_denied
 from privtab.ir.names import atom_text
 from privtab.ir.nodes import Rule
@@ -68,7 +68,7 @@ def chosen_reading(subject: Subject, rule: Rule) -> ChosenReading | None:
 @lru_cache(maxsize=16)
 def _readings(policy: Path) -> dict[tuple[Span, str], Span]:
     """The spans of the readings, by the span of their row and their name."""
-    tables, _ = syntax.read(source.load(policy))
+    tables, _ = syntax.read(SourceFile.load(policy))
     return {
         (decl.span, reading.name.value): reading.name.span
         for decl in (() if tables is None else tables.all_rows)

@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from privtab.base import UsageError, count, no_formula, parse_key_values, source
+from privtab.base import SourceFile, UsageError, count, no_formula, parse_key_values
 from privtab.command._app import PolicyCommand
 from privtab.command._options import OutputOption, VariantOptions
 from privtab.command._output import Terminal, as_json, csv_text, deliver, err, fail_if, out, show_diagnostics, table
@@ -92,14 +92,14 @@ def run(
     if Path(app).suffix in (".yaml", ".yml", ".json"):
         if probe != "none":
             raise UsageError("`--probe` asks an application: name it as module:app")
-        documents.append(read_openapi(source.load(app), found))
+        documents.append(read_openapi(SourceFile.load(app), found))
         routes = documents[0].routes
     else:
         with redirect_stdout(sys.stderr):  # what the application prints is no part of the report
             seen = inspected(load_app(app))
         routes = seen.routes
     if listed is not None or LISTED.is_file():
-        documents.append(read_declared(source.load(listed or LISTED), found))
+        documents.append(read_declared(SourceFile.load(listed or LISTED), found))
     if seen is not None:
         with redirect_stdout(sys.stderr):
             answers = {} if probe == "none" or found else probed(seen, everything=probe == "all", headers=headers)

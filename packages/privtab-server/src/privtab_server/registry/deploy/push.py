@@ -16,7 +16,6 @@ from opa_client import errors
 from opa_client.opa import OpaClient
 
 from privtab.base import UsageError
-from privtab.base.moments import WINDOWED
 from privtab.bundle.pack import PolicyArtifacts
 from privtab.client._sender import expected
 from privtab.client._transport import restricted
@@ -79,7 +78,7 @@ def _push(client: OpaClient, url: str, artifacts: PolicyArtifacts, state: Mappin
         old_program = _data(client, f"privtab_program/{name}")
         old_state = _data(client, f"privtab_state/{name}/revision")
         if old_state is None:
-            old_state = _data(client, f"privtab_state/{name}/{WINDOWED}/revision")
+            old_state = _data(client, f"privtab_state/{name}/windowed/revision")
         modules = {_id(path): text for path, text in artifacts.modules.items()}
         removed = tuple(sorted(existing.keys() - modules.keys()))
         unchanged = tuple(sorted(id_ for id_, text in modules.items() if existing.get(id_) == text))
@@ -99,7 +98,7 @@ def _push(client: OpaClient, url: str, artifacts: PolicyArtifacts, state: Mappin
         policy=artifacts.revision,
         policy_before=program.get("revision"),
         version_before=program.get("version"),
-        state=None if state is None else str(state.get(WINDOWED, state)["revision"]),
+        state=None if state is None else str(state.get("windowed", state)["revision"]),
         state_before=None if old_state is None else str(old_state),
         added=tuple(sorted(modules.keys() - existing.keys())),
         replaced=tuple(sorted(id_ for id_ in modules.keys() & existing.keys() if id_ not in unchanged)),

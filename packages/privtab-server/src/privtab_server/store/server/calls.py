@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from privtab.base import Entity, UsageError, moments, strict_loads
+from privtab.base import Entity, UsageError, parse_moment, strict_loads
 from privtab_server.errors import StoreError
 from privtab_server.store.guarded import DesiredChange, WriteOptions
 from privtab_server.store.server.openapi import TABLES
@@ -171,7 +171,7 @@ class Metrics(Collector):
         try:
             number = self._view.journal.head().number
             unseen = self._view.journal.log(known, 1)
-            lag = max(0.0, time.time() - moments.exact(unseen[0].at) / 1e9) if unseen else 0.0
+            lag = max(0.0, time.time() - parse_moment(unseen[0].at) / 1e9) if unseen else 0.0
         except StoreError:
             answers = 0
         yield _gauge("database_ok", "1 while the database answers.", answers)
