@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from privtab.base.moments import current_moment
-from privtab.command._engines import opened
+from privtab.command._engines import open_engine
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.load import from_tables, validate_with_places
@@ -96,7 +96,7 @@ def world_in(program: Program, state: State, **more: Any) -> World:
         moment=moment,
         request=request_of(program),
         caller=caller_of(program),
-        engine=lambda: opened(program, state, moment),
+        engine=lambda: open_engine(program, state, moment),
         **more,
     )
 

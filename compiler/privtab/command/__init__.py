@@ -6,10 +6,77 @@ import gc
 import sys
 from importlib.util import find_spec
 from io import TextIOWrapper
+from typing import TYPE_CHECKING
 
 from privtab import __version__
 from privtab.base.errors import ExitCode
+from privtab.base.lazy import face
 from privtab.base.resources import how_to_install
+
+if TYPE_CHECKING:
+    from privtab.command._app import Commands, PolicyCommand
+    from privtab.command._engines import open_engine
+    from privtab.command._files import row_counts
+    from privtab.command._options import (
+        AtOption,
+        OutputOption,
+        PartialOption,
+        PolicyArguments,
+        PolicyChoice,
+        QuestionOptions,
+        SigningKeyOption,
+        SigningOptions,
+        VariantOptions,
+        VerificationOptions,
+        load_state,
+        moment_of,
+        open_doors,
+        read_token,
+    )
+    from privtab.command._output import (
+        FormatOption,
+        Terminal,
+        as_json,
+        csv_text,
+        deliver,
+        err,
+        fail_if,
+        out,
+        print_error,
+        print_if_data,
+        progress,
+        show_diagnostics,
+        show_state_findings,
+        spinner,
+        stop,
+        styled,
+        table,
+    )
+    from privtab.command._parameters import argument, needing, option
+    from privtab.command._stored import (
+        as_stored,
+        is_stored,
+        load_policy,
+        load_rows,
+        read_bundle,
+        rows_of_bundles,
+        with_slashes,
+    )
+else:
+    __getattr__, __dir__, __all__ = face(
+        __name__,
+        {
+            "_app": "Commands PolicyCommand",
+            "_engines": "open_engine",
+            "_files": "row_counts",
+            "_options": "AtOption OutputOption PartialOption PolicyArguments PolicyChoice QuestionOptions SigningKeyOption"
+            " SigningOptions VariantOptions VerificationOptions load_state moment_of open_doors read_token",
+            "_output": "FormatOption Terminal as_json csv_text deliver err fail_if out print_error print_if_data progress"
+            " show_diagnostics show_state_findings spinner stop styled table",
+            "_parameters": "argument needing option",
+            "_stored": "as_stored is_stored load_policy load_rows read_bundle rows_of_bundles with_slashes",
+        },
+    )
 
 NEEDED = ("typer", "rich", "yaml", "lark", "jinja2")
 _ALLOCATIONS = 200_000

@@ -30,7 +30,13 @@ EXAMPLE = "Example:\n"
 
 
 class Commands(typer.Typer):
-    """A group of commands, whose parameters may be groups of options; their docstrings are the help, brackets in them text."""
+    """A group of commands, whose parameters may be groups of options; docstrings are the help, with brackets as text.
+
+    >>> app = Commands()
+    >>> @app.command("list")
+    ... def list_channels(url: str) -> None:
+    ...     "List the channels of a registry."
+    """
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
         """Register a function as a command."""
@@ -104,7 +110,10 @@ def moved_first(args: list[str], option: tuple[str, str]) -> list[str]:
 
 
 class PolicyCommand(TyperCommand):
-    """A command, whose policy may be given as `--policy` also where it is the first argument."""
+    """A command, whose policy may be given as `--policy` also where the policy is the first argument.
+
+    >>> SETTINGS = {"cls": PolicyCommand}  # of the module of a command
+    """
 
     option = ("--policy", "-p")
     names: tuple[str, ...] = ("policy", "policies")

@@ -45,7 +45,7 @@ def answering(engine: str, program: Program, state: State) -> AbstractContextMan
         case "opa":
             return started(program, state)
         case "python":
-            return nullcontext(Answers(opened(program, state, current_moment()).engine.decide_many))
+            return nullcontext(Answers(open_engine(program, state, current_moment()).engine.decide_many))
         case _:
             plugin: Callable[[Program, State], AbstractContextManager[Answers]] = plugins.load_plugin(
                 "privtab.engines", engine, ENGINES
@@ -58,8 +58,13 @@ def engine_names() -> tuple[str, ...]:
     return (*ENGINES, *plugins.plugin_names("privtab.engines"))
 
 
-def opened(program: Program, state: State, moment: int) -> OpenEngine:
-    """The engine in process for a moment, on the content of the bundles."""
+def open_engine(program: Program, state: State, moment: int) -> OpenEngine:
+    """The engine in process for a moment, on the content that the bundles of a policy and a state have.
+
+    Decide as a client does that follows bundles:
+
+        open_engine(program, state, moment).engine.decide_many(requests)
+    """
     from privtab.engines.python import Opener
     from privtab.pipeline import policy_artifacts
     from privtab.state.index import index

@@ -78,7 +78,11 @@ def state_files(
 
 
 def row_counts(rows: Mapping[str, int]) -> str:
-    """The number of rows in each table of a state: `3 service admins, 1 entity`."""
+    """The number of rows in each table of a state.
+
+    >>> row_counts({"service_admins": 3, "entities": 1})
+    '3 service admins, 1 entity'
+    """
     words = ((table.replace("_", " "), number) for table, number in rows.items())
     return ", ".join(count(number, "entity" if word == "entities" else word[:-1], word) for word, number in words)
 

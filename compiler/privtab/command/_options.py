@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from privtab.base import plugins
+from privtab.base import files, plugins
 from privtab.base.errors import UsageError
 from privtab.base.formats import STATE_HELP
 from privtab.base.key_values import parse_key_values
@@ -46,7 +46,8 @@ OutputOption = Annotated[Path | None, option("--output -o FILE", "Write to this 
 def open_doors(program: Program, documents: list[str] | None) -> list[BundledDoor]:
     """Read the documents of `--door`, and show what the documents leave out; raises UsageError, PolicyInvalid.
 
-    policy_artifacts(program, doors=open_doors(program, ["trino"]))
+    >>> open_doors(load_policy("cdap/final"), None)
+    []
     """
     found = [plugins.load_plugin("privtab.doors", "document").opened(document, program) for document in documents or ()]
     show_diagnostics(note for door in found for note in door.notes)
@@ -93,7 +94,8 @@ class PolicyOptions(VariantOptions):
 class PolicyArguments(PolicyOptions):
     """Parameters for a policy as the first argument, with a variant and readings.
 
-    def run(policy: PolicyArguments) -> None: ...
+    >>> PolicyArguments(policy="cdap/final", reading=["namespace/list=parent"]).chosen()
+    {'variant': None, 'readings': {'namespace/list': 'parent'}}
     """
 
     policy: PolicyArgument
@@ -103,7 +105,8 @@ class PolicyArguments(PolicyOptions):
 class PolicyChoice:
     """Options for a policy, or for a variant of the policy.
 
-    def run(policy: PolicyChoice) -> None: ...
+    >>> PolicyChoice(policy="cdap/final").program().system
+    'cdap'
     """
 
     policy: PolicyOption
@@ -118,7 +121,8 @@ class PolicyChoice:
 class QuestionOptions(PolicyOptions):
     """Options for what a question is about: a policy, a state and a moment.
 
-    def run(asked: QuestionOptions) -> None: ...
+    >>> QuestionOptions(policy="cdap/final", state=Path("state.yaml"), at="1970-01-01T00:01Z").moment()
+    60000000000
     """
 
     state: Annotated[Path, option("--state -s STATE", STATE_HELP)]
@@ -163,7 +167,7 @@ def load_state(program: Program, path: Path, *, allow_partial: bool = False, for
     """Read and check a state; its errors go to standard error, and result in exit code 1 unless `allow_partial`.
 
     `for_queries`: only report a wrong row that can only allow, and leave out that row, since that cannot allow more. A row
-    that may carry a denial still results in exit code 1, as does a file or a table that was not read whole.
+    that may carry a denial still results in exit code 1, as does a file or a table that was not read whole. Read one for all moments:
 
         state = load_state(program, Path("state.yaml")).state
     """
@@ -185,6 +189,20 @@ def load_state(program: Program, path: Path, *, allow_partial: bool = False, for
         stop(f"{reason}; `--allow-partial` continues without them")
     print_error(f"{problem}: answered without them")
     return LoadedState(state, places, partial=True)
+
+
+def read_token(path: Path | None, option: str = "--token-file") -> str | None:
+    """The token in a file; None without a file. Raises FileError, and UsageError for a file with anything else.
+
+    >>> read_token(None) is None
+    True
+    """
+    if path is None:
+        return None
+    text = files.secret(path).strip()
+    if not text or len(text.split()) != 1:
+        raise UsageError(f"`{option} {path}`: it holds one token and nothing else")
+    return text
 
 
 # --- signatures ---
@@ -228,7 +246,8 @@ SequenceOption = Annotated[
 class SigningOptions:
     """Options for how bundles are signed.
 
-    def run(signing: SigningOptions) -> None: ...
+    >>> SigningOptions().signing_key() is None
+    True
     """
 
     key: SigningKeyOption = None
@@ -253,7 +272,8 @@ class SigningOptions:
 class VerificationOptions:
     """Options for the keys and the scope that signatures are verified with.
 
-    def run(bundle: Path, verification: VerificationOptions) -> None: ...
+    >>> VerificationOptions().trust() is None
+    True
     """
 
     keys: Annotated[

@@ -40,10 +40,15 @@ PLAIN_WIDTH = 160
 Format = Literal["text", "json"]
 """Output format: for people or programs."""
 FormatOption = Annotated[Format, option("--format", "Output format: for people or for programs.")]
+"""The format of an answer, as `print_if_data` takes the format: `format_: FormatOption = "text"`."""
 
 
 class Terminal(Console):
-    """A console that prints no control sequences except its own styles."""
+    """A console that prints no control sequences except its own styles.
+
+    >>> Terminal().print("3 rules")
+    3 rules
+    """
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print a text as it is, however long, unless a width is given; other things are laid out by Rich.
@@ -91,12 +96,19 @@ Report: TypeAlias = str | Callable[[Terminal], object]
 
 
 def out() -> Terminal:
-    """Standard output, with colours only on a terminal without NO_COLOR."""
+    """Standard output, with colours only on a terminal without NO_COLOR.
+
+    >>> out().print("3 rules")
+    3 rules
+    """
     return _console(stderr=False)
 
 
 def err() -> Terminal:
-    """Standard error, for findings and progress."""
+    """Standard error, for findings and progress.
+
+    >>> err().print("nothing changed", style="dim")
+    """
     return _console(stderr=True)
 
 
@@ -108,12 +120,19 @@ def _console(*, stderr: bool) -> Terminal:
 
 
 def styled(*parts: str | tuple[str, str]) -> Text:
-    """A line of parts, some of them with a style; control characters are escaped before Rich drops them."""
+    """A line of parts, some of them with a style; control characters are escaped before Rich drops them.
+
+    >>> styled(("note: ", "bold"), "2 rows end soon").plain
+    'note: 2 rows end soon'
+    """
     return Text.assemble(*(printable_text(p) if isinstance(p, str) else (printable_text(p[0]), p[1]) for p in parts))
 
 
 def print_error(message: str) -> None:
-    """Print one line about a problem to standard error."""
+    """Print one line about a problem to standard error.
+
+    >>> print_error("state.yaml was not read whole")
+    """
     err().print(styled(("privtab: ", "bold red"), message))
 
 
@@ -151,7 +170,11 @@ def print_line(value: object) -> None:
 
 
 def as_json(value: object) -> str:
-    """Readable JSON of any value, safe to print."""
+    """Readable JSON of any value, safe to print.
+
+    >>> as_json({"rules": 3})
+    '{\\n  "rules": 3\\n}\\n'
+    """
     return printable_json(value, indent=True, default=_plain) + "\n"
 
 
@@ -189,7 +212,11 @@ def print_file(text: str) -> None:
 def print_if_data(
     format_: str, document: object, columns: Sequence[str] = (), rows: Iterable[Sequence[object]] = ()
 ) -> bool:
-    """Print a document as JSON or its rows as CSV, if that is the format; returns whether it was."""
+    """Print a document as JSON or its rows as CSV, if that is the format; returns whether it was.
+
+    >>> print_if_data("text", {"rules": 3})
+    False
+    """
     match format_:
         case "json":
             deliver(as_json(document))
@@ -208,19 +235,31 @@ def print_rows(format_: str, rows: Sequence[T], line: Callable[[T], str]) -> Non
 
 
 def stop(message: str, code: ExitCode = ExitCode.FINDINGS) -> NoReturn:
-    """Print one line about a problem, and exit with a code."""
+    """Print one line about a problem, and exit with a code.
+
+    >>> import contextlib
+    >>> with contextlib.suppress(typer.Exit):
+    ...     stop("2 rows are wrong")
+    """
     print_error(message)
     raise typer.Exit(code)
 
 
 def fail_if(problems: object) -> None:
-    """Exit with the code for findings if there are any."""
+    """Exit with the code for findings if there are any.
+
+    >>> fail_if([])
+    """
     if problems:
         raise typer.Exit(ExitCode.FINDINGS)
 
 
 def table(*columns: str, rows: Iterable[Sequence[str | Text]] = (), right: Sequence[str] = ()) -> Table:
-    """A table in the style of all commands; the columns in `right` are numeric."""
+    """A table in the style of all commands; the columns in `right` are numeric.
+
+    >>> table("role", "rules", rows=[("reader", "3")], right=["rules"]).row_count
+    1
+    """
     grid = Table(*columns, right=right)
     for row in rows:
         grid.add_row(*row)
@@ -228,7 +267,11 @@ def table(*columns: str, rows: Iterable[Sequence[str | Text]] = (), right: Seque
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:
-    """CSV for programs: cells are as they are, also those that spreadsheets would take for formulas."""
+    """CSV for programs: cells are as they are, also cells that spreadsheets would take for formulas.
+
+    >>> csv_text([("role", "rules"), ("reader", 3)])
+    'role,rules\\nreader,3\\n'
+    """
     file = StringIO()
     csv.writer(file, lineterminator="\n").writerows(rows)
     return file.getvalue()
@@ -242,7 +285,10 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def show_diagnostics(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str] | None = None) -> None:
-    """Print findings with source lines and carets to standard error, and their number; `texts` has the files already read."""
+    """Print findings with source lines and carets to standard error, and their number; `texts` has the files already read.
+
+    >>> show_diagnostics([])
+    """
     found = tuple(diagnostics)
     if not found:
         return
@@ -264,7 +310,10 @@ def show_count(diagnostics: Iterable[Diagnostic], where: str) -> None:
 
 
 def show_state_findings(findings: Iterable[object]) -> None:
-    """Print the invalid rows of a state, or what an import left out, to standard error, one line each, with a hint below if there is one."""
+    """Print the invalid rows of a state, or what an import left out, to standard error, one line each, with a hint below if there is one.
+
+    >>> show_state_findings([])
+    """
     for finding in findings:
         sys.stderr.write(finding.render() if isinstance(finding, StateFinding) else f"{finding}\n")
 
@@ -273,7 +322,10 @@ def show_state_findings(findings: Iterable[object]) -> None:
 def progress(total: int, what: str = "") -> Iterator[Callable[..., None]]:
     """A progress bar on standard error that disappears at the end; none without a terminal or without work.
 
-    Yields what moves it: by a number, or to a number of a total.
+    Yields what moves the bar: by a number, or to a number of a total.
+
+    >>> with progress(2, "comparing users") as advance:
+    ...     advance()
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -299,7 +351,11 @@ def progress(total: int, what: str = "") -> Iterator[Callable[..., None]]:
 
 @contextmanager
 def spinner(message: str, *, after: float = 0.0) -> Iterator[Callable[[str], None]]:
-    """A spinner on standard error, which appears after some seconds; yields what changes its message. None without a terminal."""
+    """A spinner on standard error, which appears after some seconds; yields what changes its message. None without a terminal.
+
+    >>> with spinner("reading the state", after=1.0):
+    ...     rows = [1, 2]
+    """
     console = err()
     if not console.is_terminal:
         yield lambda _: None

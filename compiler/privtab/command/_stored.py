@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from privtab.base import plugins
+from privtab.base import files, plugins
 from privtab.base.errors import BrokenBundle, FileError, UsageError
-from privtab.command._tokens import read_file
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -50,7 +49,11 @@ def source_of(location: str | os.PathLike[str]) -> StateSource | None:
 
 
 def is_stored(location: str | os.PathLike[str]) -> bool:
-    """Whether an argument is a bundle or a reference to a channel, not a file with tables."""
+    """Whether an argument is a bundle or a reference to a channel, not a file with tables.
+
+    >>> is_stored("registry:/srv/registry#prod"), is_stored("state.yaml")
+    (True, False)
+    """
     text = os.fspath(location)
     return text.startswith(SCHEME) or text.endswith(_ARCHIVES)
 
@@ -58,7 +61,11 @@ def is_stored(location: str | os.PathLike[str]) -> bool:
 def load_policy(
     policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
 ) -> Program:
-    """The program of a policy, from its tables or from a bundle; raises like `pipeline.load_program`."""
+    """The program of a policy, from its tables or from a bundle; raises like `pipeline.load_program`.
+
+    >>> load_policy("cdap/final").system
+    'cdap'
+    """
     if not is_stored(policy):
         from privtab.pipeline import load_program
 
@@ -74,7 +81,9 @@ def load_policy(
 def load_rows(program: Program | None, state: Path) -> RawState:
     """The rows of a state, from its tables, from bundles or from where a package looks; raises UsageError for bundles of another system.
 
-    Without a program, of the only system.
+    Without a program, of the only system:
+
+        load_rows(None, Path("state.yaml")).rows
     """
     from privtab.state.load import load
 
@@ -87,7 +96,12 @@ def load_rows(program: Program | None, state: Path) -> RawState:
 
 
 def rows_of_bundles(program: Program | None, bundles: Iterable[bytes], shown: str) -> RawState:
-    """The rows of a state in bundles: of a policy's system, or of the only one."""
+    """The rows of a state in bundles: of a policy's system, or of the only system. `shown`: what messages call the bundles.
+
+    Read what a registry keeps:
+
+        rows_of_bundles(program, bundles, "registry:/srv/registry#prod")
+    """
     from privtab.state.load import as_raw
     from privtab.state.written import as_written
 
@@ -112,7 +126,12 @@ def state_bundles(system: str | None, location: Path) -> list[bytes]:
 
 
 def as_stored(program: Program, state: State) -> State:
-    """The rows of a state as they are read back from its bundle."""
+    """The rows of a state as a reader of its bundle finds the rows.
+
+    >>> from privtab.state.nodes import State
+    >>> as_stored(load_policy("cdap/final"), State()) == State()
+    True
+    """
     from privtab.bundle.state_rows import from_index
     from privtab.state.index import index
     from privtab.state.written import as_written
@@ -120,8 +139,29 @@ def as_stored(program: Program, state: State) -> State:
     return as_written(program, from_index(index(program, state)))
 
 
+def read_bundle(path: Path) -> bytes:
+    """Read the file of a bundle, which is bounded in size; raises FileError.
+
+    Store a bundle:
+
+        registry.put(read_bundle(Path("policy.tar.gz")))
+    """
+    from privtab.bundle.archive import LARGEST
+
+    if not path.is_dir() and files.problem(path, pipes=False) is not None:
+        raise FileError(f"{path}: a bundle is a file, not a pipe or a device")
+    try:
+        return files.read_content(path, LARGEST)
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or error}") from None
+
+
 def with_slashes(text: str) -> str:
-    """An address with the slash of `://` that a Path which is no Location has lost."""
+    """An address with the slash of `://` that a Path which is no Location has lost.
+
+    >>> with_slashes("postgresql:/db/sales")
+    'postgresql://db/sales'
+    """
     return re.sub(r"^([a-z0-9+]{2,}):/(?=[^/])", r"\1://", text)
 
 
@@ -142,7 +182,7 @@ def _check_no_database(state: Path) -> None:
 def _read(path: Path) -> bytes:
     if not path.exists():
         raise FileError(f"no such bundle: {path}")
-    return read_file(path)
+    return read_bundle(path)
 
 
 def _documents(bundle: bytes, shown: str) -> Mapping[str, Any]:

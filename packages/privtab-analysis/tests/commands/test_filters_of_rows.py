@@ -12,7 +12,7 @@ import filtered_policy
 import pytest
 
 from privtab.bundle.pack import state_bundle
-from privtab.command._stored import load_rows
+from privtab.command import load_rows
 from privtab.state.load import validate
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from privtab.base import StateInvalid, UsageError, count
-from privtab.command._output import print_error
-from privtab.command._stored import with_slashes
+from privtab.command import print_error, with_slashes
 from privtab.state.findings import StateFinding
 
 if TYPE_CHECKING:

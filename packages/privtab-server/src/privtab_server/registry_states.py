@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from privtab.base import UsageError
-from privtab.command._stored import SCHEME, rows_of_bundles, with_slashes
-from privtab.command._tokens import token_of
+from privtab.command import rows_of_bundles, with_slashes
 from privtab_server.commands._registry_options import no_channel, open_registry
+from privtab_server.commands._tokens import token_of
 from privtab_server.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from privtab.state.raw import RawState
     from privtab_server.registry import Channel, Registry
 
+SCHEME = "registry:"
 _PLACE = re.compile(
     r"(?P<url>.+)#(?P<channel>[^#/@]+)(?:/(?P<system>[^#/@]+))?"
     r"(?:@(?:(?P<revision>[0-9a-f]{16})|(?P<release>[0-9]{1,8})))?"

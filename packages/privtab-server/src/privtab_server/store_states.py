@@ -76,7 +76,7 @@ def _store_and_moment(location: str) -> tuple[str, str | None]:
         )
     if found["url"].startswith("sqlite:"):
         raise UsageError(f"`{location}`: write the path alone, as in store:grants.db or store:/srv/grants.db")
-    from privtab.command._stored import with_slashes
+    from privtab.command import with_slashes
 
     url = with_slashes(found["url"])
     if found["at"] is None:
@@ -122,7 +122,7 @@ def opened_store(url: str) -> Journal:
 
 def _check_store_extra() -> None:
     """Raise UsageError if what stores need is not installed."""
-    from privtab.command._parameters import needing
+    from privtab.command import needing
 
     with needing("a store", "store"):
         import privtab_server.store  # noqa: F401

@@ -20,8 +20,7 @@ from privtab.base import (
     parse_key_values,
 )
 from privtab.base.key_values import attribute_values
-from privtab.command._output import err, styled
-from privtab.command._parameters import option
+from privtab.command import err, option, styled
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program

@@ -18,8 +18,7 @@ from privtab.base.staged import SUFFIXES, has_mark
 from privtab.base.worker import spare_processes
 from privtab.checks.lint.config import OWN_FILE, SHARED_FILE, settings_in
 from privtab.checks.lint.settings import Settings
-from privtab.command._output import table
-from privtab.command._stored import is_stored, load_policy
+from privtab.command import is_stored, load_policy, table
 from privtab.ir.nodes import Program
 from privtab.pipeline import MARK, find_policies, find_policy, policy_paths, program_of
 from privtab_analysis.diff.nodes import DeclarationChange, Diff, Verdict, Witness

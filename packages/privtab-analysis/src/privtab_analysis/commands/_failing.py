@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 from privtab.base import UsageError
-from privtab.command._parameters import option
+from privtab.command import option
 
 IncompleteLogsOption = Annotated[
     bool, option("--allow-incomplete-logs", "Go on although parts of the logs cannot be used.")

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from privtab.base import WINDOW_COLUMNS, FileError, read_text
-from privtab.command._output import styled
+from privtab.command import styled
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from privtab.base import SourceFile
-from privtab.command._parameters import option
+from privtab.command import option
 
 if TYPE_CHECKING:
     from privtab.base import Diagnostic

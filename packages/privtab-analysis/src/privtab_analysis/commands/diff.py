@@ -6,9 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import Severity, no_collection, parse_key_values
-from privtab.command._options import VariantOptions
-from privtab.command._output import as_json, deliver, fail_if, out, show_diagnostics, spinner
-from privtab.command._parameters import argument, option
+from privtab.command import VariantOptions, argument, as_json, deliver, fail_if, option, out, show_diagnostics, spinner
 from privtab_analysis.commands._failing import failing_words
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 

@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import FILTER_KINDS, count
 from privtab.base.sql_text import AppliedFilter
-from privtab.command._engines import opened
-from privtab.command._options import QuestionOptions
-from privtab.command._output import FormatOption, Terminal, fail_if, out, print_if_data, spinner, styled
-from privtab.command._parameters import argument, option
+from privtab.command import (
+    FormatOption,
+    QuestionOptions,
+    Terminal,
+    argument,
+    fail_if,
+    open_engine,
+    option,
+    out,
+    print_if_data,
+    spinner,
+    styled,
+)
 from privtab_analysis.commands import _ask as ask
 from privtab_analysis.commands._shown import (
     chain_rows,
@@ -95,7 +104,7 @@ def _applied(program: Program, state: State, request: Request, moment: int) -> A
     from privtab.ir.serialise import vocabulary
 
     vocabulary(program).check_filtered(request)
-    return opened(program, state, moment).engine.applied(request)
+    return open_engine(program, state, moment).engine.applied(request)
 
 
 def _tried(program: Program, request: Request) -> list[Request]:

@@ -6,10 +6,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from privtab.base import ALWAYS, UsageError, load_plugin, moment_text, parse_key_values, write_file
-from privtab.command._engines import opened
-from privtab.command._options import QuestionOptions, load_state
-from privtab.command._output import FormatOption, Terminal, as_json, csv_text, deliver, fail_if, out, spinner, styled
-from privtab.command._parameters import argument, needing, option
+from privtab.command import (
+    FormatOption,
+    QuestionOptions,
+    Terminal,
+    argument,
+    as_json,
+    csv_text,
+    deliver,
+    fail_if,
+    load_state,
+    needing,
+    open_engine,
+    option,
+    out,
+    spinner,
+    styled,
+)
 from privtab_analysis.commands._ask import RequestOptions, show_notes
 
 if TYPE_CHECKING:
@@ -64,7 +77,7 @@ def run(
         from privtab.filters.sql import MOST_INLINE, quoted
     with spinner("reading the state"):
         state, _, partial = load_state(program, asked.state, allow_partial=asked.allow_partial, for_queries=True)
-        engine = opened(program, state, asked.moment())
+        engine = open_engine(program, state, asked.moment())
         found = filter_of(engine.engine, request, engine.window)
     columns = {level: quoted(level, dialect) for level in found.levels} | parse_key_values(
         column, "--column", "LEVEL=COLUMN", example="table=t.name"

@@ -7,9 +7,21 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import UsageError, count, load_plugin
-from privtab.command._options import QuestionOptions
-from privtab.command._output import FormatOption, Terminal, err, fail_if, out, print_if_data, progress, spinner, styled
-from privtab.command._parameters import argument, needing, option
+from privtab.command import (
+    FormatOption,
+    QuestionOptions,
+    Terminal,
+    argument,
+    err,
+    fail_if,
+    needing,
+    option,
+    out,
+    print_if_data,
+    progress,
+    spinner,
+    styled,
+)
 from privtab_analysis.commands import _ask as ask
 from privtab_analysis.commands._shown import rule_json, show_place
 

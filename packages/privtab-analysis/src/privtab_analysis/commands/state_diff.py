@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import UsageError
-from privtab.command._options import (
+from privtab.command import (
     AtOption,
     PartialOption,
-    load_state,
-    moment_of,
-)
-from privtab.command._output import (
     Terminal,
+    argument,
     as_json,
+    as_stored,
     deliver,
     fail_if,
+    is_stored,
+    load_policy,
+    load_rows,
+    load_state,
+    moment_of,
+    option,
     out,
     print_error,
     progress,
@@ -27,8 +31,6 @@ from privtab.command._output import (
     stop,
     styled,
 )
-from privtab.command._parameters import argument, option
-from privtab.command._stored import as_stored, is_stored, load_policy, load_rows
 from privtab.state.names import NOWHERE, place_text
 from privtab_analysis.commands._ask import show_notes
 from privtab_analysis.commands._failing import failing_words

@@ -6,9 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 from privtab.base import UsageError, count
-from privtab.command._options import QuestionOptions
-from privtab.command._output import Terminal, fail_if, out, print_error, print_if_data, spinner
-from privtab.command._parameters import argument
+from privtab.command import QuestionOptions, Terminal, argument, fail_if, out, print_error, print_if_data, spinner
 from privtab_analysis.commands._ask import (
     CallerOptions,
     TableFormatOption,

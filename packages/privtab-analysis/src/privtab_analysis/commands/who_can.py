@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base import Request, UsageError, count
-from privtab.command._options import QuestionOptions
-from privtab.command._output import fail_if, out, print_if_data, spinner, table
-from privtab.command._parameters import argument, option
+from privtab.command import QuestionOptions, argument, fail_if, option, out, print_if_data, spinner, table
 from privtab_analysis.commands import _ask as ask
 from privtab_analysis.commands._shown import rule_json
 

@@ -9,20 +9,26 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import STATE_HELP, Entity, UsageError, count, parse_key_values, read_text
-from privtab.command._files import row_counts
-from privtab.command._options import AtOption, PartialOption, PolicyChoice, load_state, moment_of
-from privtab.command._output import (
+from privtab.command import (
+    AtOption,
     FormatOption,
+    PartialOption,
+    PolicyChoice,
+    argument,
     err,
     fail_if,
+    load_state,
+    moment_of,
+    needing,
+    option,
     out,
     print_error,
     print_if_data,
+    read_token,
+    row_counts,
     show_state_findings,
     stop,
 )
-from privtab.command._parameters import argument, needing, option
-from privtab.command._tokens import token_in
 from privtab_connect.documents import names
 from privtab_connect.state_files import write_tables
 
@@ -49,7 +55,7 @@ class Connection:
     def sent(self) -> dict[str, Any]:
         """The token and the headers."""
         headers = parse_key_values(self.header, "--header", "NAME:VALUE", example="X-Tenant:acme", allow_empty=True)
-        return {"token": token_in(self.token_file), "headers": headers}
+        return {"token": read_token(self.token_file), "headers": headers}
 
 
 def import_(

@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import WINDOW_COLUMNS, ExitCode, SourceFile, WrongTime, count, moment_text, parse_moment, read_text
 from privtab.base.staged import write_all
-from privtab.command._options import QuestionOptions, load_state
-from privtab.command._output import print_error, progress, show_diagnostics, stop
-from privtab.command._parameters import needing, option
-from privtab.command._stored import is_stored, load_rows
+from privtab.command import (
+    QuestionOptions,
+    is_stored,
+    load_rows,
+    load_state,
+    needing,
+    option,
+    print_error,
+    progress,
+    show_diagnostics,
+    stop,
+)
 from privtab_logs.commands._replay import LogOptions, entries_of
 from privtab_server.store_states import running_store
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.command._options import OutputOption
-from privtab.command._output import deliver, fail_if, print_error, spinner, styled, table
-from privtab.command._parameters import option
+from privtab.command import OutputOption, deliver, fail_if, option, print_error, spinner, styled, table
 from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption, failing_words
 from privtab_logs.commands._replay import Asked, LogOptions, replayed
 
 if TYPE_CHECKING:
-    from privtab.command._output import Terminal
+    from privtab.command import Terminal
     from privtab_logs.report import Report
 
 PANEL = "Check"
@@ -61,7 +59,7 @@ def run(
 def _shown(found: Report, format_: ReplayFormat, failing: list[str], policy: str) -> str | Callable[[Terminal], object]:
     match format_:
         case "json":
-            from privtab.command._output import as_json
+            from privtab.command import as_json
 
             return as_json(found.to_json())
         case "markdown":

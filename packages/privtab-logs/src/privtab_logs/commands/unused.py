@@ -6,9 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import count
-from privtab.command._options import QuestionOptions
-from privtab.command._output import deliver, fail_if, out, print_error, print_if_data, show_diagnostics, styled, table
-from privtab.command._parameters import option
+from privtab.command import (
+    QuestionOptions,
+    deliver,
+    fail_if,
+    option,
+    out,
+    print_error,
+    print_if_data,
+    show_diagnostics,
+    styled,
+    table,
+)
 from privtab.state.names import place_text
 from privtab_analysis.commands._ask import limit_option
 from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption, failing_words
@@ -17,7 +26,7 @@ from privtab_logs.commands._unused import Answer, Sources, answered, markdown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from privtab.command._output import Terminal
+    from privtab.command import Terminal
     from privtab_logs.row_use import RowUse
 
 PANEL = "Check"

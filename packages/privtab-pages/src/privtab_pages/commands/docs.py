@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import STATE_HELP, UsageError, no_collection
-from privtab.command._options import OutputOption, PolicyArguments, load_state
-from privtab.command._output import deliver, out, spinner, stop
-from privtab.command._parameters import option
-from privtab.command._stored import is_stored
+from privtab.command import OutputOption, PolicyArguments, deliver, is_stored, load_state, option, out, spinner, stop
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program

@@ -12,10 +12,19 @@ from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import STATE_HELP, UsageError, moment_text, no_collection, write_file
-from privtab.command._options import AtOption, PartialOption, PolicyArguments, load_state, moment_of
-from privtab.command._output import out, spinner
-from privtab.command._parameters import needing, option
-from privtab.command._stored import is_stored, load_policy
+from privtab.command import (
+    AtOption,
+    PartialOption,
+    PolicyArguments,
+    is_stored,
+    load_policy,
+    load_state,
+    moment_of,
+    needing,
+    option,
+    out,
+    spinner,
+)
 from privtab_analysis.commands._ask import CallerOptions, RequestOptions, principal_name
 from privtab_server.commands._serving import ServerSettings
 
@@ -77,7 +86,7 @@ def run(
 
 
 def _world(policy: PolicyArguments, looked: Looked) -> World:
-    from privtab.command._engines import opened
+    from privtab.command import open_engine
     from privtab.pipeline import policy_revision
     from privtab.state.names import NOWHERE
     from privtab_pages.explore.world import World
@@ -106,7 +115,7 @@ def _world(policy: PolicyArguments, looked: Looked) -> World:
         partial=found is not None and found[2],
         request=request_of(program),
         caller=caller_of(program),
-        engine=None if rows is None else lambda: opened(program, rows, moment),
+        engine=None if rows is None else lambda: open_engine(program, rows, moment),
         versions={
             name: cache(lambda name=name: load_policy(name))
             for name in _versions(policy.policy, looked.since or (), program)

@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from privtab.base import PolicyInvalid, UsageError, parse_key_values
-from privtab.command._app import Commands
-from privtab.command._options import OutputOption
-from privtab.command._output import deliver, fail_if, show_diagnostics
-from privtab.command._parameters import argument, option
+from privtab.command import Commands, OutputOption, argument, deliver, fail_if, option, show_diagnostics
 
 PANEL = "Write"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privtab.command._parameters import needing
+from privtab.command import needing
 
 PANEL = "Write"
 

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.base import FileError, UsageError, count, parse_key_values
-from privtab.command._app import PolicyCommand
-from privtab.command._output import out, print_error, table
-from privtab.command._parameters import argument, needing, option
-from privtab.command._tokens import is_http, token_in
+from privtab.command import PolicyCommand, argument, needing, option, out, print_error, read_token, table
+from privtab_server.commands._tokens import is_http
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -71,7 +69,7 @@ def open_registry(
     options = storage_options(storage)
     if token_file is not None and not is_http(url):
         raise UsageError("`--registry-token-file` is for registries behind http:// or https://")
-    if is_http(url) and (given := token or token_in(token_file, "--registry-token-file")):
+    if is_http(url) and (given := token or read_token(token_file, "--registry-token-file")):
         options["token"] = given
     with needing("a registry", "compiler", "registry"):
         from privtab_server.registry import Registry

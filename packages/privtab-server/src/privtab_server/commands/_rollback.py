@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab.base import ExitCode, UsageError
-from privtab.command._output import as_json, deliver, out, print_error
-from privtab.command._parameters import argument, option
+from privtab.command import argument, as_json, deliver, option, out, print_error
 from privtab_server.commands._registry_options import no_channel, open_registry, stored_revision
 from privtab_server.commands._rollout import ReleaseOptions, channel_json, print_late, signing_key, snapshot_json
 

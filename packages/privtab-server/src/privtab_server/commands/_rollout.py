@@ -17,10 +17,9 @@ from rich.console import Group
 from rich.text import Text
 
 from privtab.base import FileError
-from privtab.command._output import FormatOption, err, out, print_error, show_diagnostics, styled, table
-from privtab.command._parameters import option
-from privtab.command._tokens import TOKEN_VARIABLE, token_of
+from privtab.command import FormatOption, err, option, out, print_error, show_diagnostics, styled, table
 from privtab_server.commands._registry_options import channels
+from privtab_server.commands._tokens import TOKEN_VARIABLE, token_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

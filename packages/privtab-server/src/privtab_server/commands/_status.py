@@ -12,8 +12,7 @@ from rich.console import Group
 from rich.text import Text
 
 from privtab.base import UsageError
-from privtab.command._output import FormatOption, fail_if, out, print_if_data, styled, table
-from privtab.command._parameters import argument, option
+from privtab.command import FormatOption, argument, fail_if, option, out, print_if_data, styled, table
 from privtab_server.commands._registry_options import no_channel, open_registry, running_channels
 from privtab_server.commands._rollout import ChannelOption, FleetOptions, RegistryOption, ago, channel_json, sidecars
 from privtab_server.errors import FleetError, RegistryError

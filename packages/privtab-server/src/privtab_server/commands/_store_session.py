@@ -14,12 +14,10 @@ from urllib.parse import urlencode
 import typer
 
 from privtab.base import Change, Entity, StateInvalid, UsageError, count
-from privtab.command._output import fail_if, out, print_error, stop
-from privtab.command._parameters import argument, needing, option
-from privtab.command._stored import load_policy
-from privtab.command._tokens import TOKEN_VARIABLE, is_http, token_of
+from privtab.command import argument, fail_if, load_policy, needing, option, out, print_error, stop
 from privtab.state.row_texts import row_text
 from privtab_analysis.commands._ask import AuthoriseOption, entity, user_name
+from privtab_server.commands._tokens import TOKEN_VARIABLE, is_http, token_of
 from privtab_server.errors import StoreConflict, StoreError
 from privtab_server.store_states import rows_of_store
 

@@ -6,9 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import BrokenBundle, FileError, SignatureRefused, UsageError
-from privtab.command._options import VerificationOptions
-from privtab.command._output import FormatOption, fail_if, out, print_error, print_if_data
-from privtab.command._parameters import argument, option
+from privtab.command import (
+    FormatOption,
+    VerificationOptions,
+    argument,
+    fail_if,
+    option,
+    out,
+    print_error,
+    print_if_data,
+)
 from privtab_server.commands._rollout import FleetOptions
 from privtab_server.errors import FleetError
 

@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from privtab.base import ExitCode, UsageError, load_plugin
-from privtab.command._options import (
+from privtab.command import (
     PartialOption,
     PolicyArguments,
     SigningKeyOption,
+    as_json,
+    as_stored,
+    deliver,
+    err,
     load_state,
     open_doors,
+    option,
+    print_error,
+    progress,
+    rows_of_bundles,
+    show_diagnostics,
 )
-from privtab.command._output import as_json, deliver, err, print_error, progress, show_diagnostics
-from privtab.command._parameters import option
-from privtab.command._stored import as_stored, rows_of_bundles
-from privtab.command._tokens import token_of
 from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 from privtab_server.commands._registry_options import open_registry
@@ -35,6 +40,7 @@ from privtab_server.commands._rollout import (
     show_canary_outcome,
     signing_key,
 )
+from privtab_server.commands._tokens import token_of
 from privtab_server.registry_states import running_states
 
 if TYPE_CHECKING:

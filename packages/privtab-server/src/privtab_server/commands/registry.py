@@ -6,10 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base import BrokenBundle, UsageError, count, read_text, write_file
-from privtab.command._app import Commands
-from privtab.command._output import FormatOption, fail_if, out, print_error, print_if_data
-from privtab.command._parameters import argument, option
-from privtab.command._tokens import read_file
+from privtab.command import (
+    Commands,
+    FormatOption,
+    argument,
+    fail_if,
+    option,
+    out,
+    print_error,
+    print_if_data,
+    read_bundle,
+)
 from privtab_server.commands import _registry_options as registry_options
 from privtab_server.commands import _rollback, _status, deploy
 from privtab_server.commands._registry_options import channels
@@ -77,7 +84,7 @@ def put(
     stored: list[Revision] = []
     for path in registry_options.bundle_paths(bundle):
         try:
-            stored.append(registry.put(read_file(path), resign=resign))
+            stored.append(registry.put(read_bundle(path), resign=resign))
         except (BundleRefused, BrokenBundle) as error:
             raise BundleRefused(f"{path} is refused: {error}") from None
     current = registry_options.release_stored(registry, stored, channel, why, expect) if channel else None
@@ -260,7 +267,7 @@ def get(
         raise RegistryError(f"{channel}/{system} runs no {only or 'bundle'} at release {release.sequence}")
     bundles = {path: bundle_of(registry, release, key) for path, key in keys.items()}
     for path, bundle in bundles.items():
-        if not replace and path.exists() and read_file(path) != bundle:
+        if not replace and path.exists() and read_bundle(path) != bundle:
             raise UsageError(f"{path} is another bundle: `--replace` overwrites it")
     for path, bundle in bundles.items():
         write_file(path, bundle)

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.base import UsageError
-from privtab.command._app import Commands
-from privtab.command._options import PartialOption, load_state
-from privtab.command._parameters import needing, option
+from privtab.command import Commands, PartialOption, load_state, needing, option
 from privtab_server.commands._registry_options import RegistryCommand
 from privtab_server.commands._serving import ConnectionsOption, ServerSettings, serve_registry, serve_store
 from privtab_server.store_states import running_store

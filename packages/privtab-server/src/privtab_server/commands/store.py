@@ -8,12 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import PrivtabError, StateInvalid, UsageError, count, write_file
-from privtab.command._app import Commands
-from privtab.command._options import PolicyChoice
-from privtab.command._output import FormatOption, deliver, fail_if, out, print_error, print_if_data
-from privtab.command._parameters import argument, option
-from privtab.command._stored import load_rows
-from privtab.command._tokens import is_http
+from privtab.command import (
+    Commands,
+    FormatOption,
+    PolicyChoice,
+    argument,
+    deliver,
+    fail_if,
+    load_rows,
+    option,
+    out,
+    print_error,
+    print_if_data,
+)
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import RawReader
 from privtab.state.row_texts import row_text
@@ -43,6 +50,7 @@ from privtab_server.commands._store_session import (
     store_class,
     window,
 )
+from privtab_server.commands._tokens import is_http
 from privtab_server.store_states import opened_store
 
 if TYPE_CHECKING:

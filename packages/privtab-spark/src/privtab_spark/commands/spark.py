@@ -9,8 +9,7 @@ from typing import Any
 import typer
 
 from privtab.base import ExitCode, how_to_install
-from privtab.command._app import Commands
-from privtab.command._output import print_error
+from privtab.command import Commands, print_error
 from privtab_spark.jobs import JOBS
 
 PANEL = "Serve"

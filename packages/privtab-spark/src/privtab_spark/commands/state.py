@@ -10,20 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import ExitCode, count
-from privtab.command._files import row_counts
-from privtab.command._options import PartialOption, PolicyChoice, SigningOptions
-from privtab.command._output import (
+from privtab.command import (
     FormatOption,
+    PartialOption,
+    PolicyChoice,
+    SigningOptions,
+    argument,
     err,
     fail_if,
+    needing,
+    option,
     out,
     print_error,
     print_if_data,
+    row_counts,
     spinner,
     stop,
     table,
 )
-from privtab.command._parameters import argument, needing, option
 from privtab.state.findings import FINDING_NAMES
 
 if TYPE_CHECKING:

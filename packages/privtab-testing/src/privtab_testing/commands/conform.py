@@ -9,10 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import ExitCode, SettingsInvalid, UsageError, count, parse_key_values, write_file
-from privtab.command._options import OutputOption, PolicyArguments
-from privtab.command._output import Terminal, as_json, deliver, err, fail_if, out, print_error, progress, spinner, stop
-from privtab.command._parameters import option
-from privtab.command._tokens import token_in
+from privtab.command import (
+    OutputOption,
+    PolicyArguments,
+    Terminal,
+    as_json,
+    deliver,
+    err,
+    fail_if,
+    option,
+    out,
+    print_error,
+    progress,
+    read_token,
+    spinner,
+    stop,
+)
 from privtab_analysis.commands._waivers import waivers_of
 
 if TYPE_CHECKING:
@@ -111,7 +123,7 @@ def run(
         program,
         url,
         parse_key_values(set_, "--set", example="metalake=prod"),
-        token=token_in(token_file),
+        token=read_token(token_file),
         timeout=timeout,
     )
 

@@ -13,9 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import UsageError, count
-from privtab.command._options import OutputOption, VariantOptions
-from privtab.command._output import Terminal, as_json, deliver, err, fail_if, print_error, progress
-from privtab.command._parameters import argument, option
+from privtab.command import (
+    OutputOption,
+    Terminal,
+    VariantOptions,
+    argument,
+    as_json,
+    deliver,
+    err,
+    fail_if,
+    option,
+    print_error,
+    progress,
+)
 
 if TYPE_CHECKING:
     from privtab_testing.scenarios import CasePlan, Subject

@@ -8,11 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base import SourceFile, UsageError, count, no_formula, parse_key_values
-from privtab.command._app import PolicyCommand
-from privtab.command._options import OutputOption, VariantOptions
-from privtab.command._output import Terminal, as_json, csv_text, deliver, err, fail_if, out, show_diagnostics, table
-from privtab.command._parameters import argument, option
-from privtab.command._stored import load_policy
+from privtab.command import (
+    OutputOption,
+    PolicyCommand,
+    Terminal,
+    VariantOptions,
+    argument,
+    as_json,
+    csv_text,
+    deliver,
+    err,
+    fail_if,
+    load_policy,
+    option,
+    out,
+    show_diagnostics,
+    table,
+)
 
 if TYPE_CHECKING:
     from privtab.base import Diagnostic
