@@ -25,7 +25,7 @@ from privtab_analysis.paths import ReachableRights
 from privtab_analysis.permissions import what_can
 from privtab_analysis.principals import who_can
 from privtab_analysis.state_diff import state_diff
-from privtab_analysis.turns import ways
+from privtab_analysis.turns import remedies
 from privtab_spark.matrix.opening import open_matrix, open_state
 from privtab_spark.matrix.question import Question
 from privtab_spark.packed_values import unpacked
@@ -139,7 +139,7 @@ ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
     # What these refuse is tested with a Spark session, in packages/privtab-spark/tests.
     Tool.SPARK_BUILD: [lambda p, _: check_support(p, Tool.SPARK_BUILD)],
     Tool.STATE_DIFF: [lambda p, _: state_diff(p, state_of(p), State())],
-    Tool.TURNS: [lambda _, r: ways(r, state_of(r.program), request_of(r.program))],
+    Tool.TURNS: [lambda _, r: remedies(r, state_of(r.program), request_of(r.program))],
     Tool.WHAT_CAN: [lambda _, r: what_can(r, state_of(r.program), "ann")],
     Tool.WHO_CAN: [lambda _, r: who_can(r, state_of(r.program), request_of(r.program)).users],
     Tool.WHO_CAN_PRINCIPALS: [lambda _, r: who_can(r, state_of(r.program), request_of(r.program)).principals()],

@@ -25,7 +25,7 @@ from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.changes import change_text
-from privtab_analysis.turns import ways
+from privtab_analysis.turns import remedies
 
 POLICY = ROOT / "policy_src" / "polaris" / "1.7.yaml"
 FACTS: dict[str, Any] = json.loads((Path(__file__).parent / "polaris_facts.json").read_text(encoding="utf-8"))
@@ -224,7 +224,7 @@ def test_principals_are_no_grantees(program: Program, grantee: str) -> None:
     assert [finding.code for finding in found if finding.severity == "error"] == ["S122"]
     reference = Reference(program, State())
     asked = request("LOAD_TABLE", "table", "ann")
-    proposed = {change_text(change, "ann") for way in ways(reference, State(), asked).sets for change in way}
+    proposed = {change_text(change, "ann") for way in remedies(reference, State(), asked).sets for change in way}
     assert proposed
     assert all(text.endswith("to a new role of user:ann") for text in proposed)
 

@@ -14,7 +14,7 @@ from privtab.state.nodes import AttributeRow, Grant, State
 from privtab_analysis.explanation import explain
 from privtab_analysis.permissions import what_can
 from privtab_analysis.principals import who_can
-from privtab_analysis.turns import ways
+from privtab_analysis.turns import remedies
 
 POLICY = """
 privtab: 1
@@ -94,8 +94,8 @@ def test_what_can(program: Program) -> None:
 
 def test_changes_that_turn_a_denial_do_not_change_attributes(program: Program) -> None:
     reference = Reference(program, STATE)
-    assert ways(reference, STATE, request_for("read", user="dan")).sets
-    assert not ways(reference, STATE, request_for("read", "c/r/t", user="ann")).sets
+    assert remedies(reference, STATE, request_for("read", user="dan")).sets
+    assert not remedies(reference, STATE, request_for("read", "c/r/t", user="ann")).sets
 
 
 def test_explain_says_where_values_come_from(program: Program) -> None:

@@ -14,7 +14,7 @@ from privtab.reference.evaluate import Reference
 from privtab.state.nodes import State
 from privtab_analysis import turns
 from privtab_analysis.changes import Change, SmallestChanges, apply, order
-from privtab_analysis.turns import ways
+from privtab_analysis.turns import remedies
 
 FEATURES = (
     (),
@@ -51,7 +51,7 @@ def check(policy: int, seed: int) -> None:
     for request in worlds.requests(program, seed, per_rule=1):
         thought_of = all_changes(reference, state, request)
         if len(thought_of) <= MOST:
-            found = {frozenset(way) for way in ways(reference, state, request).sets}
+            found = {frozenset(way) for way in remedies(reference, state, request).sets}
             assert found == by_trying(program, state, request, thought_of), request
 
 

@@ -21,7 +21,7 @@ from privtab.state.load import from_tables, validate
 from privtab.state.nodes import ALL_TABLES, Effect, Grant, State
 from privtab_analysis.changes import AddToGroup, Assign, Give, apply, change_text
 from privtab_analysis.explanation import explain, proposals
-from privtab_analysis.turns import ways
+from privtab_analysis.turns import remedies
 
 POLICY = """\
 privtab: 1
@@ -63,7 +63,7 @@ def proposed(rows: dict[str, list[dict[str, str]]], action: str, entity: str = "
     state = state_of(rows)
     reference = Reference(PROGRAM, state)
     request = Request(user="zoe", action=action, resource=Entity.parse(entity))
-    found, _ = proposals(reference, state, request, ways(reference, state, request))
+    found, _ = proposals(reference, state, request, remedies(reference, state, request))
     assert not found[0].direct, "what a certification calls a finding is never first"
     return [(*(change_text(c, "zoe") for c in p.changes), *(["new role"] if p.new_role else [])) for p in found]
 
@@ -99,7 +99,7 @@ def test_what_a_lifted_denial_gives_to_others_counts() -> None:
     state = state_of(rows)
     reference = Reference(PROGRAM, state)
     request = Request(user="ann", action="read", resource=Entity.parse("item:s/i"))
-    found, _ = proposals(reference, state, request, ways(reference, state, request))
+    found, _ = proposals(reference, state, request, remedies(reference, state, request))
     gains = {change_text(proposal.changes[0], "ann"): proposal.gains for proposal in found}
     assert gains["remove the denial of READ at item:s/i to group:staff"] == 3
     assert gains["make user:ann owner of item:s/i"] == 1
@@ -119,7 +119,7 @@ def test_only_who_may_own_is_made_an_owner(kinds: str, expected: str) -> None:
     text = POLICY.replace("creator: true", f"kinds: {kinds}").replace("drop: DROP (item)", "drop: owner (item)")
     program = program_of(SourceFile.decode(text.encode(), "shop.yaml"))
     request = Request(user="zoe", action="drop", resource=Entity.parse("item:s/i"))
-    [way] = ways(Reference(program, State()), State(), request).sets
+    [way] = remedies(Reference(program, State()), State(), request).sets
     assert [change_text(change, "zoe") for change in way] == [expected]
     after = apply(State(), "zoe", way)
     assert not errors(program, after)
@@ -183,7 +183,7 @@ def check(policy: int, seed: int) -> int:
     for request in worlds.requests(program, seed, per_rule=1)[:20]:
         if reference.decide(request).allowed:
             continue
-        turns = ways(reference, state, request)
+        turns = remedies(reference, state, request)
         found, _ = proposals(reference, state, request, turns)
         assert {p.changes for p in found} >= {
             way for way in turns.sets if not any(set(p.changes) < set(way) for p in found)
@@ -249,7 +249,7 @@ def test_what_is_given_below_counts_above(
     grants = (Grant(grantee="user:zoe", effect=e, privilege=p, entity=Entity.parse(on)) for e, p, on in rows)
     state = State(grants=tuple(grants))
     request = Request(user="zoe", action=action, resource=Entity.parse("fun:a/f"))
-    found = ways(Reference(program, state), state, request)
+    found = remedies(Reference(program, state), state, request)
     assert {tuple(change_text(change, "zoe") for change in way) for way in found.sets} == expected
 
 
@@ -259,7 +259,7 @@ def test_no_change_is_superfluous_where_rights_below_count(seed: int) -> None:
     state = worlds.state(program, seed)
     reference = Reference(program, state)
     for request in worlds.requests(program, seed, per_rule=1)[:12]:
-        for way in ways(reference, state, request).sets[:6]:
+        for way in remedies(reference, state, request).sets[:6]:
             for at in range(-1, len(way)):
                 some = [change for n, change in enumerate(way) if n != at]
                 decision = Reference(program, apply(state, request.user, some)).decide(request)
@@ -290,7 +290,7 @@ tables:
 def test_a_grant_of_a_privilege_gives_what_that_implies(action: str, expected: set[tuple[str, ...]]) -> None:
     program = program_of(SourceFile.decode(IMPLIED.encode(), "shop.yaml"))
     request = Request(user="zoe", action=action, resource=Entity.parse("item:s/i"))
-    found = ways(Reference(program, State()), State(), request)
+    found = remedies(Reference(program, State()), State(), request)
     assert {tuple(change_text(change, "zoe") for change in way) for way in found.sets} == expected
 
 

@@ -15,7 +15,7 @@ from privtab.base import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.state.nodes import Assignment, Grant, State
-from privtab_analysis.entitlements import forms
+from privtab_analysis.entitlements import request_forms
 from privtab_analysis.entitlements.universe import users
 from privtab_analysis.principals import Principal, who_can
 
@@ -263,15 +263,17 @@ tables:
 
 
 @pytest.mark.parametrize("seed", seeds(range(12), quick=4))
-def test_conditions_too_large_to_be_written_out_are_answered_alike(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conditions_too_large_to_be_written_out_are_answered_equivalence(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = generated_programs.program(seed, *(("below", "hierarchy", "implies") if seed % 2 else ()))
     state = worlds.state(program, seed)
     reference = Reference(program, state)
-    monkeypatch.setattr(forms, "MOST_PARTS", 0)
+    monkeypatch.setattr(request_forms, "MOST_PARTS", 0)
     same = Reference(replace(program), state)  # whose conditions are read anew
     for request in worlds.requests(program, seed, 1):
         kept = who_can(same, state, request)
         monkeypatch.undo()
         found = who_can(reference, state, request)
-        monkeypatch.setattr(forms, "MOST_PARTS", 0)
+        monkeypatch.setattr(request_forms, "MOST_PARTS", 0)
         assert (found.users, found.anyone, found.principals()) == (kept.users, kept.anyone, kept.principals())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from privtab_analysis.paths import ReachableRights, SearchSpace, escalations
     from privtab_analysis.permissions import AllowedOperation, WhatCan, what_can
     from privtab_analysis.principals import Evidence, Principal, WhoCan, who_can
-    from privtab_analysis.turns import Ways, ways
+    from privtab_analysis.turns import Remedies, remedies
 else:
     __getattr__, __dir__, __all__ = face(
         __name__,
@@ -26,7 +26,7 @@ else:
             "paths": "ReachableRights SearchSpace escalations",
             "permissions": "AllowedOperation WhatCan what_can",
             "principals": "Evidence Principal WhoCan who_can",
-            "turns": "Ways ways",
+            "turns": "Remedies remedies",
         },
         former={
             "Ground": "SearchSpace",

@@ -26,7 +26,7 @@ from privtab_analysis.caller import listing
 from privtab_analysis.changes import AddToGroup, Assign, Change, Changes, Give, SmallestChanges, apply, change_kind
 from privtab_analysis.provenance import Chain, Provenance
 from privtab_analysis.state_diff import state_diff
-from privtab_analysis.turns import HypotheticalDecision, Ways, ways
+from privtab_analysis.turns import HypotheticalDecision, Remedies, remedies
 
 EXACT = 5_000
 """The largest number of rows in a state for which the gain of a proposal is computed exactly."""
@@ -61,7 +61,9 @@ class Proposal:
     new_role: bool = False
 
 
-def proposals(reference: Reference, state: State, request: Request, turns: Ways) -> tuple[tuple[Proposal, ...], bool]:
+def proposals(
+    reference: Reference, state: State, request: Request, turns: Remedies
+) -> tuple[tuple[Proposal, ...], bool]:
     """Return proposals for a denial, best first, and whether they are complete. `turns`: from `turns.ways`."""
     budget = SmallestChanges()
     unchanged = HypotheticalDecision(reference, state, request, (), budget)
@@ -229,13 +231,13 @@ def explain(
     rows = None if state is None else Provenance(explanation.evaluation, state, places)
     evaluation = explanation.evaluation
     minimal_sets = minimal_sets_of(evaluation, explanation.rule)
-    turns, complete = Ways(()), True
+    turns, complete = Remedies(()), True
     proposed: tuple[Proposal, ...] = ()
     inactive = _inactive(evaluation)
     if state is not None and not explanation.allowed and evaluation.active is not None:
         complete = False  # changes are not worked out for some of the caller's roles
     elif state is not None and not explanation.allowed:
-        turns = ways(reference, state, request)
+        turns = remedies(reference, state, request)
         proposed, complete = proposals(reference, state, request, turns)
     return RequestExplanation(
         request=request,

@@ -23,9 +23,9 @@ from privtab.state import attribute_rows
 from privtab.state.chains import ROLE
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller, listing
-from privtab_analysis.entitlements.bearers import ANYONE, Bearers, PrincipalBearers, SubjectsOnDemand, UserBearers
 from privtab_analysis.entitlements.evaluator import Evaluator
-from privtab_analysis.entitlements.subjects import forms, held
+from privtab_analysis.entitlements.holders import ANYONE, Holders, PrincipalHolders, SubjectsOnDemand, UserHolders
+from privtab_analysis.entitlements.subjects import held, program_forms
 from privtab_analysis.entitlements.universe import users
 
 MEMBERSHIPS = 10
@@ -73,7 +73,7 @@ class WhoCan:
         self.condition = self._context.condition(self.rule)
         self._atoms = tuple(dict.fromkeys(at for atom in leaves(program, self.condition) for at in self._located(atom)))
         self._keys = self._keys_of_atoms()
-        self._users = UserBearers(program, state, reference.holdings)
+        self._users = UserHolders(program, state, reference.holdings)
         self.known: frozenset[str] = users(program, state)
         named = self.known.union(last_name(path_of(key)) for key in self._keys)
         names = ["", *named]
@@ -113,10 +113,10 @@ class WhoCan:
         """
         check_support(self._context.program, Tool.WHO_CAN_PRINCIPALS)
         objects = {key for keys in self._context.keys.values() for key in keys}
-        bearers = PrincipalBearers(self._context.program, self._state, self._reference.holdings, objects)
+        holders = PrincipalHolders(self._context.program, self._state, self._reference.holdings, objects)
         known = {f"user:{user}": user for user in self.known.union(last_name(path_of(key)) for key in self._keys)}
-        names = [ANYONE, *known, *bearers.names(self._keys)]
-        evaluator = self._evaluator(bearers, names, {user: n for n, user in enumerate(known.values(), 1)})
+        names = [ANYONE, *known, *holders.names(self._keys)]
+        evaluator = self._evaluator(holders, names, {user: n for n, user in enumerate(known.values(), 1)})
         needs_of: dict[str, set[frozenset[str]]] = defaultdict(set)
         text = Explanation(self._context, self.rule, Listing(()), allowed=False).text
         memberships = [atom for atom in self._atoms if isinstance(atom, Member) and self._is_to_try(atom)]
@@ -155,14 +155,14 @@ class WhoCan:
                 found.update(self._context.path(atom.target))
         return found
 
-    def _evaluator(self, bearers: Bearers, names: list[str], numbers: Mapping[str, int]) -> Evaluator:
+    def _evaluator(self, holders: Holders, names: list[str], numbers: Mapping[str, int]) -> Evaluator:
         """An evaluator of the rows that count. `numbers`: of the users among the names."""
-        program, state = bearers.program, bearers.state
+        program, state = holders.program, holders.state
         rows = {table: state.column(table, "entity").where(self._keys) for table in ("grants", "owners")}
         grantees = set(state.column("grants", "grantee").take(rows["grants"]))
         roles = {str(name) for name in grantees if name and name.startswith(ROLE)}
         roles |= {f"{ROLE}{name}" for name in program.roles}
-        scoped = ((role, scope) for role in roles for scope, _ in bearers.scoped(role) if scope in self._keys)
+        scoped = ((role, scope) for role in roles for scope, _ in holders.scoped(role) if scope in self._keys)
         compares = any(isinstance(atom, Compare) for atom in self._atoms)
         index = held(program, state, rows, scoped, attribute_rows.part(program, state) if compares else {})
         for atom in self._atoms:
@@ -170,9 +170,9 @@ class WhoCan:
                 members = state.column("members", "user").take(state.column("members", "of").where(path[-1:]))
                 type_, _, id_ = path[-1].partition(":")
                 index.members.setdefault(type_, {})[id_] = frozenset(map(str, members))
-        index.service_admins = bearers.holdings.service_admins
-        subjects = SubjectsOnDemand(bearers, names, numbers, index)
-        return Evaluator(forms(program, bearers.holdings.locations), index, subjects, assumed=())
+        index.service_admins = holders.holdings.service_admins
+        subjects = SubjectsOnDemand(holders, names, numbers, index)
+        return Evaluator(program_forms(program, holders.holdings.locations), index, subjects, assumed=())
 
     def _is_to_try(self, atom: Member) -> bool:
         return bool(self._context.path(atom.target)) and (

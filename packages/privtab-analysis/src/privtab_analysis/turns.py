@@ -39,21 +39,21 @@ ROLE_SETS = 64
 """How many sets of additional roles are tried."""
 
 
-class Ways(NamedTuple):
+class Remedies(NamedTuple):
     """Sets of changes that turn a denial, fewest first: all smallest ones if `complete`, else some of them."""
 
     sets: tuple[tuple[Change, ...], ...]
     complete: bool = True
 
 
-def ways(reference: Reference, state: State, request: Request) -> Ways:
+def remedies(reference: Reference, state: State, request: Request) -> Remedies:
     """The smallest sets of changes that turn a denial into an allow; one empty set if the request is allowed already.
 
     `state`: the one that the reference was built from.
     """
     check_support(reference.program, Tool.TURNS)
     if _is_unplaced(reference, request):
-        return Ways(())  # no change of what the caller holds turns it
+        return Remedies(())  # no change of what the caller holds turns it
     budget = SmallestChanges()
     unchanged = HypotheticalDecision(reference, state, request, (), budget)
     found: list[Changes] = []
@@ -63,7 +63,7 @@ def ways(reference: Reference, state: State, request: Request) -> Ways:
             if roles
             else unchanged.sets()
         )
-    return Ways(budget.in_order(found), complete=not budget.truncated)
+    return Remedies(budget.in_order(found), complete=not budget.truncated)
 
 
 def _is_unplaced(reference: Reference, request: Request) -> bool:

@@ -20,8 +20,8 @@ from privtab.state.index import index
 from privtab.state.nodes import State
 from privtab_analysis.entitlements import evaluator
 from privtab_analysis.entitlements.evaluator import Evaluator
-from privtab_analysis.entitlements.forms import Forms
-from privtab_analysis.entitlements.rows import ways
+from privtab_analysis.entitlements.request_forms import RequestForms
+from privtab_analysis.entitlements.rows import satisfied_sets
 from privtab_analysis.entitlements.subjects import Subject, Subjects
 from privtab_analysis.entitlements.universe import users
 from privtab_analysis.principals import who_can
@@ -45,7 +45,7 @@ def opened(program: Program, state: State, names: Sequence[str]) -> Evaluator:
         for name in names
     ]
     engine = RowEngine(policy_artifacts(program).program, found)
-    return Evaluator(Forms(engine), found, Subjects(subjects, found))
+    return Evaluator(RequestForms(engine), found, Subjects(subjects, found))
 
 
 def check(seed: int) -> int:
@@ -58,17 +58,17 @@ def check(seed: int) -> int:
     requests = worlds.requests(program, seed, per_rule=2)
     for request in requests:
         given = replace(request, user="", groups=(), attributes=replace(request.attributes, user={}))
-        asked = rights.asked(given)
-        who = frozenset[int]() if asked is None else rights.who(asked)
+        question = rights.question(given)
+        who = frozenset[int]() if question is None else rights.who(question)
         found = {names[number] for number in who}
         allowed = {name for name in names if reference.decide(replace(given, user=name)).allowed}
         assert found == allowed, (seed, request)
         by_rows = who_can(reference, state, given)
         assert by_rows.anyone == (STRANGER in found)
         assert set(by_rows.users) - {STRANGER} <= found
-        if asked is None or "minimal_cut" in asked.form.rule:
+        if question is None or "minimal_cut" in question.form.rule:
             continue
-        first = list(ways(rights, asked, who, every=False))
+        first = list(satisfied_sets(rights, question, who, every=False))
         assert sorted(number for way in first for number in way.subjects) == sorted(who)
         assert all(len(sources) == len(way.subjects) for way in first for sources in way.sources)
     return len(requests)

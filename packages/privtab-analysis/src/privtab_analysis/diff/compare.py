@@ -237,7 +237,7 @@ class Comparison:
         rules = self.before.rules[pair], self._comparable_after.rules[self._type_renaming.pair(*pair)]
         sides = self.before, self._comparable_after
         before = [earlier(side, rule.entity, rule.operation) for side, rule in zip(sides, rules, strict=True)]
-        asked = [_asked(rule, others) for rule, others in zip(rules, before, strict=True)]
+        asked = [_full_condition(rule, others) for rule, others in zip(rules, before, strict=True)]
         self._forward.check_below(*asked)
         if self._levels is not None:
             yield from self._levels.of(rules, before)
@@ -252,7 +252,7 @@ class Comparison:
         return WitnessCheck(self.before, self.after, (self.before.rules[pair], self.after.rules[pair]))
 
 
-def _asked(rule: ir.Rule, before: Sequence[ir.Rule]) -> ir.Formula:
+def _full_condition(rule: ir.Rule, before: Sequence[ir.Rule]) -> ir.Formula:
     """A condition with the atoms of a row, and for a filter with those of the ones that are tried before it."""
     return ir.Or(parts=tuple(map(item_condition, (rule, *before)))) if before else item_condition(rule)
 
@@ -348,7 +348,7 @@ class LevelComparison:
 
     def of(self, rules: Sequence[ir.Rule], before: Sequence[Sequence[ir.Rule]]) -> Iterator[ComparedRequests]:
         """What to compare for the rows of both sides; `before`: of filters, the rows of those that are tried before."""
-        conditions = [_asked(rule, others) for rule, others in zip(rules, before, strict=True)]
+        conditions = [_full_condition(rule, others) for rule, others in zip(rules, before, strict=True)]
         most = levels_that_matter(*((side.program, f) for side, f in zip(self._sides, conditions, strict=True)))
         varying = {ir.RESOURCE}.union(
             *(side.unrolled.varying([f]) for side, f in zip(self._sides, conditions, strict=True))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias, assert_never
 from privtab.base import Request, base_type, last_name
 from privtab.engines.conditions import RESOURCE, Comparison, RequestValues
 from privtab.engines.index import OWNER, Index
-from privtab_analysis.entitlements.forms import (
+from privtab_analysis.entitlements.request_forms import (
     ADMIN,
     ATTRIBUTE,
     GRANT,
@@ -26,9 +26,9 @@ from privtab_analysis.entitlements.forms import (
     OWNS,
     ROLE,
     SELF,
-    Asked,
-    Forms,
+    EntityQuestion,
     Part,
+    RequestForms,
     Source,
 )
 from privtab_analysis.entitlements.subjects import NOBODY, Numbers, Subjects, shown, united
@@ -54,7 +54,9 @@ class _Reach(NamedTuple):
 class Evaluator:
     """The rights of some subjects, by the index of a state."""
 
-    def __init__(self, forms: Forms, index: Index, subjects: Subjects, assumed: Collection[str] | None = None) -> None:
+    def __init__(
+        self, forms: RequestForms, index: Index, subjects: Subjects, assumed: Collection[str] | None = None
+    ) -> None:
         """`assumed`: of what groups and roles are taken for members, by the entity's key; None: of all that takes users alone."""
         self.forms = forms
         self.index = index
@@ -84,63 +86,63 @@ class Evaluator:
         self._entries: dict[tuple[int, str, str], Entries] = {}
         self._sources: dict[tuple[str, str, str, int], dict[int, int]] = {}
 
-    def __getstate__(self) -> tuple[Forms, Index, Subjects, Collection[str] | None]:
+    def __getstate__(self) -> tuple[RequestForms, Index, Subjects, Collection[str] | None]:
         return self.forms, self.index, self.subjects, self._assumed
 
-    def __setstate__(self, state: tuple[Forms, Index, Subjects, Collection[str] | None]) -> None:
+    def __setstate__(self, state: tuple[RequestForms, Index, Subjects, Collection[str] | None]) -> None:
         self.forms, self.index, self.subjects, assumed = state
         self._open(assumed)
 
-    def asked(self, request: Request) -> Asked | None:
-        """As `Forms.asked`, with the attributes of this state."""
-        return self.forms.asked(request, self.index)
+    def question(self, request: Request) -> EntityQuestion | None:
+        """As `RequestForms.question`, with the attributes of this state."""
+        return self.forms.question(request, self.index)
 
     # --- for whom a condition holds ---------------------------------------------------------------------------------
 
     def allowed(self, request: Request) -> Numbers:
         """The subjects who are allowed a request, regardless of its user."""
-        asked = self.asked(request)
-        return NOBODY if asked is None else self.who(asked)
+        question = self.question(request)
+        return NOBODY if question is None else self.who(question)
 
-    def who(self, asked: Asked) -> Numbers:
+    def who(self, question: EntityQuestion) -> Numbers:
         """The subjects for whom the condition of a question holds."""
-        return self.holders(asked.form.condition, asked)
+        return self.holders(question.form.condition, question)
 
-    def holders(self, part: Part, asked: Asked, among: Numbers | None = None) -> Numbers:
+    def holders(self, part: Part, question: EntityQuestion, among: Numbers | None = None) -> Numbers:
         """The subjects for whom a part of a condition holds, of those in `among` if it is given."""
-        if part.within < len(asked.paths[RESOURCE]) - 1:
-            found = self._outer(part, asked)
+        if part.within < len(question.paths[RESOURCE]) - 1:
+            found = self._outer(part, question)
             return found if among is None else found & among
         if part.shared:
-            if id(part) not in asked.known:
-                asked.known[id(part)] = self._holders(part, asked, None)
-            return asked.known[id(part)] if among is None else asked.known[id(part)] & among
-        return self._holders(part, asked, among)
+            if id(part) not in question.known:
+                question.known[id(part)] = self._holders(part, question, None)
+            return question.known[id(part)] if among is None else question.known[id(part)] & among
+        return self._holders(part, question, among)
 
-    def _outer(self, part: Part, asked: Asked) -> Numbers:
+    def _outer(self, part: Part, question: EntityQuestion) -> Numbers:
         """The subjects for whom a part holds that is about what contains the resource, worked out once for all that this contains."""
-        key = id(part), asked.paths[RESOURCE][part.within]
+        key = id(part), question.paths[RESOURCE][part.within]
         found = self._kept_parts.get(key)
         if found is None:
-            found = self._keep(self._kept_parts, key, self._holders(part, asked, None))
+            found = self._keep(self._kept_parts, key, self._holders(part, question, None))
         return found
 
-    def _holders(self, part: Part, asked: Asked, among: Numbers | None) -> Numbers:
+    def _holders(self, part: Part, question: EntityQuestion, among: Numbers | None) -> Numbers:
         match part.kind:
             case "all":
                 parts: Sequence[Part] = part.parts
                 if len(self.subjects.all if among is None else among) > SORTED:
-                    sizes = sorted((self._most(inner, asked), n) for n, inner in enumerate(parts))
+                    sizes = sorted((self._most(inner, question), n) for n, inner in enumerate(parts))
                     parts = [parts[n] for _, n in sizes]
                 for inner in parts:
-                    among = self.holders(inner, asked, among)
+                    among = self.holders(inner, question, among)
                     if not among:
                         return NOBODY
                 return self.subjects.everyone if among is None else among
             case "any":
-                return united([self.holders(inner, asked, among) for inner in part.parts])
+                return united([self.holders(inner, question, among) for inner in part.parts])
             case "has":
-                path = asked.paths[part.slot]
+                path = question.paths[part.slot]
                 if among is not None and len(among) <= FEW and len(self.subjects.all) > SORTED:
                     return frozenset(number for number in among if self._has(part, path, number))
                 reach = self._reach(part, path, len(part.chain))
@@ -153,22 +155,22 @@ class Evaluator:
                     return among - denied | (denied & united(reach.owners) if denied else NOBODY)
                 return among
             case "compare":
-                return self._comparing(part, asked, among)
+                return self._comparing(part, question, among)
             case _ if part.parts:
-                return united([self._alone(inner, asked, among) for inner in part.parts])
+                return united([self._alone(inner, question, among) for inner in part.parts])
             case _:
-                return self._alone(part, asked, among)
+                return self._alone(part, question, among)
 
-    def _alone(self, part: Part, asked: Asked, among: Numbers | None) -> Numbers:
+    def _alone(self, part: Part, question: EntityQuestion, among: Numbers | None) -> Numbers:
         if part.kind == "has":
-            return self.holders(part, asked, among)
-        found = self._direct(part, asked)
+            return self.holders(part, question, among)
+        found = self._direct(part, question)
         return found if among is None else found & among
 
-    def _direct(self, part: Part, asked: Asked) -> Numbers:
+    def _direct(self, part: Part, question: EntityQuestion) -> Numbers:
         """The subjects for whom an atom holds that takes one look-up."""
         subjects = self.subjects
-        type_, path = base_type(part.type), asked.paths[part.slot][part.depth]
+        type_, path = base_type(part.type), question.paths[part.slot][part.depth]
         match part.kind:
             case "service_admin":
                 return subjects.admins
@@ -192,19 +194,19 @@ class Evaluator:
             case _:
                 assert_never(part.kind)
 
-    def _most(self, part: Part, asked: Asked) -> int:
+    def _most(self, part: Part, question: EntityQuestion) -> int:
         """How many subjects a part can hold for at most, as far as that is known without a search."""
-        if part.within < len(asked.paths[RESOURCE]) - 1:
-            return len(self._outer(part, asked))
+        if part.within < len(question.paths[RESOURCE]) - 1:
+            return len(self._outer(part, question))
         if part.shared:
-            return len(self.holders(part, asked))
+            return len(self.holders(part, question))
         match part.kind:
             case "all":
-                return min((self._most(inner, asked) for inner in part.parts), default=len(self.subjects.all))
+                return min((self._most(inner, question) for inner in part.parts), default=len(self.subjects.all))
             case "any":
-                return sum(self._most(inner, asked) for inner in part.parts)
+                return sum(self._most(inner, question) for inner in part.parts)
             case "has":
-                path, bit = asked.paths[part.slot], self.index.numbers.allowed(part.privilege) | OWNER * part.owned
+                path, bit = question.paths[part.slot], self.index.numbers.allowed(part.privilege) | OWNER * part.owned
                 found = sum(self._count(bit, base_type(type_), path[depth]) for type_, depth in part.chain)
                 if self.semantics.roles:
                     links = range(1, len(part.chain) + 1)
@@ -213,7 +215,7 @@ class Evaluator:
             case "compare":
                 return len(self.subjects.all)
             case _:
-                return len(self._direct(part, asked))
+                return len(self._direct(part, question))
 
     def _has(self, part: Part, path: list[str], number: int) -> bool:
         """Whether one subject has a privilege, by a look-up for each of their principals."""
@@ -234,35 +236,35 @@ class Evaluator:
 
     def _count(self, bits: int, type_: str, path: str) -> int:
         """How many subjects have any of some bits on an entity, those who have them in several ways counted several times."""
-        holders = self.index.table(type_).get(path)
-        if not holders:
+        rights = self.index.table(type_).get(path)
+        if not rights:
             return 0
         key = bits, type_, path
         found = self._counts.get(key)
         if found is None:
-            bearers = self.subjects.bearers
-            found = sum(len(bearers.get(principal, NOBODY)) for principal, held in holders.items() if held & bits)
+            holders = self.subjects.holders
+            found = sum(len(holders.get(principal, NOBODY)) for principal, held in rights.items() if held & bits)
             self._keep(self._counts, key, found, 1)
         return found
 
-    def _comparing(self, part: Part, asked: Asked, among: Numbers | None) -> Numbers:
+    def _comparing(self, part: Part, question: EntityQuestion, among: Numbers | None) -> Numbers:
         """The subjects whose attributes in the state compare so; everyone or nobody if it is not about these."""
         comparison = None if part.atom is None else part.atom.comparison
         assert comparison is not None
         of_user = (operand.attribute for operand in comparison.operands if operand.of == "user")
-        if asked.values.given.user.keys() >= set(of_user):
+        if question.values.given.user.keys() >= set(of_user):
             everyone = self.subjects.everyone if among is None else among
-            return everyone if self._compares(comparison, asked, asked.values) else NOBODY
+            return everyone if self._compares(comparison, question, question.values) else NOBODY
         having = self.subjects.with_attributes if among is None else self.subjects.with_attributes & among
         of_users = self.index.user_attributes
-        values = ((n, replace(asked.values, of_user=of_users[str(self.subjects.all[n].user)])) for n in having)
-        return frozenset(n for n, of_user in values if self._compares(comparison, asked, of_user))
+        values = ((n, replace(question.values, of_user=of_users[str(self.subjects.all[n].user)])) for n in having)
+        return frozenset(n for n, of_user in values if self._compares(comparison, question, of_user))
 
-    def _compares(self, comparison: Comparison, asked: Asked, values: RequestValues) -> bool:
+    def _compares(self, comparison: Comparison, question: EntityQuestion, values: RequestValues) -> bool:
         depth = self.reader.depth
         return comparison.holds(
             lambda operand: values.value(
-                operand, asked.path(operand.slot, depth(operand.type)) if operand.type else None
+                operand, question.path(operand.slot, depth(operand.type)) if operand.type else None
             )
         )
 
@@ -343,27 +345,27 @@ class Evaluator:
 
     # --- through what an atom holds ---------------------------------------------------------------------------------
 
-    def holding(self, numbers: Iterable[int], asked: Asked, among: Numbers) -> Numbers:
+    def holding(self, numbers: Iterable[int], question: EntityQuestion, among: Numbers) -> Numbers:
         """Those of some subjects for whom all atoms of a minimal set hold."""
-        for part in (asked.form.parts[number] for number in numbers):
-            if part.type and asked.path(part.slot, part.depth) is None:
+        for part in (question.form.parts[number] for number in numbers):
+            if part.type and question.path(part.slot, part.depth) is None:
                 return NOBODY
-            among = self.holders(part, asked, among)
+            among = self.holders(part, question, among)
             if not among:
                 break
         return among
 
-    def sources(self, part: Part, asked: Asked, subjects: Sequence[int]) -> Iterable[int]:
+    def sources(self, part: Part, question: EntityQuestion, subjects: Sequence[int]) -> Iterable[int]:
         """Through what an atom of a minimal set holds for each of some subjects for whom it does, as positions in `found`."""
-        everybody, type_, path = self.subjects.all, base_type(part.type), asked.paths[part.slot][part.depth]
+        everybody, type_, path = self.subjects.all, base_type(part.type), question.paths[part.slot][part.depth]
         match part.kind:
             case "self" | "service_admin" | "compare":
                 kind = {"self": SELF, "service_admin": ADMIN, "compare": ATTRIBUTE}[part.kind]
                 return repeat(self._number(Source(0, "", kind)), len(subjects))
             case "has":
-                return self._sources_of(part, asked.paths[part.slot], subjects)
+                return self._sources_of(part, question.paths[part.slot], subjects)
             case "has_below" | "owns_below":
-                return [self._number(self._source_below(part, asked, n)) for n in subjects]
+                return [self._number(self._source_below(part, question, n)) for n in subjects]
             case "owner":
                 owners = self.index.table(type_)[path]
                 held = ((p for p in everybody[n].principals if owners.get(p, 0) & OWNER) for n in subjects)
@@ -448,9 +450,9 @@ class Evaluator:
         found: dict[int, list[tuple[str, int, Numbers]]] = defaultdict(list)
         keys = [f"{base_type(link)}:{path[depth]}" for link, depth in reversed(part.chain[:links])]
         for principal in principals:
-            if not holders[principal] & bit or principal not in subjects.bearers:
+            if not holders[principal] & bit or principal not in subjects.holders:
                 continue
-            numbers = subjects.bearers[principal]
+            numbers = subjects.holders[principal]
             if bit == OWNER:
                 found[0].append((principal, OWNS, numbers))
             elif principal in index.within:
@@ -465,16 +467,16 @@ class Evaluator:
             found[0] += [(role, ROLE, numbers) for role, numbers in self._by_default(part, path, links) if numbers]
         return found
 
-    def _source_below(self, part: Part, asked: Asked, number: int) -> Source:
+    def _source_below(self, part: Part, question: EntityQuestion, number: int) -> Source:
         """The principal through which something is held on an entity or below it: as an owner first."""
-        path, principals = asked.paths[part.slot], self.subjects.all[number].principals
-        key = asked.keys(part)[-1]
+        path, principals = question.paths[part.slot], self.subjects.all[number].principals
+        key = question.keys(part)[-1]
         if part.owned or not part.privilege:
             owners = [*self._names_of(part, OWNER, path, number), *self.index.owning_below(key, principals)]
             if owners:
                 return Source(0, min(owners), OWNS)
         granted = [shown(self.index, principal) for principal in self._granted_below(part, key, number)]
-        if self.holders(part._replace(kind="has", parts=()), asked, frozenset([number])):
+        if self.holders(part._replace(kind="has", parts=()), question, frozenset([number])):
             granted += self._names_of(part, self.index.numbers.allowed(part.privilege), path, number)
         return Source(0, min(granted), GRANT)
 

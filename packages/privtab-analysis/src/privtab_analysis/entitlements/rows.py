@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from privtab.engines.conditions import RESOURCE
 from privtab_analysis.entitlements.evaluator import Evaluator
-from privtab_analysis.entitlements.forms import ADMIN, ATTRIBUTE, GRANT, HOLDS, ROLE, SELF, Asked, Part
+from privtab_analysis.entitlements.request_forms import ADMIN, ATTRIBUTE, GRANT, HOLDS, ROLE, SELF, EntityQuestion, Part
 from privtab_analysis.entitlements.subjects import Numbers
 
 _BELOW = ("has_below", "owns_below")
@@ -17,7 +17,7 @@ NOT_ON_ENTITIES = (SELF, ADMIN, ATTRIBUTE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class SatisfiedSet:
     """A minimal set that holds for some subjects. `sources`: for each atom, in the order of the subjects, as positions in `Evaluator.found`."""
 
     numbers: Sequence[int]
@@ -30,30 +30,32 @@ class Way:
     """For each atom, by the position of the subject: the group through which they hold the source's role, if they do."""
 
 
-def ways(evaluator: Evaluator, asked: Asked, subjects: Numbers, *, every: bool) -> Iterator[Way]:
+def satisfied_sets(
+    evaluator: Evaluator, question: EntityQuestion, subjects: Numbers, *, every: bool
+) -> Iterator[SatisfiedSet]:
     """Every minimal set that holds, or the first for each subject; the subjects are those for whom the condition holds.
 
     Raises AssertionError if none holds for a subject.
     """
-    left, none, parts = subjects, subjects, asked.form.parts
-    for numbers in asked.form.listed.sets:
+    left, none, parts = subjects, subjects, question.form.parts
+    for numbers in question.form.listed.sets:
         if not left:
             break
-        found = evaluator.holding(numbers, asked, left)
+        found = evaluator.holding(numbers, question, left)
         if not found:
             continue
         left = left if every else left - found
         none -= found
         ordered = sorted(found)
-        sources = [list(evaluator.sources(parts[number], asked, ordered)) for number in numbers]
+        sources = [list(evaluator.sources(parts[number], question, ordered)) for number in numbers]
         groups = [
-            _groups(evaluator, asked, parts[number], ordered, of_atom)
+            _groups(evaluator, question, parts[number], ordered, of_atom)
             for number, of_atom in zip(numbers, sources, strict=True)
         ]
         main = min(range(len(numbers)), key=lambda position: _rank(evaluator, parts[numbers[position]]), default=-1)
-        yield Way(numbers=numbers, main=main, subjects=ordered, sources=sources, groups=groups)
+        yield SatisfiedSet(numbers=numbers, main=main, subjects=ordered, sources=sources, groups=groups)
     if none:
-        raise AssertionError(f"{asked.form.rule['id']}: allowed by its condition and by none of its minimal sets")
+        raise AssertionError(f"{question.form.rule['id']}: allowed by its condition and by none of its minimal sets")
 
 
 def _rank(evaluator: Evaluator, part: Part) -> tuple[bool, bool, int]:
@@ -63,14 +65,14 @@ def _rank(evaluator: Evaluator, part: Part) -> tuple[bool, bool, int]:
 
 
 def _groups(
-    evaluator: Evaluator, asked: Asked, part: Part, subjects: Sequence[int], sources: Sequence[int]
+    evaluator: Evaluator, question: EntityQuestion, part: Part, subjects: Sequence[int], sources: Sequence[int]
 ) -> dict[int, str]:
     """The groups through which subjects hold the roles of sources. Of several holdings, the first that counts there."""
     through, of = evaluator.subjects.through, evaluator.found
     by_source = {number: held for number in set(sources) if (held := through.get(of[number].principal))}
     if not by_source:
         return {}
-    keys = asked.keys(part._replace(chain=evaluator.reader.chains[part.type] if part.type else ()))
+    keys = question.keys(part._replace(chain=evaluator.reader.chains[part.type] if part.type else ()))
     found: dict[int, str] = {}
     for position, (subject, number) in enumerate(zip(subjects, sources, strict=True)):
         if number in by_source and (holdings := by_source[number].get(subject)):

@@ -18,7 +18,7 @@ from privtab.state import row_index
 from privtab.state.located import lying_in
 from privtab.state.nodes import Assignment, State
 from privtab.state.principal_rows import scoped_principal
-from privtab_analysis.entitlements.forms import ALWAYS, Forms
+from privtab_analysis.entitlements.request_forms import ALWAYS, RequestForms
 
 Holding: TypeAlias = tuple[str, str]
 """How a subject holds a role: through which group (empty: directly), and the key of the scope (empty: everywhere)."""
@@ -81,22 +81,22 @@ class Subjects:
         for n, subject in enumerate(subjects):
             for role, holdings in subject.through.items():
                 self.through[role][n] = holdings
-        bearers: dict[str, list[int]] = defaultdict(list)
+        holders: dict[str, list[int]] = defaultdict(list)
         within: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for number, subject in enumerate(subjects):
             for principal in subject.principals:
-                bearers[principal].append(number)
+                holders[principal].append(number)
             for scope, roles in subject.scopes.items():
                 for role in roles:
                     within[scope][role].append(number)
-        self.bearers: Mapping[str, Numbers] = {principal: frozenset(numbers) for principal, numbers in bearers.items()}
+        self.holders: Mapping[str, Numbers] = {principal: frozenset(numbers) for principal, numbers in holders.items()}
         self.within: dict[str, dict[str, Numbers]] = {
             scope: {role: frozenset(numbers) for role, numbers in roles.items()} for scope, roles in within.items()
         }
         """By key of a scope and declared role: who holds the role there."""
         self.named: dict[str, dict[str, list[str]]] = {"role": defaultdict(list), "group": defaultdict(list)}
         """By kind and name, the principals that an entity stands for: a role has one for each scope."""
-        for principal in bearers:
+        for principal in holders:
             kind, _, name = shown(index, principal).partition(":")
             if kind in self.named:
                 self.named[kind][name].append(principal)
@@ -113,7 +113,7 @@ class Subjects:
 
     def of(self, principals: Iterable[str]) -> Numbers:
         """Who has any of some principals."""
-        return united([found for principal in principals if (found := self.bearers.get(principal))])
+        return united([found for principal in principals if (found := self.holders.get(principal))])
 
     def standing(self, kind: str, path: str) -> list[str]:
         """The groups or roles that the entity with a path stands for, by its last name or its whole path."""
@@ -129,11 +129,11 @@ class Concerns:
     """What of a state concerns some subjects, by entity: so that entities with equal answers are answered once."""
 
     def __init__(self, subjects: Subjects, index: Index) -> None:
-        bearers = subjects.bearers
+        holders = subjects.holders
         found: dict[str, int] = defaultdict(int)
         for table in index.tables.values():
-            for path, holders in table.items():
-                bits = reduce(or_, {held for principal, held in holders.items() if principal in bearers}, 0)
+            for path, rights in table.items():
+                bits = reduce(or_, {held for principal, held in rights.items() if principal in holders}, 0)
                 if bits:
                     found[path] |= bits << 1
         for members in index.members.values():
@@ -148,7 +148,7 @@ class Concerns:
         self._names = subjects.names()
 
     def on(self, path: Sequence[str], given: Mapping[tuple[str, str], object]) -> list[int]:
-        """What concerns the subjects on a path, by number of names: bits as `Form.bits` has them. `given`: what requests give of entities.
+        """What concerns the subjects on a path, by number of names: bits as `RequestForm.bits` has them. `given`: what requests give of entities.
 
         Entities of a type have the same rights, but for their names, if they have the same nearest entity with a bit of the form.
         """
@@ -164,18 +164,18 @@ _HOLDER = "user:"
 """Whoever holds roles within scopes in an index without users."""
 
 
-def forms(program: Program, where: Locations) -> Forms:
+def program_forms(program: Program, where: Locations) -> RequestForms:
     """The conditions of a program, without minimal sets, for entities that lie somewhere."""
     if not program.flat:
         return _forms(program)
     engine = RowEngine(conditions_json(program), _index(program, State()))
     engine.locations = where
-    return Forms(engine)
+    return RequestForms(engine)
 
 
 @once
-def _forms(program: Program) -> Forms:
-    return Forms(RowEngine(conditions_json(program), _index(program, State())))
+def _forms(program: Program) -> RequestForms:
+    return RequestForms(RowEngine(conditions_json(program), _index(program, State())))
 
 
 def held(

@@ -24,7 +24,7 @@ from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool, check_support
 from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
-from privtab_analysis.entitlements.alike import Alike, Key
+from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key
 from privtab_analysis.permissions import questions
 from privtab_analysis.state_diff.causes import Causes, ChangeImpact
 from privtab_analysis.state_diff.entities import Division, EntityClass, EntityTree, written
@@ -124,7 +124,7 @@ class Comparison:
         self.least_below = min([*depths, *([1] if depths and program.flat else [])], default=None)
         """The fewest names in the address of an entity that a condition asks about with all below it; None if none does."""
         self._questions: dict[tuple[str, bool], list[Question]] = {}
-        self._alike: Alike | None = None
+        self._equivalence: EntityEquivalence | None = None
         self._differing: dict[tuple[int, Key], list[Difference]] = {}
         """What was found for the subjects that are compared, by the number of what is asked."""
         self._numbers: dict[object, int] = {}
@@ -208,7 +208,7 @@ class Comparison:
         division, under = self.classes(subjects, roots)
         sets = (SubjectSets(self.sides[0], subjects), SubjectSets(self.sides[1], subjects))
         # Where entities lie elsewhere, or types nest, a path does not tell everything.
-        self._alike = None if self.program.flat or self.tree.nested else sets[0].alike(sets[1])
+        self._equivalence = None if self.program.flat or self.tree.nested else sets[0].equivalence(sets[1])
         self._differing = {}
         for type_ in ("", *self.program.entities):
             plain, others = self.questions_of_type(type_)
@@ -330,7 +330,7 @@ class Comparison:
     ) -> Iterator[ChangedAccess]:
         """The changed access to a class of entities."""
         objects = {slot: found.first for slot, found in classes.items()}
-        key = None if self._alike is None else self._alike.key(objects)
+        key = None if self._equivalence is None else self._equivalence.key(objects)
         causes = None
         for variants in questions_of_rules:
             if key is None or any(question.given for question in variants):

@@ -302,12 +302,12 @@ class ChangeImpact:
             case "entities":
                 return self._everyone
             case "memberships" if row.cells["user"].startswith(GROUP):
-                return self.sides[0].bearers(row.cells["user"]) | self.sides[1].bearers(row.cells["user"])
+                return self.sides[0].holders(row.cells["user"]) | self.sides[1].holders(row.cells["user"])
             case "members" | "memberships" | "service_admins" | "attributes":
                 return {f"user:{row.cells['user']}"}
             case table:
                 principal = row.cells[{**PRINCIPAL_COLUMN, "assignments": "principal"}[table]]
-                return self.sides[0].bearers(principal) | self.sides[1].bearers(principal)
+                return self.sides[0].holders(principal) | self.sides[1].holders(principal)
 
     def paths(self, row: ChangedRow) -> frozenset[str]:
         """The paths at or below which a row can change decisions."""

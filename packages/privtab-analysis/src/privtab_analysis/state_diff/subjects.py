@@ -22,11 +22,11 @@ from privtab.state.chains import GROUP
 from privtab.state.names import UsedParts, uses
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller
-from privtab_analysis.entitlements.alike import Alike
-from privtab_analysis.entitlements.bearers import USER, UserBearers
+from privtab_analysis.entitlements.equivalence import EntityEquivalence
 from privtab_analysis.entitlements.evaluator import Evaluator
+from privtab_analysis.entitlements.holders import USER, UserHolders
 from privtab_analysis.entitlements.subjects import Subject as EntitledSubject
-from privtab_analysis.entitlements.subjects import Subjects, forms, held
+from privtab_analysis.entitlements.subjects import Subjects, held, program_forms
 from privtab_analysis.entitlements.universe import USERS, named_principals
 
 Variable: TypeAlias = tuple[AttributeKind, str, str]
@@ -200,7 +200,7 @@ class Side:
         self.uses: UsedParts = used or uses(program)
         self.reference = Reference(program, state)
         self.holdings = self.reference.holdings
-        self._users = UserBearers(program, state, self.holdings)
+        self._users = UserHolders(program, state, self.holdings)
         self._known: dict[Subject, Holding] = {}
 
     def holding(self, subject: Subject) -> Holding:
@@ -214,7 +214,7 @@ class Side:
         """Whether the state tells where an entity lies."""
         return self.holdings.locations.find(Entity.parse(key)) is not None
 
-    def bearers(self, principal: str) -> set[Subject]:
+    def holders(self, principal: str) -> set[Subject]:
         """Every subject that a principal stands for, everywhere or within a scope."""
         users = set(self._users.everywhere(principal))
         groups = self._users.groups_in(principal) if principal.startswith("group:") else set()
@@ -267,7 +267,7 @@ class Side:
             for subject, holding in zip(subjects, holdings, strict=True)
             for name in [subject[5:] if subject.startswith(USER) else None]
         ]
-        return Evaluator(forms(program, self.holdings.locations), index, Subjects(held_by, index), assumed=())
+        return Evaluator(program_forms(program, self.holdings.locations), index, Subjects(held_by, index), assumed=())
 
     @cached_property
     def _attributes(self) -> Mapping[str, Any]:
@@ -304,9 +304,9 @@ class SubjectSets:
         requested = question.objects(objects)
         return list(islice(question.given.all(self._caller.about(requested), requested), most + 1))
 
-    def alike(self, other: SubjectSets) -> Alike:
+    def equivalence(self, other: SubjectSets) -> EntityEquivalence:
         """Which entities are alike for the same subjects, in this state and in another one."""
-        return Alike([self._evaluator, other._evaluator])
+        return EntityEquivalence([self._evaluator, other._evaluator])
 
     def allowed(self, request: Request) -> frozenset[Subject]:
         """The subjects that may do what is asked, regardless of its user."""

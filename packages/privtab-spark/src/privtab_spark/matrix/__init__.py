@@ -19,8 +19,8 @@ from privtab.engines.conditions import RESOURCE, Condition
 from privtab.engines.index import Index
 from privtab.engines.rows import Place, RowEngine
 from privtab_analysis.entitlements.evaluator import Evaluator
-from privtab_analysis.entitlements.forms import KINDS, Asked, Forms, Source
-from privtab_analysis.entitlements.rows import NOT_ON_ENTITIES, Way, ways
+from privtab_analysis.entitlements.request_forms import KINDS, EntityQuestion, RequestForms, Source
+from privtab_analysis.entitlements.rows import NOT_ON_ENTITIES, SatisfiedSet, satisfied_sets
 from privtab_analysis.entitlements.subjects import Concerns, Subject, Subjects
 from privtab_spark.matrix.question import Question, check
 
@@ -50,7 +50,7 @@ class Matrix:
         self.revision = index.revision
         self.question = question
         check(question, self.vocabulary)
-        self.evaluator = Evaluator(Forms(RowEngine(program, index)), index, Subjects(subjects, index))
+        self.evaluator = Evaluator(RequestForms(RowEngine(program, index)), index, Subjects(subjects, index))
         self._open()
 
     def _open(self) -> None:
@@ -108,18 +108,18 @@ class Matrix:
         if found is None:
             by_meaning: dict[object, _Group] = {}
             for operation in self.names(entity.type, named=key[1]):
-                asked = self._asked(entity, operation)
-                if asked is not None:
-                    meaning = asked.form.meaning
-                    by_meaning.setdefault(meaning, _Group(asked.form.bits, [], {})).operations.append(operation)
+                question = self._question_about(entity, operation)
+                if question is not None:
+                    meaning = question.form.meaning
+                    by_meaning.setdefault(meaning, _Group(question.form.bits, [], {})).operations.append(operation)
             found = self._groups[key] = list(by_meaning.values())
         return found
 
     def _runs_on(self, entity: Entity, group: _Group, nearest: tuple[int, str]) -> list[_Run]:
-        asked = self._asked(entity, group.operations[0])
-        assert asked is not None
-        by = ways(self.evaluator, asked, self.evaluator.who(asked), every=self.question.ways == "all")
-        runs = [_Run(way, self.evaluator, asked, self.names_of_principals) for way in by]
+        question = self._question_about(entity, group.operations[0])
+        assert question is not None
+        by = satisfied_sets(self.evaluator, question, self.evaluator.who(question), every=self.question.ways == "all")
+        runs = [_Run(way, self.evaluator, question, self.names_of_principals) for way in by]
         self._kept += 1 + sum(len(run.subjects) * (1 + run.width) for run in runs)
         if self._kept > MOST_RUNS:
             self._kept = 0
@@ -137,7 +137,7 @@ class Matrix:
         all_slots = {slot: LEFT_OUT for name in names for slot in engine.shapes[type_, name][1]} | withs
         return [engine.plan_of(type_, name, flags, all_slots, named=named).condition for name in names]
 
-    def _asked(self, entity: Entity, operation: str) -> Asked | None:
+    def _question_about(self, entity: Entity, operation: str) -> EntityQuestion | None:
         slots = self.evaluator.engine.shapes[entity.type, operation][1]
         request = Request(
             user="",
@@ -147,7 +147,7 @@ class Matrix:
             flags=self.question.flags,
             attributes=self.question.attributes,
         )
-        return self.evaluator.asked(request)
+        return self.evaluator.question(request)
 
     def entity(self, key: str | None) -> Entity | None:
         """The entity with a key, perhaps without its last name; None if the key is no valid entity."""
@@ -215,11 +215,13 @@ class _Group(NamedTuple):
 class _Run:
     """A way as numbers: what is the same for all entities with equal answers. Links lie row by row."""
 
-    def __init__(self, way: Way, evaluator: Evaluator, asked: Asked, names: dict[str, int]) -> None:
+    def __init__(
+        self, way: SatisfiedSet, evaluator: Evaluator, question: EntityQuestion, names: dict[str, int]
+    ) -> None:
         """`names`: numbers for the names of groups, to which new ones are added."""
-        form = asked.form
+        form = question.form
         self.main, self.width = way.main, len(way.numbers)
-        self.form, self.numbers, self.withs = form, way.numbers, asked.paths
+        self.form, self.numbers, self.withs = form, way.numbers, question.paths
         self.places: list[tuple[str, str, int]] = []
         """Where the entities lie on the paths of all atoms, one atom after the other."""
         ends: list[int] = []

@@ -24,7 +24,7 @@ ANYONE = "anyone"
 USER = "user:"
 
 
-class Bearers:
+class Holders:
     """Who has a principal, as names of subjects."""
 
     def __init__(self, program: Program, state: State, holdings: Holdings) -> None:
@@ -65,7 +65,7 @@ class Bearers:
         raise NotImplementedError
 
 
-class UserBearers(Bearers):
+class UserHolders(Holders):
     """Users, with all their groups and roles; their names are bare."""
 
     def __init__(self, program: Program, state: State, holdings: Holdings) -> None:
@@ -134,7 +134,7 @@ class UserBearers(Bearers):
         yield from (f"{ROLE}{role}" for role in self.rows.column("assignments", "role").take(rows))
 
 
-class PrincipalBearers(Bearers):
+class PrincipalHolders(Holders):
     """Principals, each on its own: a user without groups and roles, a group with its roles, or a role; this with the key of a scope in a second line."""
 
     def __init__(self, program: Program, state: State, holdings: Holdings, objects: Collection[str]) -> None:
@@ -159,7 +159,7 @@ class PrincipalBearers(Bearers):
         rows = self.state.column("assignments", "scope").where(keys)
         scoped = {f"{ROLE}{role}" for role in self.state.column("assignments", "role").take(rows)}
         for role in scoped | named | {role for role in self._roles if self._scope(role) is not None}:
-            found.update(bearer for _, bearers in self.scoped(role) for bearer in bearers)
+            found.update(holder for _, holders in self.scoped(role) for holder in holders)
         return found
 
     def everywhere(self, principal: str) -> set[str]:
@@ -206,7 +206,7 @@ class PrincipalBearers(Bearers):
         return Subject.holding(name, None, everywhere, scoped, self.program.roles)
 
     def _holders(self, principal: str) -> set[str]:
-        """The bearers other than users of a principal that holds a role."""
+        """The holders other than users of a principal that holds a role."""
         return set() if principal.startswith(USER) else self.everywhere(principal)
 
     def _scopes_of(self, role: str) -> set[str]:
@@ -227,26 +227,26 @@ class PrincipalBearers(Bearers):
 class SubjectsOnDemand(Subjects):
     """Subjects that are looked up among the rows of a state when a question comes to them."""
 
-    def __init__(self, bearers: Bearers, names: Sequence[str], users: Mapping[str, int], index: Index) -> None:
-        """`names`: as `bearers` call them. `users`: by name, the numbers of those that are users."""
+    def __init__(self, holders: Holders, names: Sequence[str], users: Mapping[str, int], index: Index) -> None:
+        """`names`: as `holders` call them. `users`: by name, the numbers of those that are users."""
         self.through = {}
-        self._bearers = bearers
-        self._number(_Each(bearers, names), users, index)
-        self._having = _Having(bearers, {name: n for n, name in enumerate(names)}, index)
-        self.bearers = self._having
+        self._holders_of = holders
+        self._number(_Each(holders, names), users, index)
+        self._having = _Having(holders, {name: n for n, name in enumerate(names)}, index)
+        self.holders = self._having
         self.within = defaultdict(dict)
         for principal, (role, scope) in index.within.items():
-            if role.removeprefix(ROLE) in bearers.program.roles:
+            if role.removeprefix(ROLE) in holders.program.roles:
                 self.within[scope][role] = self._having[principal]
 
     def standing(self, kind: str, path: str) -> list[str]:
         """As `Subjects.standing`."""
         named = [f"{kind}:{name}" for name in dict.fromkeys((last_name(path), path))]
-        found = [p for p in named if self._bearers.is_known(p) or (kind == "role" and p is named[0])]
+        found = [p for p in named if self._holders_of.is_known(p) or (kind == "role" and p is named[0])]
         scoped = [
             self._having.within(role, scope)
             for role in (found if kind == "role" else ())
-            for scope, _ in self._bearers.scoped(role)
+            for scope, _ in self._holders_of.scoped(role)
         ]
         return [*found, *scoped]
 
@@ -254,8 +254,8 @@ class SubjectsOnDemand(Subjects):
 class _Each(Sequence[Subject]):
     """Subjects by number, each made when it is first asked for."""
 
-    def __init__(self, bearers: Bearers, names: Sequence[str]) -> None:
-        self._bearers = bearers
+    def __init__(self, holders: Holders, names: Sequence[str]) -> None:
+        self._holders_of = holders
         self._names = names
         self._known: dict[int, Subject] = {}
 
@@ -265,15 +265,15 @@ class _Each(Sequence[Subject]):
     def __getitem__(self, number: Any) -> Any:
         found = self._known.get(number)
         if found is None:
-            found = self._known[number] = self._bearers.subject(self._names[number])
+            found = self._known[number] = self._holders_of.subject(self._names[number])
         return found
 
 
 class _Having(Mapping[str, Numbers]):
     """Principal → the subjects that have it."""
 
-    def __init__(self, bearers: Bearers, numbers: Mapping[str, int], index: Index) -> None:
-        self._bearers = bearers
+    def __init__(self, holders: Holders, numbers: Mapping[str, int], index: Index) -> None:
+        self._holders_of = holders
         self._numbers = numbers
         self._within = dict(index.within)
         self._known: dict[str, Numbers] = {}
@@ -294,11 +294,11 @@ class _Having(Mapping[str, Numbers]):
 
     def _names(self, principal: str) -> Collection[str]:
         if principal not in self._within:
-            return self._bearers.everywhere(principal)
+            return self._holders_of.everywhere(principal)
         role, scope = self._within[principal]
         if role not in self._scoped:
             of_role = self._scoped[role] = {}
-            for key, names in self._bearers.scoped(role):
+            for key, names in self._holders_of.scoped(role):
                 of_role.setdefault(key, set()).update(names)
         return self._scoped[role].get(scope, ())
 

@@ -17,7 +17,7 @@ Key: TypeAlias = tuple[tuple[str, OfEntity], ...]
 """Equal for objects, by slot, of which a question has equal answers."""
 
 
-class Alike:
+class EntityEquivalence:
     """Of entities with ids that are paths, of types that do not nest: what evaluators of the same subjects know on their paths."""
 
     def __init__(self, evaluators: Sequence[Evaluator]) -> None:
@@ -56,7 +56,7 @@ def _there(evaluator: Evaluator) -> Iterator[tuple[str, object]]:
     for type_, table in index.tables.items():
         for path, holders in table.items():
             yield from (
-                (path, (type_, subjects.bearers[p], bits)) for p, bits in holders.items() if p in subjects.bearers
+                (path, (type_, subjects.holders[p], bits)) for p, bits in holders.items() if p in subjects.holders
             )
     for type_, members in index.members.items():
         for path, users in members.items():

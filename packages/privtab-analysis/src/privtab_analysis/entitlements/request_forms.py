@@ -58,7 +58,7 @@ class Part(NamedTuple):
     """The number of names of the resource's path by which the subjects for whom it holds are kept; only what takes few look-ups is."""
 
 
-class Form:
+class RequestForm:
     """What all requests of a form have in common: condition, and minimal sets as numbers of atoms."""
 
     def __init__(self, rule: Mapping[str, Any], plan: FormPlan, engine: RowEngine) -> None:
@@ -91,10 +91,10 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Asked:
+class EntityQuestion:
     """A question about one entity. `paths`: by slot, the prefixes of the object's path by their number of names."""
 
-    form: Form
+    form: RequestForm
     paths: Mapping[str, list[str]]
     values: conditions.RequestValues
     known: dict[int, frozenset[int]] = field(default_factory=dict)
@@ -109,20 +109,20 @@ class Asked:
         return [f"{base_type(type_)}:{self.paths[part.slot][depth]}" for type_, depth in part.chain]
 
 
-class Forms:
+class RequestForms:
     """The forms of requests to a program, each read once for any number of evaluators."""
 
     def __init__(self, engine: RowEngine) -> None:
         self.engine = engine
-        self._known: dict[int, Form] = {}
+        self._known: dict[int, RequestForm] = {}
 
     def __getstate__(self) -> RowEngine:
         return self.engine
 
     def __setstate__(self, engine: RowEngine) -> None:
-        Forms.__init__(self, engine)
+        RequestForms.__init__(self, engine)
 
-    def asked(self, request: Request, index: Index) -> Asked | None:
+    def question(self, request: Request, index: Index) -> EntityQuestion | None:
         """The question of a request, regardless of its user; None if no row places one of its objects, so that nobody may.
 
         `index`: the one with the attributes of the objects.
@@ -134,9 +134,9 @@ class Forms:
         form = self._known.get(id(plan))
         if form is None:
             rule = self.engine.program["rules"][request.resource.type][request.action]
-            form = self._known[id(plan)] = Form(rule, plan, self.engine)
+            form = self._known[id(plan)] = RequestForm(rule, plan, self.engine)
         slots = self.engine.shapes[request.resource.type, request.action][1]
-        return Asked(form=form, paths=paths, values=conditions.RequestValues.of(request, slots, index))
+        return EntityQuestion(form=form, paths=paths, values=conditions.RequestValues.of(request, slots, index))
 
 
 def _whole(condition: conditions.Condition, engine: RowEngine) -> Part:
