@@ -33,7 +33,7 @@ from privtab_pages.explore.picture import picture
 from privtab_pages.explore.server import Explorer, Scope, application, names_of
 from privtab_pages.explore.site import answer, exported
 from privtab_pages.explore.views import decision, heat
-from privtab_pages.explore.world import LONGEST, Asked, World, linked
+from privtab_pages.explore.world import LONGEST, Query, World, linked
 from privtab_server.serving.tokens import Tokens
 
 CONTROLS = "a\x1b[31m\x00\x7f\r\nX: y\ud800"
@@ -180,7 +180,7 @@ def test_what_is_not_sure_is_said(world: World, tmp_path: Path) -> None:
     refused = answer(flags, "what-can", [("user", "ann")])
     assert refused is not None
     assert "needs the flag pii" in Html(refused.text).text
-    page = heat(flags, Asked([("type", "file")]))["found"]
+    page = heat(flags, Query([("type", "file")]))["found"]
     assert ([rule.operation for rule, _ in page.columns], [rule.operation for rule in page.left_out]) == (
         ["open"],
         ["read"],
@@ -207,8 +207,8 @@ def test_errors_are_on_the_page_with_advice(client: TestClient) -> None:
 # --- what the pages say is what the tools say ----------------------------------------------------------------------------
 
 
-def asked(path: str) -> Asked:
-    return Asked(parse_qsl(urlsplit(path).query))
+def asked(path: str) -> Query:
+    return Query(parse_qsl(urlsplit(path).query))
 
 
 def test_what_would_allow_a_request_does_so(world: World) -> None:
@@ -231,7 +231,7 @@ def test_what_would_allow_a_request_does_so(world: World) -> None:
 def test_rows_added_and_gone_change_what_state_diff_says(world: World) -> None:
     row = "assignments?principal=user:dan&role=clerk"
     gone = "memberships?user=ann&group=crew"
-    page = what_if(world, Asked([("add", row), ("remove", gone)]))["diff"]["diff"]
+    page = what_if(world, Query([("add", row), ("remove", gone)]))["diff"]["diff"]
     after = world.rows.with_row("assignments", Assignment(principal="user:dan", role="clerk"))
     after = State(
         **{table: getattr(after, table) for table in ("grants", "assignments", "owners")},
@@ -260,7 +260,7 @@ def test_a_form_leads_to_a_link(client: TestClient) -> None:
     "choice", [("reading", "item/read=writers"), ("reading", "item/read=owners"), ("variant", "strict")]
 )
 def test_another_policy_changes_for_whom_decisions_say(world: World, choice: tuple[str, str]) -> None:
-    whom = what_if(world, Asked([choice]))["policy"]["whom"]["diff"]
+    whom = what_if(world, Query([choice]))["policy"]["whom"]["diff"]
     assert whom.undecided == ()
     assert world.chosen is not None
     name, value = choice
@@ -319,7 +319,7 @@ def agrees(explored: World) -> int:
 
 def test_the_heat_map_counts_what_a_user_may_do(world: World) -> None:
     assert agrees(world) > 0
-    values = heat(world, Asked([("within", "store:s"), ("type", "item")]))
+    values = heat(world, Query([("within", "store:s"), ("type", "item")]))
     assert values["rows"][-1][0] == ANY_OTHER
     assert dict(values["children"])["shelf:s/a"] == 2
 

@@ -133,7 +133,7 @@ class PolicyPage:
 
     def _pieces(self, text: str, condition: Formula | None, rule: Rule) -> list[Piece]:
         """The text of a condition with links to the rows that it asks about, where it is plain which these are."""
-        asked = {} if condition is None else _asked(condition)
+        asked = {} if condition is None else _operations_in(condition)
         found, start = [], 0
         for match in _CAN.finditer(text):
             types = asked.get(match[1], ())
@@ -145,7 +145,7 @@ class PolicyPage:
         return [piece for piece in (*found, Piece(text[start:])) if piece.text]
 
 
-def _asked(condition: Formula) -> dict[str, tuple[str, ...]]:
+def _operations_in(condition: Formula) -> dict[str, tuple[str, ...]]:
     """The operations that a condition asks about, with the types on which it does."""
     found: dict[str, dict[str, None]] = {}
     for node in walk(condition):

@@ -21,7 +21,7 @@ from privtab_analysis.state_diff.chosen import without_rows
 from privtab_analysis.state_diff.subjects import Side
 from privtab_analysis.state_diff.summary import groups, headline, totals
 from privtab_pages.explore.views import MOST_LINES, Values
-from privtab_pages.explore.world import Asked, World, linked, one_of
+from privtab_pages.explore.world import Query, World, linked, one_of
 
 MOST_QUESTIONS = 100_000
 """Limit on the questions that one page decides in two states."""
@@ -38,16 +38,16 @@ MOST_ROWS = 60
 # --- rows that would be added or gone --------------------------------------------------------------------------------
 
 
-def what_if(world: World, asked: Asked) -> Values:
+def what_if(world: World, query: Query) -> Values:
     """What would change for whom if rows were added or gone, or if the policy were another one."""
     before = world.rows
-    added = [_row(text) for text in asked.all("add")]
-    removed = [_row(text) for text in asked.all("remove")]
-    about = asked.one("about")
+    added = [_row(text) for text in query.all("add")]
+    removed = [_row(text) for text in query.all("remove")]
+    about = query.one("about")
     values: Values = {
-        "added": [(row_sentence(*row), text) for row, text in zip(added, asked.all("add"), strict=True)],
-        "removed": [(row_sentence(*row), text) for row, text in zip(removed, asked.all("remove"), strict=True)],
-        "without": lambda name, text: linked("what-if", [pair for pair in asked.pairs if pair != (name, text)]),
+        "added": [(row_sentence(*row), text) for row, text in zip(added, query.all("add"), strict=True)],
+        "removed": [(row_sentence(*row), text) for row, text in zip(removed, query.all("remove"), strict=True)],
+        "without": lambda name, text: linked("what-if", [pair for pair in query.pairs if pair != (name, text)]),
         "about": list(islice(_about(world.rows, about), MOST_ROWS)) if about else [],
         "tables": {table: COLUMNS[table] for table in ALL_TABLES if _used(world.program, table)},
         "privileges": [*world.program.grantable, *world.program.aliases, *world.program.sets],
@@ -56,7 +56,7 @@ def what_if(world: World, asked: Asked) -> Values:
     if added or removed:
         after = _with_rows(world, _without_rows(before, removed), added)
         values["diff"] = state_page(state_diff(world.program, before, after, moment=world.moment, most=MOST_QUESTIONS))
-    return values | _policies(world, asked)
+    return values | _policies(world, query)
 
 
 def _used(program: Program, table: str) -> bool:
@@ -64,15 +64,15 @@ def _used(program: Program, table: str) -> bool:
     return bool(program.flat) if table == ENTITIES else table != "attributes" or program.attributes != NO_ATTRIBUTES
 
 
-def added_row(asked: Asked) -> str | None:
+def added_row(query: Query) -> str | None:
     """Where the form that adds a row leads: the same question with this row; None if the form was not sent."""
-    table = asked.one("new")
+    table = query.one("new")
     if not table:
         return None
     one_of(table, COLUMNS, "table")
-    cells = [(column, asked.one(column).strip()) for column in COLUMNS[table].names if asked.one(column)]
+    cells = [(column, query.one(column).strip()) for column in COLUMNS[table].names if query.one(column)]
     others = {"new", *(column for columns in COLUMNS.values() for column in columns.names)}
-    kept = [(name, value) for name, value in asked.pairs if name not in others]
+    kept = [(name, value) for name, value in query.pairs if name not in others]
     return linked("what-if", [*kept, ("add", linked(table, cells))])
 
 
@@ -165,17 +165,17 @@ def state_page(found: StateDiff) -> Values:
 # --- another policy --------------------------------------------------------------------------------------------------
 
 
-def _policies(world: World, asked: Asked) -> Values:
+def _policies(world: World, query: Query) -> Values:
     """What may be chosen instead of the policy, and the page of what is."""
     variants = world.variants if world.chosen is not None else ()
-    program, shown = _other(world, asked)
+    program, shown = _other(world, query)
     chosen = None if program is None else policy_page(world, program, shown)
     return {"versions": list(world.versions), "variants": variants, "readings": world.readings, "policy": chosen}
 
 
-def _other(world: World, asked: Asked) -> tuple[Program | None, str]:
+def _other(world: World, query: Query) -> tuple[Program | None, str]:
     """The policy that a URL chooses instead, and its name; None if it chooses none."""
-    version, variant, readings = asked.one("version"), asked.one("variant"), asked.all("reading")
+    version, variant, readings = query.one("version"), query.one("variant"), query.all("reading")
     if not (version or variant or readings):
         return None, ""
     if version:
@@ -221,10 +221,10 @@ def _for_whom(world: World, program: Program, pairs: Sequence[tuple[str, str]]) 
     return StateDiff(rows=(), access=access, decided=comparison.decided, undecided=tuple(comparison.undecided))
 
 
-def compare(world: World, asked: Asked) -> Values:
+def compare(world: World, query: Query) -> Values:
     """Two policies, or two states, side by side: the one that is looked at and another one."""
-    state = asked.one("state")
-    values: Values = {"states": list(world.states), **_policies(world, asked), "diff": None}
+    state = query.one("state")
+    values: Values = {"states": list(world.states), **_policies(world, query), "diff": None}
     if state:
         other, places = one_of(state, world.states, "state")
         found = state_diff(

@@ -15,7 +15,7 @@ from privtab_analysis.html import page
 from privtab_analysis.permissions import questions
 from privtab_pages.explore import changes, views
 from privtab_pages.explore.views import View
-from privtab_pages.explore.world import Asked, World, entity_of
+from privtab_pages.explore.world import Query, World, entity_of
 
 
 class Page(NamedTuple):
@@ -57,8 +57,8 @@ def answer(world: World, name: str, pairs: list[tuple[str, str]]) -> Answer | No
     if name == SCRIPT:
         return Answer((templates_folder() / "explore" / SCRIPT).read_text(encoding="utf-8"), media="text/javascript")
     if name == "names":
-        asked = Asked(pairs)
-        found = world.suggestions(asked.one("kind"), asked.one("text")) if world.state is not None else []
+        query = Query(pairs)
+        found = world.suggestions(query.one("kind"), query.one("text")) if world.state is not None else []
         return Answer(json.dumps(found), media="application/json")
     if name not in PAGES:
         return None
@@ -67,25 +67,25 @@ def answer(world: World, name: str, pairs: list[tuple[str, str]]) -> Answer | No
 
 def _page(world: World, name: str, pairs: list[tuple[str, str]]) -> Answer:
     problem, values = "", views.Values()
-    asked = Asked()
+    query = Query()
     try:
-        asked = Asked(pairs)
-        if name == "what-if" and (location := changes.added_row(asked)) is not None:
+        query = Query(pairs)
+        if name == "what-if" and (location := changes.added_row(query)) is not None:
             return Answer("", 303, location=location)
-        values = PAGES[name].view(world, asked)
+        values = PAGES[name].view(world, query)
     except PrivtabError as error:
         problem = str(error)
-    return Answer(rendered(world, name, asked, values, problem), 400 if problem else 200)
+    return Answer(rendered(world, name, query, values, problem), 400 if problem else 200)
 
 
 def rendered(
-    world: World, name: str, asked: Asked, values: views.Values, problem: str = "", *, static: bool = False
+    world: World, name: str, query: Query, values: views.Values, problem: str = "", *, static: bool = False
 ) -> str:
     """The HTML of a page. `static`: for a folder of files, without forms."""
     pages = {key: found for key, found in PAGES.items() if world.state is not None or not found.needs_state}
     shown = {
         "world": world,
-        "asked": asked,
+        "query": query,
         "name": name,
         "pages": {"table": PAGES["table"]} if static else pages,
         "title": PAGES[name].title,
@@ -110,18 +110,18 @@ def exported(world: World, entities: Sequence[str]) -> Mapping[str, bytes]:
     links: list[tuple[str, str, str]] = []
     files: dict[str, str] = {}
     for number, (key, operation) in enumerate(questions, start=1):
-        asked = Asked([("operation", operation), ("entity", key)])
+        query = Query([("operation", operation), ("entity", key)])
         file = f"who-can-{number}.html"
         links.append((file, key, operation))
-        files[file] = rendered(world, "who-can", asked, views.who(world, asked), static=True)
+        files[file] = rendered(world, "who-can", query, views.who(world, query), static=True)
     for number, (name, kind) in enumerate(_others(world), start=1):
-        asked = Asked([(kind, name)])
+        query = Query([(kind, name)])
         file = f"compare-{number}.html"
         links.append((file, name, "compare"))
-        files[file] = rendered(world, "compare", asked, changes.compare(world, asked), static=True)
-    files["table.html"] = rendered(world, "table", Asked(), {}, static=True)
-    start = views.start(world, Asked()) | {"links": links}
-    files["index.html"] = rendered(world, "", Asked(), start, static=True)
+        files[file] = rendered(world, "compare", query, changes.compare(world, query), static=True)
+    files["table.html"] = rendered(world, "table", Query(), {}, static=True)
+    start = views.start(world, Query()) | {"links": links}
+    files["index.html"] = rendered(world, "", Query(), start, static=True)
     return {name: text.encode("utf-8", "replace") for name, text in sorted(files.items())}
 
 

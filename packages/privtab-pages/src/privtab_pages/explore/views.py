@@ -22,11 +22,11 @@ from privtab_analysis.rights_map import rights_map
 from privtab_analysis.state_diff.entities import written
 from privtab_analysis.state_diff.subjects import ANY_OTHER
 from privtab_pages.explore.picture import decisive_parts, picture
-from privtab_pages.explore.world import MOST_NAMES, Asked, World, entity_of, linked, one_of
+from privtab_pages.explore.world import MOST_NAMES, Query, World, entity_of, linked, one_of
 
 Values: TypeAlias = dict[str, Any]
 """What a template shows."""
-View: TypeAlias = Callable[[World, Asked], Values]
+View: TypeAlias = Callable[[World, Query], Values]
 
 MOST_LINES = 200
 """Maximum lines of a list on one page."""
@@ -39,7 +39,7 @@ MOST_USERS = 16
 DIALECTS = ("postgres", "mysql", "sqlite", "duckdb", "spark", "trino", "snowflake", "bigquery")
 
 
-def start(world: World, _asked: Asked) -> Values:
+def start(world: World, _asked: Query) -> Values:
     """What there is, and where to begin."""
     program = world.program
     numbers = [
@@ -74,7 +74,7 @@ def _examples(world: World) -> list[tuple[str, str]]:
 # --- one decision ----------------------------------------------------------------------------------------------------
 
 
-class Way(NamedTuple):
+class ProposedChange(NamedTuple):
     """One way from a denial to an allow."""
 
     changes: Sequence[str]
@@ -82,11 +82,11 @@ class Way(NamedTuple):
     link: str
 
 
-def decision(world: World, asked: Asked) -> Values:
+def decision(world: World, query: Query) -> Values:
     """One decision with its row, a picture and the rows behind it, or what would allow it."""
-    if not asked.one("operation"):
+    if not query.one("operation"):
         return {}
-    request = world.requested(asked)
+    request = world.requested(query)
     found = explain(world.reference, request, world.rows, world.places)
     holding = [parts for parts in found.sets if all(part.holds for part in parts)]
     parts = list(dict.fromkeys(part for parts in found.sets for part in parts))
@@ -96,7 +96,7 @@ def decision(world: World, asked: Asked) -> Values:
         "picture": picture(found, world.reference.holdings.locations.find(request.resource) or [str(request.resource)]),
         "sets": sorted(((all(p.holds for p in atoms), atoms) for atoms in found.sets), key=lambda s: not s[0]),
         "shown_parts": list(decisive_parts(found)),
-        "ways": [_way(request.user, proposal) for proposal in found.proposals[:MOST_WAYS]],
+        "ways": [_proposed_change(request.user, proposal) for proposal in found.proposals[:MOST_WAYS]],
         "more_ways": max(0, len(found.proposals) - MOST_WAYS),
         "denied": found.decision.context.get("error", {}).get("message", ""),
         "fixed": [part.atom for part in parts if part.fixed and not part.holds],
@@ -116,7 +116,7 @@ def chain_texts(chains: Sequence[Chain]) -> list[list[tuple[str, str]]]:
     return [[(step.text, place_text(step.place)) for step in chain] for chain in chains[:MOST_CHAINS]]
 
 
-def _way(user: str, proposal: Proposal) -> Way:
+def _proposed_change(user: str, proposal: Proposal) -> ProposedChange:
     changes = [change_text(change, user) for change in proposal.changes]
     if proposal.new_role:
         changes = [text.removesuffix(f"user:{user}") + "a new role" for text in changes] + [f"assign it to user:{user}"]
@@ -127,7 +127,7 @@ def _way(user: str, proposal: Proposal) -> Way:
         taken = tuple(change.row for change in proposal.changes if isinstance(change, RemoveDenial))
         pairs = [*changed_rows_of(apply(State(), user, given), "add"), *changed_rows_of(State(grants=taken), "remove")]
         link = linked("what-if", pairs)
-    return Way(changes, gains, link)
+    return ProposedChange(changes, gains, link)
 
 
 def changed_rows_of(state: State, name: str) -> Iterator[tuple[str, str]]:
@@ -140,14 +140,14 @@ def changed_rows_of(state: State, name: str) -> Iterator[tuple[str, str]]:
 # --- who can, what can -----------------------------------------------------------------------------------------------
 
 
-def who(world: World, asked: Asked) -> Values:
+def who(world: World, query: Query) -> Values:
     """Who may do an operation on an entity, and through what; or which principals suffice alone."""
-    if not asked.one("operation"):
+    if not query.one("operation"):
         return {}
-    request = world.anybody(asked)
+    request = world.anybody(query)
     found = who_can(world.reference, world.rows, request)
-    by_principal = asked.one("by") == "principal"
-    begin = min(asked.number("from"), len(found.users))
+    by_principal = query.one("by") == "principal"
+    begin = min(query.number("from"), len(found.users))
     page = found.users[begin : begin + MOST_LINES]
     values: Values = {
         "found": found,
@@ -166,12 +166,12 @@ def who(world: World, asked: Asked) -> Values:
     return values | {"users": list(through)}
 
 
-def what(world: World, asked: Asked) -> Values:
+def what(world: World, query: Query) -> Values:
     """What a user, a group or a role may do, everywhere or on one entity."""
-    about = asked.one("entity")
-    if not asked.one("user"):
+    about = query.one("entity")
+    if not query.one("user"):
         return {}
-    principal, flags = world.caller(asked.one("user"), asked.all("flag"))
+    principal, flags = world.caller(query.one("user"), query.all("flag"))
     resource = entity_of(about) if about else None
     found = what_can(
         world.reference,
@@ -183,7 +183,7 @@ def what(world: World, asked: Asked) -> Values:
     )
     by_type: dict[str, list[tuple[str, list[str], bool]]] = defaultdict(list)
     listed = lines(world.program, found.allowed)
-    begin = min(asked.number("from"), len(listed))
+    begin = min(query.number("from"), len(listed))
     for type_, path, words in islice(listed, begin, begin + MOST_LINES):
         by_type[type_].append((path, words, type_ in world.program.entities and "{" not in path))
     return {
@@ -199,17 +199,17 @@ def what(world: World, asked: Asked) -> Values:
 # --- a filter --------------------------------------------------------------------------------------------------------
 
 
-def where(world: World, asked: Asked) -> Values:
+def where(world: World, query: Query) -> Values:
     """The WHERE of a query that lists what a user may see."""
-    dialect = asked.one("dialect") or DIALECTS[0]
+    dialect = query.one("dialect") or DIALECTS[0]
     values: Values = {"dialects": DIALECTS, "dialect": dialect}
-    if not asked.one("operation"):
+    if not query.one("operation"):
         return values
     from privtab.filters.sql import quoted
 
-    type_ = asked.one("type")
+    type_ = query.one("type")
     one_of(type_, world.program.entities, "type")
-    request = world.requested(Asked([*asked.pairs, ("entity", f"{type_}:")]))
+    request = world.requested(Query([*query.pairs, ("entity", f"{type_}:")]))
     known = world.reference.vocabulary
     known.check_context(request, known.check_operation(type_, request.action))
     known.check_active_roles(request)
@@ -227,23 +227,23 @@ def where(world: World, asked: Asked) -> Values:
 # --- the heat map ----------------------------------------------------------------------------------------------------
 
 
-def heat(world: World, asked: Asked) -> Values:
+def heat(world: World, query: Query) -> Values:
     """On how many of the entities of a subtree each user may do each operation."""
-    program, within = world.program, asked.one("within")
+    program, within = world.program, query.one("within")
     outer = entity_of(within) if within else None
     if outer is not None:
         world.reference.vocabulary.check_path(outer)
     inside = _types_inside(program, None if outer is None else outer.type)
-    type_ = asked.one("type") or _nearest(program, outer)
+    type_ = query.one("type") or _nearest(program, outer)
     one_of(type_, dict.fromkeys(program.entities), "type")
-    names = [name for name in world.users if asked.one("user").lower() in name.lower()]
-    begin = min(asked.number("from"), len(names))
+    names = [name for name in world.users if query.one("user").lower() in name.lower()]
+    begin = min(query.number("from"), len(names))
     subjects = [f"user:{name}" for name in names[begin : begin + MOST_USERS]]
-    subjects += [ANY_OTHER] if not asked.one("user") else []
+    subjects += [ANY_OTHER] if not query.one("user") else []
     around = _around(world, outer)
     found = rights_map(world.comparison, subjects, type_, outer)
     children = _children(world, outer)
-    first = min(asked.number("first"), len(children))
+    first = min(query.number("first"), len(children))
     return {
         "found": found,
         "type": type_,

@@ -30,7 +30,7 @@ MOST_NAMES = 200
 """Maximum names that a list offers."""
 
 
-class Asked:
+class Query:
     """What a URL asks: its parameters, of which empty ones count as left out."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
@@ -170,28 +170,28 @@ class World:
             for column in (("grants", "entity"), ("grants", "grantee"), ("owners", "entity"), ("members", "user")):
                 self.rows.column(*column).where([])
 
-    def requested(self, asked: Asked, *, user: str | None = None) -> Request:
+    def requested(self, query: Query, *, user: str | None = None) -> Request:
         """The request that a URL describes. Raises UsageError and InvalidRequest, as the commands do."""
         for name, what in (("operation", "an operation"), ("entity", "an entity, as type:path")):
-            if not asked.one(name):
+            if not query.one(name):
                 raise UsageError(f"give {what}")
         return self.request(
-            asked.one("user") if user is None else user,
-            asked.one("operation"),
-            asked.one("entity"),
-            with_=asked.all("with"),
-            flag=asked.all("flag"),
-            group=asked.all("group"),
-            attribute=asked.all("attribute"),
-            active_role=asked.all("active-role"),
-            no_active_roles=bool(asked.one("no-active-roles")),
+            query.one("user") if user is None else user,
+            query.one("operation"),
+            query.one("entity"),
+            with_=query.all("with"),
+            flag=query.all("flag"),
+            group=query.all("group"),
+            attribute=query.all("attribute"),
+            active_role=query.all("active-role"),
+            no_active_roles=bool(query.one("no-active-roles")),
         )
 
-    def anybody(self, asked: Asked) -> Request:
+    def anybody(self, query: Query) -> Request:
         """The same, of nobody in particular. Raises UsageError for what is about one user."""
-        if left := [name for name in ("group", "attribute", "active-role", "no-active-roles") if asked.one(name)]:
+        if left := [name for name in ("group", "attribute", "active-role", "no-active-roles") if query.one(name)]:
             raise UsageError(f"this is about everybody: leave `{left[0]}` out")
-        return replace(self.requested(asked, user="anyone"), user="")
+        return replace(self.requested(query, user="anyone"), user="")
 
     def suggestions(self, kind: str, text: str) -> list[str]:
         """Names that contain a text: of users, principals, operations or entities."""

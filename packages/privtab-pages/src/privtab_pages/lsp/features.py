@@ -59,11 +59,11 @@ async def closed(ls: PolicyServer, params: t.DidCloseTextDocumentParams) -> None
 
 def hovered(ls: PolicyServer, params: t.HoverParams) -> t.Hover | None:
     """Describe the name at a position."""
-    asked = ls.asked(params.text_document, params.position)
-    policy = None if asked is None else ls.documents.readable(asked[0])
-    if asked is None or policy is None or policy.names is None:
+    named = ls.name_at(params.text_document, params.position)
+    policy = None if named is None else ls.documents.readable(named[0])
+    if named is None or policy is None or policy.names is None:
         return None
-    document, name = asked
+    document, name = named
     text = hover(name, policy.names, ls.documents.program(document))
     content = None if text is None else t.MarkupContent(kind=t.MarkupKind.Markdown, value=text)
     return None if content is None else t.Hover(contents=content, range=ls.range(name.span, document.source))
@@ -106,12 +106,12 @@ def referred(ls: PolicyServer, params: t.ReferenceParams) -> list[t.Location]:
 
 async def renamed(ls: PolicyServer, params: t.RenameParams) -> t.WorkspaceEdit:
     """Give the name at a position another spelling everywhere, or refuse."""
-    asked = ls.asked(params.text_document, params.position)
-    policy = None if asked is None else ls.documents.policy(asked[0])
-    if asked is None or policy is None:
+    named = ls.name_at(params.text_document, params.position)
+    policy = None if named is None else ls.documents.policy(named[0])
+    if named is None or policy is None:
         raise RequestRefused("there is no name to rename here")
     try:
-        edits = await asyncio.to_thread(rename, asked[1], params.new_name, policy, ls.documents)
+        edits = await asyncio.to_thread(rename, named[1], params.new_name, policy, ls.documents)
     except PrivtabError as error:
         raise RequestRefused(str(error)) from None
     open_texts = ls.open_texts()
@@ -126,8 +126,8 @@ async def renamed(ls: PolicyServer, params: t.RenameParams) -> t.WorkspaceEdit:
 
 def prepared(ls: PolicyServer, params: t.PrepareRenameParams) -> t.Range | None:
     """Find the name at a position, for renaming."""
-    asked = ls.asked(params.text_document, params.position)
-    return None if asked is None else ls.range(asked[1].span, asked[0].source)
+    named = ls.name_at(params.text_document, params.position)
+    return None if named is None else ls.range(named[1].span, named[0].source)
 
 
 def formatted(ls: PolicyServer, params: t.DocumentFormattingParams) -> list[t.TextEdit]:
@@ -178,16 +178,16 @@ def fixes(ls: PolicyServer, params: t.CodeActionParams) -> list[t.CodeAction]:
 
 def _same(ls: PolicyServer, params: Any) -> list[Occurrence]:
     """The places of the name at a position, in the policy and in the scenarios for it."""
-    asked = ls.asked(params.text_document, params.position)
-    policy = None if asked is None else ls.documents.readable(asked[0])
-    if asked is None or policy is None:
+    named = ls.name_at(params.text_document, params.position)
+    policy = None if named is None else ls.documents.readable(named[0])
+    if named is None or policy is None:
         return []
     try:
         scenarios, _ = ls.documents.beside(policy)
     except PrivtabError:
         scenarios = []
-    documents = {document.path: document for document in (policy, *scenarios, asked[0])}
-    return [place for document in documents.values() for place in document.occurrences if place.is_of(asked[1])]
+    documents = {document.path: document for document in (policy, *scenarios, named[0])}
+    return [place for document in documents.values() for place in document.occurrences if place.is_of(named[1])]
 
 
 FEATURES: tuple[tuple[str, Any, Callable[..., Any]], ...] = (

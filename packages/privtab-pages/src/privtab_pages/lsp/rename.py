@@ -109,13 +109,13 @@ def _meaning(
         copy = folder / policy.path.name
         try:
             programs = [pipeline.load_program(copy, variant=variant) for variant in (None, *variants)]
-            cases = frozenset(_shape(_asked(case), names) for plan in plans([copy]) for case in plan.cases)
+            cases = frozenset(_shape(_question(case), names) for plan in plans([copy]) for case in plan.cases)
         except PolicyInvalid as error:
             raise UsageError(_because(error.diagnostics)) from None
         return (_shape(tuple(programs), names), cases)
 
 
-def _asked(case: Case) -> tuple[object, ...]:
+def _question(case: Case) -> tuple[object, ...]:
     """What a case asks and expects, without the names of generated callers, which follow the order of other names."""
     request, expected = case.request, case.expected
     with_ = tuple(f"{name}={entity}" for name, entity in request.with_.items())

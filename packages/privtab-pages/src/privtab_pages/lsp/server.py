@@ -92,7 +92,7 @@ class PolicyServer(LanguageServer):
             units += count(character)
         return start + len(line)
 
-    def asked(self, file: t.TextDocumentIdentifier, position: t.Position) -> tuple[Document, Occurrence] | None:
+    def name_at(self, file: t.TextDocumentIdentifier, position: t.Position) -> tuple[Document, Occurrence] | None:
         """The document and the name at a position of it; None if there is no name."""
         document = self.document(file.uri)
         if document is None:
