@@ -16,7 +16,7 @@ from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab_testing.conform import Question, QuestionPlan
 from privtab_testing.conform.plan import PREFIX, plan
-from privtab_testing.conform.worlds import needed
+from privtab_testing.conform.worlds import needed_world
 from privtab_testing.scenarios import Case, Expected, Subject
 from privtab_testing.scenarios import CasePlan as Cases
 from privtab_testing.scenarios.prove import coverage, observe, score
@@ -261,7 +261,7 @@ def test_the_world_of_one_question_suffices_for_its_answer(tmp_path: Path, text:
     whole = set(map(str, planned.world.entities))
     keys = vocabulary(planned.program).keys
     for question in planned.questions:
-        world = needed(planned, [question])
+        world = needed_world(planned, [question])
         assert Reference(planned.program, world.state).decide(question.request).allowed is question.expected
         assert question.request.user in world.users
         about = {
@@ -269,7 +269,7 @@ def test_the_world_of_one_question_suffices_for_its_answer(tmp_path: Path, text:
         }
         created = {str(question.request.resource)} if question.rule.creates else set()
         assert (about & whole) - created <= set(map(str, world.entities))
-    assert needed(planned, planned.questions) == planned.world
+    assert needed_world(planned, planned.questions) == planned.world
 
 
 def test_inheritance_from_each_level_and_each_denial_have_questions(library: Program) -> None:

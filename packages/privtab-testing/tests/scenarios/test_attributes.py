@@ -21,11 +21,11 @@ from privtab.reference.rights import Right, about
 from privtab.state.names import StateNames
 from privtab_testing.scenarios.callers import smallest
 from privtab_testing.scenarios.generated import Caller, CallerStates
+from privtab_testing.scenarios.held_sets import comparison, is_comparison
 from privtab_testing.scenarios.mutants import Mutants
 from privtab_testing.scenarios.needs import Callers
 from privtab_testing.scenarios.prove import Scoring, coverage, observe, score, suggested
 from privtab_testing.scenarios.suggest import RequestNames
-from privtab_testing.scenarios.ways import comparison, is_comparison
 
 POLICY = """\
 privtab: 1

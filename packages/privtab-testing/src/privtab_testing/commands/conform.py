@@ -222,11 +222,11 @@ def _announce(planned: QuestionPlan, questions: Sequence[Question], system: Driv
     """Print what is going to be made and asked, before anything is."""
     from privtab_testing.conform.formats import mistake_lines
     from privtab_testing.conform.plan import NOT_ASKED
-    from privtab_testing.conform.worlds import needed
+    from privtab_testing.conform.worlds import needed_world
 
     known = {} if answers is None else answers.known
     waiting = [question for question in questions if question.id not in known]
-    world = planned.world if system.keeps_state else needed(planned, waiting)
+    world = planned.world if system.keeps_state else needed_world(planned, waiting)
     cells = {cell for question in questions for cell in question.cells}
     changing = sum(system.changes(question.rule) for question in waiting)
     err().print(

@@ -22,7 +22,7 @@ from privtab_testing.scenarios.callers import (
     CallerSemantics,
     Denied,
     HeldSet,
-    Ways,
+    HeldSets,
     at_or_below,
     compares,
     in_order,
@@ -61,7 +61,7 @@ class Setting:
     """Whether no setting has more levels."""
     request: Request
     sets: MinimalSets
-    ways: Ways
+    ways: HeldSets
     """The minimal sets with the names of the request, and those that hold something on an entity below instead."""
     below: Mapping[HeldSet, str]
     """For `or below`: the ways that hold something on entities below, with the types of these in words."""
@@ -138,7 +138,7 @@ class Candidates:
         sets = self._form.minimal_sets(condition, flags, types)
         resource = Entity.parse(names.key(Target(slot=RESOURCE, type=rule.entity)))
         absent = resource.id if form == "call" else None
-        ways = self._ways(sets, names, levels, absent)
+        ways = self._held_sets(sets, names, levels, absent)
         if ways is None:
             return None
         if form == "call":
@@ -185,7 +185,7 @@ class Candidates:
                         seen.add(atoms)
                         yield self._candidate(setting, callers, atoms, frozenset(), "")
 
-    def _ways_of(self, setting: Setting, rule: Rule) -> Ways:
+    def _ways_of(self, setting: Setting, rule: Rule) -> HeldSets:
         """The ways of a changed row for the same request; none if they are not decided."""
         try:
             read = self.reading(setting, rule)
@@ -269,7 +269,7 @@ class Candidates:
         caller = callers.with_only(atoms, denied)
         return Candidate(setting=setting, caller=caller, purpose=purpose, through_roles=self._by_role)
 
-    def _ways(
+    def _held_sets(
         self, sets: MinimalSets, names: RequestNames, levels: Mapping[str, int], absent: str | None
     ) -> dict[HeldSet, str] | None:
         """The minimal sets with the names of the request, each with the types of the entities below on which it holds something.

@@ -17,7 +17,7 @@ from typing import TypeVar
 from privtab.base import FileError, UsageError, count
 from privtab_testing.conform import Question, QuestionPlan, SystemAnswer
 from privtab_testing.conform.driver import Driver, DriverError
-from privtab_testing.conform.worlds import needed
+from privtab_testing.conform.worlds import needed_world
 
 CONTROLS = 5
 """How many questions are asked again at the end, to see whether the state is still the same."""
@@ -74,7 +74,9 @@ def run(
     waiting = [question for question in questions if question.id not in outcome.answers]
     try:
         if waiting:
-            _bounded(lambda: driver.prepare(needed(plan, waiting)), settings.setup_timeout, "preparing the system")
+            _bounded(
+                lambda: driver.prepare(needed_world(plan, waiting)), settings.setup_timeout, "preparing the system"
+            )
         steady = [question for question in waiting if not driver.changes(question.rule)]
         changing = [question for question in waiting if driver.changes(question.rule)]
         witnesses = _Witnesses()
@@ -82,7 +84,7 @@ def run(
             if question.id in outcome.answers:
                 witnesses.add(question, outcome.answers[question.id])
         for part, jobs in ((steady, settings.jobs), (changing, 1)):
-            for chunk, chunk_answers in _asked(part, driver, settings, jobs):
+            for chunk, chunk_answers in _answers(part, driver, settings, jobs):
                 new = {question.id: answer for question, answer in zip(chunk, chunk_answers, strict=True)}
                 outcome.answers |= new
                 if answers is not None:
@@ -141,7 +143,7 @@ def _check_controls(
 ) -> None:
     """Ask some questions again; raises DriverError if an answer is another one, since the state then changed meanwhile."""
     step = max(1, len(questions) // CONTROLS)
-    for chunk, chunk_answers in _asked(questions[::step][:CONTROLS], driver, settings, 1):
+    for chunk, chunk_answers in _answers(questions[::step][:CONTROLS], driver, settings, 1):
         for question, answer in zip(chunk, chunk_answers, strict=True):
             if answer is not answers[question.id]:
                 raise DriverError(
@@ -150,7 +152,7 @@ def _check_controls(
                 )
 
 
-def _asked(
+def _answers(
     questions: Sequence[Question], driver: Driver, settings: Settings, jobs: int
 ) -> Iterator[tuple[Sequence[Question], Sequence[SystemAnswer]]]:
     """The answers as they come, by as many questions as the driver takes at once."""

@@ -185,7 +185,7 @@ def world_of(program: Program, questions: Iterable[Question]) -> World:
     )
 
 
-def needed(plan: QuestionPlan, questions: Iterable[Question]) -> World:
+def needed_world(plan: QuestionPlan, questions: Iterable[Question]) -> World:
     """The world that some questions of a plan need."""
     chosen = tuple(questions)
     return plan.world if len(chosen) == len(plan.questions) else world_of(plan.program, chosen)

@@ -31,8 +31,8 @@ from privtab.state.load import load, validate
 from privtab.state.nodes import ALL_TABLES, Placement, State
 from privtab.state.raw import RawReader, RawState
 from privtab_testing.scenarios import Because, Case, Expected
+from privtab_testing.scenarios.held_sets import HeldSetsReader
 from privtab_testing.scenarios.tree import Combinations, Fields, Params, ScenarioReader, Values
-from privtab_testing.scenarios.ways import WaysReader
 
 
 class Worlds:
@@ -175,7 +175,7 @@ class Author:
         self.program = program
         self.vocabulary = vocabulary(program)
         self.combinations = Combinations(reader, params, lets)
-        self.ways = WaysReader(reader, program, lets)
+        self.held_sets = HeldSetsReader(reader, program, lets)
         self.worlds = Worlds(reader, program, folder)
         self.file_state = state
         self.states: list[State] = []
@@ -210,7 +210,7 @@ class Author:
         state = self.worlds.state(self.file_state)
         if state is None:
             return None
-        self.ways.names.places = dict(state.texts("entities", "entity", "parent"))
+        self.held_sets.names.places = dict(state.texts("entities", "entity", "parent"))
         return tuple(state.entities)
 
     def placed(self, requests: Iterable[Request], where: Locations, fields: Fields) -> Iterator[Request]:

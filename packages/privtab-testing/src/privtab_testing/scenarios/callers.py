@@ -26,8 +26,8 @@ from privtab.reference.rights import (
 )
 
 HeldSet: TypeAlias = frozenset[Right]
-Ways: TypeAlias = tuple[HeldSet, ...]
-ANYONE: Ways = (frozenset(),)
+HeldSets: TypeAlias = tuple[HeldSet, ...]
+ANYONE: HeldSets = (frozenset(),)
 _ON_ENTITIES = [a for a in get_args(ir.Atom) if issubclass(a, ir.OnTarget) and a.kind.table and not a.kind.names]
 """The kinds of atoms that rows give on an entity, but for privileges."""
 Denied: TypeAlias = frozenset[ir.Has]
@@ -36,7 +36,7 @@ AttributeValues: TypeAlias = "Mapping[ir.Term, Value | None]"
 """The value of each attribute that a request is about; None where it is absent."""
 
 
-def smallest(sets: Iterable[HeldSet]) -> Ways:
+def smallest(sets: Iterable[HeldSet]) -> HeldSets:
     """The sets that contain no other set, in the order given."""
     candidates = list(dict.fromkeys(sets))
     if len({len(rights) for rights in candidates}) < 2:

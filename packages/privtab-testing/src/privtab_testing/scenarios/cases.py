@@ -237,16 +237,16 @@ def _apply_effect(author: Author, state: State, effect: str, request: Request, n
         return state
     assert change is not None
     key = effect.partition(" (")[2].removesuffix(")")
-    entity = author.ways.names.entity(key)
+    entity = author.held_sets.names.entity(key)
     if isinstance(entity, Problem):
         message, advice = entity.message, entity.help
         if key == request.resource.type:
             message = f"`{effect}` does not say of which `{key}`, so it cannot become a row"
-            advice = f"name it in `resource`: `{author.ways.names.shape(key)}`"
+            advice = f"name it in `resource`: `{author.held_sets.names.shape(key)}`"
         author.reader.report("T103", node, message, advice)
         return state
     if change.row is None:
-        return without(state, about_principal(state, change.table, entity, author.ways.names.program))
+        return without(state, about_principal(state, change.table, entity, author.held_sets.names.program))
     user = f"user:{request.user}"
     match change.table:
         case "owners":

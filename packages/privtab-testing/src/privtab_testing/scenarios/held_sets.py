@@ -19,7 +19,7 @@ from privtab.language.syntax.node_reader import near
 from privtab.language.syntax.yaml_tree import Node, Scalar
 from privtab.reference.rights import ONESELF, target_of
 from privtab.state.names import Problem, StateNames
-from privtab_testing.scenarios.callers import ANYONE, HeldSet, Ways, set_text, smallest
+from privtab_testing.scenarios.callers import ANYONE, HeldSet, HeldSets, set_text, smallest
 from privtab_testing.scenarios.tree import ScenarioReader, Values, fill
 
 _ON = re.compile(r"(?P<what>[^()]+?)\s*\((?P<on>[^()]*)\)")
@@ -37,7 +37,7 @@ MAX_WAYS = 2_000
 """The most sets that one part of an entry may stand for, if they have to be compared; and the most smallest ways to be denied."""
 
 
-class WaysReader:
+class HeldSetsReader:
     """Reads `by` and `all`, following the names of `let`."""
 
     def __init__(self, reader: ScenarioReader, program: ir.Program, lets: Mapping[str, Node]) -> None:
@@ -45,10 +45,10 @@ class WaysReader:
         self.program = program
         self.names = StateNames(program)
         self.lets = lets
-        self._read_parts: dict[tuple[str, tuple[tuple[str, str], ...]], Ways | None] = {}
+        self._read_parts: dict[tuple[str, tuple[tuple[str, str], ...]], HeldSets | None] = {}
         self._in_progress: list[str] = []
 
-    def ways(self, node: Node, values: Values) -> Ways | None:
+    def sets(self, node: Node, values: Values) -> HeldSets | None:
         """The sets of a node: a list of sets, a name, one atom, `{all: …}` or `{any: …}`; None after a finding."""
         match node:
             case Scalar():
@@ -66,12 +66,12 @@ class WaysReader:
                 name, inner = next(iter(fields.items()))
                 return self.all(inner, values) if name == "all" else self.any(inner, values)
 
-    def all(self, node: Node, values: Values) -> Ways | None:
+    def all(self, node: Node, values: Values) -> HeldSets | None:
         """The unions of one set of each part."""
         parts = self._parts(node, "`all`", values)
         return None if parts is None else self._unions(node, parts)
 
-    def any(self, node: Node, values: Values) -> Ways | None:
+    def any(self, node: Node, values: Values) -> HeldSets | None:
         """The sets of every part."""
         parts = self._parts(node, "`any`", values)
         if parts is None:
@@ -80,7 +80,7 @@ class WaysReader:
         same_size = len({len(set_) for set_ in sets}) < 2  # then no set contains another
         return smallest(sets) if same_size or self._is_within_limit(node, len(sets)) else None
 
-    def _unions(self, node: Node, parts: list[Ways]) -> Ways | None:
+    def _unions(self, node: Node, parts: list[HeldSets]) -> HeldSets | None:
         """The unions of one set of each part."""
         if not self._is_within_limit(node, prod(map(len, parts))):
             return None
@@ -93,12 +93,12 @@ class WaysReader:
             self.reader.report("T205", node, f"this expands to more than {MAX_WAYS:,} ways", advice)
         return number <= MAX_WAYS
 
-    def _parts(self, node: Node, what: str, values: Values) -> list[Ways] | None:
-        parts = [self.ways(item, values) for item in self.reader.items(node, what)]
+    def _parts(self, node: Node, what: str, values: Values) -> list[HeldSets] | None:
+        parts = [self.sets(item, values) for item in self.reader.items(node, what)]
         valid = [part for part in parts if part is not None]
         return valid if parts and len(valid) == len(parts) else None
 
-    def _named_part(self, node: Scalar, values: Values) -> Ways | None:
+    def _named_part(self, node: Scalar, values: Values) -> HeldSets | None:
         if node.text == "anyone":
             return ANYONE
         part = self.lets.get(node.text)
@@ -114,11 +114,11 @@ class WaysReader:
                 self.reader.report("T107", node, f"`{node.text}` is said by means of itself")
                 return None
             self._in_progress.append(node.text)
-            self._read_parts[key] = self.ways(fill(part, values), values)
+            self._read_parts[key] = self.sets(fill(part, values), values)
             self._in_progress.pop()
         return self._read_parts[key]
 
-    def _explicit_sets(self, node: yaml_tree.Sequence) -> Ways | None:
+    def _explicit_sets(self, node: yaml_tree.Sequence) -> HeldSets | None:
         """A list of sets. None may contain another, or it would not be minimal."""
         if not self._is_within_limit(node, len(node.items)):
             return None
@@ -140,7 +140,7 @@ class WaysReader:
                     valid = False
         return tuple(found) if valid else None
 
-    def _set(self, node: Node) -> Ways | None:
+    def _set(self, node: Node) -> HeldSets | None:
         """One set, written as a list of atoms; each may stand for several: `READ/WRITE (x)`, `owner (x, y)`."""
         if not isinstance(node, yaml_tree.Sequence):
             self.reader.report("T003", node, "a set is a list of atoms", "write `[[A, B], [C]]`: A and B, or C")
@@ -149,7 +149,7 @@ class WaysReader:
         valid = [atom for atom in atoms if atom is not None]
         return self._unions(node, valid) if len(valid) == len(atoms) else None
 
-    def atom(self, node: Node) -> Ways | None:
+    def atom(self, node: Node) -> HeldSets | None:
         """The ways to hold one atom: one, or as many as its text names."""
         text = self.reader.text(node, "an atom")
         if text is None:
@@ -184,7 +184,7 @@ class WaysReader:
         self.reader.report(_CODE, node, found.message, found.help)
         return None
 
-    def _atoms_on(self, node: Node, what: str, keys: list[Entity], *, below: bool) -> Ways | None:
+    def _atoms_on(self, node: Node, what: str, keys: list[Entity], *, below: bool) -> HeldSets | None:
         if what in _KINDS:
             kind = ir.OwnsBelow if below else _KINDS[what]
             return tuple(frozenset({kind(target=target_of(str(key)))}) for key in keys)

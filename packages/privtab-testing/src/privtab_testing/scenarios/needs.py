@@ -25,7 +25,7 @@ from privtab_testing.scenarios.callers import (
     CallerSemantics,
     Denied,
     HeldSet,
-    Ways,
+    HeldSets,
     at_or_below,
     compares,
     in_order,
@@ -33,8 +33,8 @@ from privtab_testing.scenarios.callers import (
     smallest,
 )
 from privtab_testing.scenarios.generated import Caller, CallerStates
+from privtab_testing.scenarios.held_sets import MAX_WAYS
 from privtab_testing.scenarios.tree import Fields, Values
-from privtab_testing.scenarios.ways import MAX_WAYS
 
 MAX_SINGLE = 32
 """The limit on single values that are tried for one request."""
@@ -132,7 +132,7 @@ class Callers(CallerSemantics):
         self,
         program: Program,
         request: Request,
-        ways: Ways,
+        ways: HeldSets,
         where: Locations | None = None,
         *,
         are_below_listed: bool = False,
@@ -189,7 +189,7 @@ class Callers(CallerSemantics):
                 named = (about(atom, lambda t, own=own: own.get(t) or key_of(t)) for own in each or [{}])  # type: ignore[misc]
                 yield from compares(right for right in named if right is not None)
 
-    def _with_places(self, ways: Ways) -> Ways:
+    def _with_places(self, ways: HeldSets) -> HeldSets:
         """The ways, with each entity on which something may be held that is asked for on an entity or below."""
         if not any(isinstance(atom, BELOW) for way in ways for atom in way):
             return ways
@@ -358,9 +358,9 @@ class Callers(CallerSemantics):
                 yield from self._singles(f"{other.name}:{path}")
 
 
-def transversals(ways: Ways) -> Ways:
+def transversals(ways: HeldSets) -> HeldSets:
     """The smallest sets with an atom of each listed set: what a denied caller must lack."""
-    found: Ways = (frozenset(),)
+    found: HeldSets = (frozenset(),)
     for way in ways:
         extended: list[HeldSet] = []
         for partial in found:
@@ -396,7 +396,9 @@ def _need(author: Author, fields: Fields, span: Span, values: Values, generated:
     if ("by" in fields) == ("all" in fields):
         author.reader.report("T006", span, "an entry of `needs` has either `by` or `all`")
         return
-    ways = author.ways.ways(fields["by"], values) if "by" in fields else author.ways.all(fields["all"], values)
+    ways = (
+        author.held_sets.sets(fields["by"], values) if "by" in fields else author.held_sets.all(fields["all"], values)
+    )
     requests = author.requests(fields, span, "somebody")
     if ways is None:
         return

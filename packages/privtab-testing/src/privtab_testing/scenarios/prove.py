@@ -120,7 +120,7 @@ class Coverage:
             in_setting = 0 if observed is None else observed.setting(flags, flags_asked, all_types)
             named = 0 if observed is None else observed.named
             of_forms = {"": in_setting, "item": named, "call": ~named}
-            for form in forms(self.program, rule):
+            for form in request_forms(self.program, rule):
                 cases = in_setting & of_forms[form]
                 condition = item_condition(rule)
                 if form == "call":
@@ -149,7 +149,7 @@ class Coverage:
         return self._budget.ask(lambda: self._exact.implies(premise, consequence))
 
 
-def forms(program: Program, rule: Rule) -> tuple[Form, ...]:
+def request_forms(program: Program, rule: Rule) -> tuple[Form, ...]:
     """The forms of requests that coverage tells apart."""
     return ("",) if rule.each is None or not program.unnamed(rule) else ("item", "call")
 
@@ -316,7 +316,7 @@ def suggested(plan: CasePlan, coverage_: Coverage | None, score_: Score | None) 
         settings: set[Setting] = {
             (flags, types, form)
             for flags in (frozenset[str](), frozenset(rule_flags(plan.program, rule)))
-            for form in forms(plan.program, rule)
+            for form in request_forms(plan.program, rule)
         }
         settings_by_rule[rule.id] = rule, settings
     rules_with_survivors = {mutant.original.id for mutant in score_.survived} if score_ else set()
