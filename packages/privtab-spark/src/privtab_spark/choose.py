@@ -11,11 +11,11 @@ from privtab.base import ALWAYS, UsageError, moment_text
 from privtab.ir.formula import uses_below
 from privtab.ir.support import Feature
 from privtab_spark.arguments import RequestArguments, RequestColumns, read_arguments
-from privtab_spark.following import BY_BATCH, REFRESH, check_refresh, followed
 from privtab_spark.frames import opened as opened_frame
 from privtab_spark.moments import Moment, is_column, moment_of, state_at
 from privtab_spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab_spark.preflight import workers
+from privtab_spark.refresh import BY_BATCH, REFRESH, check_refresh, followed
 from privtab_spark.state.bundles import bundle_size, is_bundle
 from privtab_spark.state.schemas import LOCATED
 from privtab_spark.state.tables import PACKED

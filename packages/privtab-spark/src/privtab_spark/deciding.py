@@ -24,12 +24,12 @@ from privtab_spark.arguments import (
 )
 from privtab_spark.attribute_columns import AttributesLike
 from privtab_spark.choose import Limits, choose_plan
-from privtab_spark.following import REFRESH, followed
 from privtab_spark.frames import Frame, free, opened
 from privtab_spark.kernel import answer_columns, decide_by_kernel
 from privtab_spark.moments import Moment, at_moment, each_moment, is_column
 from privtab_spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab_spark.preflight import check_executors
+from privtab_spark.refresh import REFRESH, followed
 from privtab_spark.states import drop_cached, prepared, spark_state, timed_rows
 
 if TYPE_CHECKING:
@@ -131,9 +131,9 @@ def decide(
         choice = choose_plan(request, program, state_, plan=plan, limits=limits, refresh=refresh)
         log.info("decide: %s", choice, extra={"plan": choice.plan, "figures": dict(choice.figures)})
         if choice.selected:
-            from privtab_spark.needed import decide_by_needed
+            from privtab_spark.pruning import decide_pruned
 
-            coded = decide_by_needed(request, program, state_, choice, limits or Limits())
+            coded = decide_pruned(request, program, state_, choice, limits or Limits())
             if coded is not None:
                 return names.answered(request, coded)
         if choice.plan == "portions":

@@ -24,10 +24,10 @@ from privtab.engines.columns import GivenColumns, distinct
 from privtab_spark.arguments import RequestArguments, read_arguments
 from privtab_spark.attribute_columns import values
 from privtab_spark.deciding import AnswerNames
-from privtab_spark.following import REFRESH, check_refresh
 from privtab_spark.frames import Frame, flag_column, opened
 from privtab_spark.kernel import CODES, NO_ANSWER, Layout, mapped, readable
 from privtab_spark.preflight import check_executors
+from privtab_spark.refresh import REFRESH, check_refresh
 from privtab_spark.shipping import WorkerCache
 
 Connect: TypeAlias = "str | os.PathLike[str] | Asker | Callable[[], Asker]"

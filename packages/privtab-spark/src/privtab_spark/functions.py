@@ -28,13 +28,13 @@ from privtab_spark.arguments import ColumnLike, FlagsLike, ResourceLike
 from privtab_spark.attribute_columns import COLUMN_TYPES, AttributeColumn, AttributesLike, declared
 from privtab_spark.choose import Limits
 from privtab_spark.deciding import decide
-from privtab_spark.following import REFRESH, FollowedState, check_refresh, followed
 from privtab_spark.frames import Frame, flag_column, free, opened
 from privtab_spark.kernel import Layout, decided_codes
 from privtab_spark.matrix.question import listed
 from privtab_spark.moments import Moment, at_moment
 from privtab_spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab_spark.preflight import check_executors
+from privtab_spark.refresh import REFRESH, FollowedState, check_refresh, followed
 from privtab_spark.states import prepared
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from privtab.engines.columns import REASONS, distinct, is_ascii
 from privtab.engines.lookups import TextDictionary
 from privtab_spark.arguments import RequestColumns
 from privtab_spark.attribute_columns import AttributeColumn, values
-from privtab_spark.following import FollowedState, current_engine
 from privtab_spark.frames import flag_column
+from privtab_spark.refresh import FollowedState, current_engine
 from privtab_spark.shipping import ShippedBytes, kept
 
 if TYPE_CHECKING:

@@ -31,10 +31,10 @@ from privtab_spark.policies import OpenPolicy
 from privtab_spark.preflight import check_executors
 from privtab_spark.shipping import ShippedBytes
 from privtab_spark.shipping import kept as kept_value
+from privtab_spark.state.conflicts import collected_places, shipped_places
 from privtab_spark.state.row_checks import closed
 from privtab_spark.state.schemas import CANONICAL, LOCATED
 from privtab_spark.state.tables import CELLS, cells, from_arrow, whole
-from privtab_spark.state.together import collected_places, shipped_places
 from privtab_spark.states import LOCAL, batches_of
 
 if TYPE_CHECKING:

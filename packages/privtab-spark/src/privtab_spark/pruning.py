@@ -48,7 +48,7 @@ _ALLOWS = {"effect": "allow"}
 log = logging.getLogger("privtab.spark")
 
 
-def decide_by_needed(
+def decide_pruned(
     request: RequestColumns, policy: OpenPolicy, state: Any, choice: Choice, limits: Limits
 ) -> DataFrame | None:
     """As `decide_by_kernel`, by the part of the state that the requests need; None if it is no small part, or does not fit either.

@@ -33,7 +33,7 @@ MOST_COLLECTED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrongRows:
+class ConflictingRows:
     """Rows of a canonical table, by the columns that tell them apart, and their problems."""
 
     columns: tuple[str, ...]
@@ -55,7 +55,7 @@ class WrongRows:
         return rows.join(fn.broadcast(rows.sparkSession.createDataFrame(cells, names)), both, how)
 
 
-def wrong_rows(program: Program, table: str, rows: DataFrame) -> WrongRows | None:
+def conflicting_rows(program: Program, table: str, rows: DataFrame) -> ConflictingRows | None:
     """The distinct valid rows of a table that are wrong together with others; None if there are none."""
     kind = next((kind for kind in program.semantics.hierarchy if COLUMNS[kind][0] == table), None)
     if kind is not None:
@@ -81,8 +81,8 @@ def collected_links(rows: DataFrame, member: str, prefix: str) -> list[Any]:
     return _collected(rows.filter(fn.col(member).startswith(prefix)), f"link {prefix[:-1]}s to each other")
 
 
-def _rows(columns: tuple[str, ...], problems: Mapping[tuple[str | None, ...], Problem]) -> WrongRows | None:
-    return WrongRows(columns=columns, problems=problems) if problems else None
+def _rows(columns: tuple[str, ...], problems: Mapping[tuple[str | None, ...], Problem]) -> ConflictingRows | None:
+    return ConflictingRows(columns=columns, problems=problems) if problems else None
 
 
 def _links(kind: HierarchyKind, rows: DataFrame) -> dict[Link, Problem]:

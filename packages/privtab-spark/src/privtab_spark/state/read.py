@@ -24,9 +24,9 @@ from privtab_spark.frames import row_counts, union
 from privtab_spark.preflight import check_executors
 from privtab_spark.shipping import ShippedBytes
 from privtab_spark.state import files, row_checks, schemas
+from privtab_spark.state.conflicts import ConflictingRows, conflicting_rows, shipped_places
 from privtab_spark.state.sources import Sources, TableSource, open_sources
 from privtab_spark.state.tables import PACKED, SparkState, TimedTables, collected, names_of, unpacked
-from privtab_spark.state.together import WrongRows, shipped_places, wrong_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -63,7 +63,7 @@ class Read:
     spark: SparkSession
     program: Program
     sources: Sources
-    _wrong: dict[str, WrongRows | None] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _wrong: dict[str, ConflictingRows | None] = field(default_factory=dict, init=False, compare=False, repr=False)
     """By table, the rows that are wrong together with others, once they were looked for."""
 
     def _valid(self, table: str) -> DataFrame:
@@ -234,7 +234,7 @@ class Read:
         """The rows that are right together with the others (`left_anti`), or those that are wrong (`inner`), with the problem."""
         if table not in self._wrong:
             counted = self.counted(table) if table in self.sources.tables else None
-            self._wrong[table] = None if counted is None else wrong_rows(self.program, table, counted)
+            self._wrong[table] = None if counted is None else conflicting_rows(self.program, table, counted)
         wrong = self._wrong[table]
         if wrong is None:
             return rows if how == "left_anti" else rows.limit(0)

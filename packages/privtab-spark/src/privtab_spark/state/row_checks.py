@@ -26,9 +26,9 @@ from privtab.state.links import Texts, following
 from privtab.state.names import uses
 from privtab.state.raw import COLUMNS, NotText, RawReader, cells_of
 from privtab_spark.shipping import ShippedBytes, kept
+from privtab_spark.state.conflicts import collected_links
 from privtab_spark.state.schemas import CANONICAL, FINDING, schema, windows_in
 from privtab_spark.state.tables import canonical
-from privtab_spark.state.together import collected_links
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
