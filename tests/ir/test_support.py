@@ -13,10 +13,9 @@ from privtab.base.errors import PrivtabError
 from privtab.base.request import Entity, Request
 from privtab.engines.batches import Batches
 from privtab.ir.nodes import Has, Program
-from privtab.ir.support import UNSUPPORTED, Feature, Tool, check_support
+from privtab.ir.support import UNSUPPORTED, Feature, Tool
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
-from privtab.reference.rights import target_of
 from privtab.state.located import locations
 from privtab.state.nodes import Grant, Placement, State
 from privtab.state.shards import shards
@@ -24,6 +23,7 @@ from privtab_analysis.diff import diff
 from privtab_analysis.paths import ReachableRights
 from privtab_analysis.permissions import what_can
 from privtab_analysis.principals import who_can
+from privtab_analysis.rights import target_of
 from privtab_analysis.state_diff import state_diff
 from privtab_analysis.turns import remedies
 from privtab_spark.matrix.opening import open_matrix, open_state
@@ -137,7 +137,7 @@ ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
     Tool.SHARDS: [lambda p, _: shards(p, state_of(p))],
     Tool.SPARK: [decided_by_executors, entitlements],
     # What these refuse is tested with a Spark session, in packages/privtab-spark/tests.
-    Tool.SPARK_BUILD: [lambda p, _: check_support(p, Tool.SPARK_BUILD)],
+    Tool.SPARK_BUILD: [lambda p, _: Tool.SPARK_BUILD.check(p)],
     Tool.STATE_DIFF: [lambda p, _: state_diff(p, state_of(p), State())],
     Tool.TURNS: [lambda _, r: remedies(r, state_of(r.program), request_of(r.program))],
     Tool.WHAT_CAN: [lambda _, r: what_can(r, state_of(r.program), "ann")],

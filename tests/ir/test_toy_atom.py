@@ -20,7 +20,7 @@ INTERPRETERS = (
     "compiler/privtab/engines/kernel.py",
     "compiler/privtab/engines/plan.py",
     "compiler/privtab/reference/evaluate.py",
-    "compiler/privtab/reference/rights.py",
+    "packages/privtab-analysis/src/privtab_analysis/rights.py",
     "packages/privtab-analysis/src/privtab_analysis/entitlements/evaluator.py",
 )
 """By which rows of a state an atom holds: the six of the architecture page."""

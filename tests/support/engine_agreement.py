@@ -23,7 +23,6 @@ from privtab.bundle import PolicyArtifacts
 from privtab.engines.index import Index
 from privtab.engines.opa.server import OpaServer
 from privtab.engines.python import PythonEngine
-from privtab.ir.names import filter_lists
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import policy_artifacts
@@ -128,7 +127,7 @@ def differing_filters(
     session: http.Session, url: str, world: World, state: State, requests: Sequence[Request], at: int | None = None
 ) -> list[str]:
     """Each question for a row filter or a column mask on which OPA, the engine in process and the reference differ."""
-    lists = filter_lists(world.program)
+    lists = world.program.filter_lists
     asked = []
     for request in requests:
         kind, dot, _ = request.action.partition(".")
@@ -155,7 +154,7 @@ def applied(reference: Reference, request: Request) -> AppliedFilter:
     """The row filter or column mask that applies, by the reference."""
     program = reference.program
     kind = next(kind for kind in FILTER_KINDS if kind == request.action)
-    listed = {one.name: one for one in filter_lists(program)[request.resource.type, kind]}
+    listed = {one.name: one for one in program.filter_lists[request.resource.type, kind]}
     name = first(listed, lambda name: reference.decide(replace(request, action=listed[name].operation)).allowed)
     if name is None:
         return denial(kind)

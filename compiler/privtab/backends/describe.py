@@ -10,7 +10,7 @@ from privtab.backends import Compilation
 from privtab.base import indented_json
 from privtab.ir.canonical import canonical
 from privtab.ir.formula import call_condition, item_condition, walk
-from privtab.ir.names import atom_text, effect_texts, filter_of, sql
+from privtab.ir.names import atom_text, effect_texts
 from privtab.ir.nodes import ByType, EntityType, Formula, Program, Role, Rule
 from privtab.ir.serialise import VARIANTS, semantics_json
 from privtab.ir.shapes import rule_flags
@@ -77,8 +77,8 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
         "defined": {"file": rule.span.path, "line": rule.span.line},
         **sets,
     }
-    if (filter_ := filter_of(program, rule.entity, rule.operation)) is not None:
-        described["sql"] = sql(filter_)
+    if (filter_ := program.filter_of(rule.entity, rule.operation)) is not None:
+        described["sql"] = filter_.sql
     if rule.required_flags:
         described["required_flags"] = list(rule.required_flags)
     if rule.withs:

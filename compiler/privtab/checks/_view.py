@@ -25,7 +25,6 @@ from privtab.ir.formula import (
     followed,
     item_condition,
     leaves,
-    types_of,
     without_name,
 )
 from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Formula, Has, Member, Owner, Program, Rule
@@ -319,7 +318,7 @@ class View:
             (privilege, type_)
             for atom in self._deciding
             if isinstance(atom, Has)
-            for type_ in types_of(self.program, atom.target)
+            for type_ in self.program.types_of(atom.target)
             for privilege in {atom.privilege, *self.program.granted_as(atom.privilege)}
         )
 
@@ -341,7 +340,7 @@ class View:
             (type(a).__name__.lower(), type_)
             for a in self._deciding
             if isinstance(a, Owner | Member)
-            for type_ in types_of(self.program, a.target)
+            for type_ in self.program.types_of(a.target)
         )
 
 

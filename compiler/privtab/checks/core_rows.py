@@ -8,7 +8,7 @@ from typing import assert_never
 from privtab.base.diagnostics import Related, Severity
 from privtab.base.hints import listed_names
 from privtab.checks._view import Comparison, Found, View, check, compare, declared, view_of
-from privtab.ir.formula import followed, item_condition, recipients
+from privtab.ir.formula import followed, item_condition
 from privtab.ir.nodes import Can, Rule
 from privtab.language.syntax.nodes import RowDecl
 from privtab.model import nodes as m
@@ -34,7 +34,7 @@ def unused_object(policy: Policy) -> Iterator[Found]:
     for row in declared(policy):
         if not row.withs:
             continue
-        used = {*_slots(row), *(slot.name for slot in recipients(program, program.rules[row.entity, row.operation]))}
+        used = {*_slots(row), *(slot.name for slot in program.recipients(program.rules[row.entity, row.operation]))}
         for with_ in row.decl.withs:
             if with_.name.value not in used:
                 yield Found(

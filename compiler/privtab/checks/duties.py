@@ -9,7 +9,7 @@ from privtab.base.errors import Undecided
 from privtab.base.hints import listed_names
 from privtab.checks._parts import with_implied
 from privtab.checks._view import Found, View, check, view_of
-from privtab.ir.formula import own_condition, types_of
+from privtab.ir.formula import own_condition
 from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Effect, Has, Member, OnTarget, Owner, Role, Rule
 from privtab.model import nodes as m
 
@@ -69,7 +69,7 @@ def _suffices(view: View, rule: Rule, gives: Callable[[str, str], bool]) -> bool
     """Whether grants alone suffice; `gives` tells whether they give a privilege on a type."""
 
     def holds(atom: Atom) -> bool:
-        return isinstance(atom, Has) and any(gives(atom.privilege, t) for t in types_of(view.program, atom.target))
+        return isinstance(atom, Has) and any(gives(atom.privilege, t) for t in view.program.types_of(atom.target))
 
     return _atoms_suffice(view, rule, holds)
 
@@ -103,10 +103,10 @@ def _owner_may(view: View, rule: Rule, type_: str) -> bool:
 
     def holds(atom: Atom) -> bool:
         if isinstance(atom, Owner):
-            return atom.target.slot == RESOURCE and type_ in types_of(view.program, atom.target)
+            return atom.target.slot == RESOURCE and type_ in view.program.types_of(atom.target)
         if not isinstance(atom, Has) or atom.privilege not in owner_privileges or atom.target.slot != RESOURCE:
             return False
-        types = types_of(view.program, atom.target)
+        types = view.program.types_of(atom.target)
         return any(type_ in view.program.granting_types(atom.privilege, own) for own in types)
 
     return _atoms_suffice(view, rule, holds)

@@ -10,7 +10,6 @@ from privtab.base.resources import how_to_install
 from privtab.base.sql_text import DIALECTS, Placeholder, operation_of, read
 from privtab.checks._view import Found, check, view_of
 from privtab.ir.formula import item_condition
-from privtab.ir.names import filter_lists
 from privtab.ir.nodes import Or
 from privtab.model.nodes import Filter, Policy, TermUse
 
@@ -19,7 +18,7 @@ from privtab.model.nodes import Filter, Policy, TermUse
 def filter_never_applied(policy: Policy) -> Iterator[Found]:
     """Filters behind others of which one holds wherever they do; compared exactly."""
     view = view_of(policy)
-    for listed in filter_lists(view.program).values():
+    for listed in view.program.filter_lists.values():
         rules = [view.program.rules[one.entity, one.operation] for one in listed]
         conditions = [item_condition(rule) for rule in rules]
         for number, rule in enumerate(rules[1:], 1):

@@ -41,7 +41,6 @@ from privtab.ir.formula import (
     move,
     on_entity,
     resolve,
-    slots,
     uses_below,
     with_targets,
 )
@@ -70,7 +69,7 @@ class Canonical:
         self._position = {name: i for i, name in enumerate(program.entities)}
         self._chains = program.chains
         self._shared = program.shared
-        self._restated = program.nests or (bool(self._shared) and len(slots(program)) > 1)
+        self._restated = program.nests or (bool(self._shared) and len(program.slots) > 1)
         """Whether atoms may say of the same entity, or of another level, what others of their kind do."""
         self._owner_privileges = program.owner_privileges
         self._inherited = program.inherited

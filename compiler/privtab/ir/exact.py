@@ -15,7 +15,6 @@ from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import Truth, followed, uses_below, walk, without_name
-from privtab.ir.formula import slots as slots_of
 from privtab.ir.shapes import condition_flags, depends_on_request, kinds_of_requests, rule_flags
 from privtab.ir.solver import Slots, Solver
 from privtab.ir.unroll import levels_that_matter, unrolled
@@ -39,7 +38,7 @@ class ImplicationChecker:
     ) -> None:
         self.program = program
         self.other_program = program if other_program is None else other_program
-        self.slots = slots | slots_of(self.program) | slots_of(self.other_program)
+        self.slots = slots | self.program.slots | self.other_program.slots
         sides = (program,) if other_program is None else (program, other_program)
         semantics = [FactSemantics(side, unused_names, self.slots) for side in sides]
         self.semantics, self.other_semantics = semantics[0], semantics[-1]

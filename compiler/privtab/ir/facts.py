@@ -14,8 +14,7 @@ from typing import Literal, TypeAlias, assert_never
 
 from privtab.base.paths import base_type
 from privtab.ir import nodes as ir
-from privtab.ir.formula import Truth, resolve, targets_of, with_targets
-from privtab.ir.formula import slots as slots_of
+from privtab.ir.formula import Truth, resolve, with_targets
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import And, ByType, Can, Compare, Formula, Or, When
 from privtab.ir.semantics import OwnerKind
@@ -151,7 +150,7 @@ class FactSemantics:
     ) -> None:
         self.program = program
         self.unused_names = unused_names
-        self.slots = tuple(sorted(slots_of(program) if slots is None else slots))
+        self.slots = tuple(sorted(program.slots if slots is None else slots))
         self.names = privilege_names(program)
         self._inherited = program.inherited
         self._shared = program.shared
@@ -285,9 +284,7 @@ class FactSemantics:
         Facts about an object below are left out where any entity below can stand for it.
         """
         if atom not in self._options:
-            below = [
-                (place, self.elsewhere(target)) for target in targets_of(atom) for place in self.at_or_below(target)
-            ]
+            below = [(place, self.elsewhere(target)) for target in atom.targets for place in self.at_or_below(target)]
             apart = {replace(place, type=type_) for place, types in below for type_ in types}
             found: dict[Fact, Facts] = {}
             for given in self.giving(atom):
@@ -487,7 +484,7 @@ def unrelated(semantics: FactSemantics, formulas: Iterable[Formula], types: Mapp
             case Compare():
                 return False  # values decide which comparisons hold together
             case _:
-                if any(target.level != "nearest" for target in targets_of(node)):
+                if any(target.level != "nearest" for target in node.targets):
                     return False  # other levels of the same type affect each other
                 facts = semantics.plainest.about(node)
                 if not known.isdisjoint(facts):

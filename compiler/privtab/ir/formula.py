@@ -57,12 +57,6 @@ def level_name(target: ir.Target) -> str:
             return f"{level} {target.type}"
 
 
-def types_of(program: ir.Program, target: ir.Target) -> tuple[str, ...]:
-    """The types that the entity of a target may have: for `parent`, also the type around the one that nests."""
-    outer = program.entities[target.type].parent if target.level == "parent" else None
-    return (target.type,) if outer is None else (target.type, outer)
-
-
 def conjunction(*parts: ir.Formula) -> ir.Formula:
     """The conjunction of the parts, flattened and without duplicates; a single part is returned as it is."""
     flat = _flattened(ir.And, parts)
@@ -105,7 +99,7 @@ def asked_forms(program: ir.Program, rule: ir.Rule) -> tuple[bool, ...]:
     if not program.unnamed(rule):
         return (True,)
     nodes = followed(program, item_condition(rule)) if program.entities[rule.entity].nested else ()
-    targets = (target for node in nodes if isinstance(node, ir.Atomic | ir.Can) for target in targets_of(node))
+    targets = (target for node in nodes if isinstance(node, ir.Atomic | ir.Can) for target in node.targets)
     depends_on_name = rule.each is not None or any(
         target.type == rule.entity and target.level in ("first", "any") for target in targets
     )
@@ -222,7 +216,7 @@ def resolve(program: ir.Program, can: ir.Can) -> ir.Formula:
 
 def located(program: ir.Program, target: ir.Target, levels: int) -> tuple[ir.Target, ...]:
     """The targets of single levels that a target means on a path with this many levels; several for `any` and `every`."""
-    type_, nested = target.type, ir.nested_on(program.entities)
+    type_, nested = target.type, program.nested_on
     if type_ not in nested:
         return (target,)
     chosen = paths.located(type_, target.level, levels, program.entities[type_].parent)
@@ -246,7 +240,7 @@ class RequestAlgebra(Algebra[T]):
         self.flags = flags
         self.types = types
         self.levels = levels or {}
-        self._nested = ir.nested_on(program.entities)
+        self._nested = program.nested_on
         self._referred: dict[ir.Can, T] = {}
 
     def fold(self, formula: ir.Formula) -> T:
@@ -340,18 +334,6 @@ def followed(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Formula]:
                 waiting.append(resolve(program, node))
 
 
-@once
-def slots(program: ir.Program) -> frozenset[str]:
-    """The slots of the objects that requests have."""
-    return frozenset({ir.RESOURCE}.union(slot.name for rule in program.rules.values() for slot in rule.withs))
-
-
-def recipients(program: ir.Program, rule: ir.Rule) -> tuple[ir.WithSlot, ...]:
-    """The objects of a delegating row that are principals: one of them is the principal that the request names."""
-    slots = rule.withs if rule.delegations else ()
-    return tuple(slot for slot in slots if all(program.entities[type_].principal for type_ in slot.named))
-
-
 def atoms(formula: ir.Formula) -> Iterator[ir.Atom]:
     """Every atom in the formula itself."""
     return (node for node in walk(formula) if isinstance(node, ir.Atomic))
@@ -360,11 +342,6 @@ def atoms(formula: ir.Formula) -> Iterator[ir.Atom]:
 def leaves(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Atom]:
     """Every atom that the formula reaches, also through `can`; may repeat."""
     return (node for node in followed(program, formula) if isinstance(node, ir.Atomic))
-
-
-def targets_of(part: ir.Atom | ir.Can) -> tuple[ir.Target, ...]:
-    """The entities that an atom or a `can` is about."""
-    return part.targets if isinstance(part, ir.Atomic) else (part.target,)
 
 
 def references(formula: ir.Formula) -> Iterator[ir.Can]:
@@ -455,7 +432,7 @@ def without_name(program: ir.Program, formula: ir.Formula, type_: str) -> ir.For
     """
 
     def leaf(part: ir.Atom | ir.Can) -> ir.Formula:
-        if not any(_unnamed(program, target, type_) for target in targets_of(part)):
+        if not any(_unnamed(program, target, type_) for target in part.targets):
             return part
         return mapped(resolve(program, part), leaf) if isinstance(part, ir.Can) else ir.NEVER
 

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 from privtab.base.attributes import Value
 from privtab.base.caching import once
 from privtab.base.names import quoted_privilege
-from privtab.base.sql_text import FilterKind, Word
 from privtab.ir import nodes as ir
 from privtab.ir.formula import level_name
 from privtab.ir.shapes import Leaf
@@ -87,12 +85,6 @@ class PrivilegeNames:
         """Whether every name of a grant gives exactly the privilege of that name."""
         program = self.program
         return not program.aliases and not program.sets and not program.implies
-
-
-def inheriting(program: ir.Program) -> Literal["none", "down", "mixed"]:
-    """The inheritance of a program's privileges; `mixed`: some have one of their own."""
-    apart = any(privilege.inheritance for privilege in program.privileges.values())
-    return "mixed" if apart else program.semantics.inheritance
 
 
 @once
@@ -194,39 +186,3 @@ def condition_text(formula: ir.Formula, rule: ir.Rule, *, inside: bool = False) 
             return f"[by {formula.slot}: {words}]"
         case _:
             return atom_text(formula, rule)
-
-
-@once
-def filter_lists(program: ir.Program) -> Mapping[tuple[str, FilterKind], tuple[ir.SqlFilter, ...]]:
-    """The filters by entity type and kind, in the order in which they are tried."""
-    lists: dict[tuple[str, FilterKind], tuple[ir.SqlFilter, ...]] = {}
-    for one in program.filters:
-        lists[one.entity, one.kind] = (*lists.get((one.entity, one.kind), ()), one)
-    return lists
-
-
-def filter_of(program: ir.Program, entity: str, operation: str) -> ir.SqlFilter | None:
-    """The row filter or column mask that an operation decides, if it is one."""
-    of_type = (one for one in program.filters if one.entity == entity)
-    return next((one for one in of_type if one.operation == operation), None)
-
-
-def earlier(program: ir.Program, entity: str, operation: str) -> tuple[ir.Rule, ...]:
-    """The rules of the filters that are tried before one: it applies only where none of these holds."""
-    own = filter_of(program, entity, operation)
-    listed = () if own is None else filter_lists(program)[entity, own.kind]
-    return tuple(program.rules[entity, one.operation] for one in listed[: listed.index(own) if own else 0])
-
-
-def sql(filter_: ir.SqlFilter) -> str:
-    """The text of a filter with its placeholders."""
-    braces = str.maketrans({"{": "{{", "}": "}}"})
-    return "".join(part.translate(braces) if isinstance(part, str) else _placeholder(part) for part in filter_.parts)
-
-
-def _placeholder(part: Word | ir.Term) -> str:
-    if isinstance(part, Word):
-        return f"{{{part.text}}}"
-    target = part.target
-    level = "" if target is None or target.level == "nearest" else f"{target.level} "
-    return f"{{{level}{part.kind if target is None else target.type}.{part.attribute}}}"

@@ -14,12 +14,11 @@ from privtab.base.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Att
 from privtab.base.caching import once
 from privtab.base.diagnostics import Span
 from privtab.base.effects import BY_ACTIVE_ROLE, EffectKind
-from privtab.base.names import LEFT_OUT, NO_OBJECT
 from privtab.base.nodes import dataclass
 from privtab.base.sql_text import FilterKind, Word, operation_of
-from privtab.ir import atoms
+from privtab.ir import atoms, declarations
 from privtab.ir.atoms import AtomKind
-from privtab.ir.semantics import Inheritance, OwnerKind, Semantics
+from privtab.ir.semantics import Semantics
 
 RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
@@ -29,6 +28,14 @@ Creation: TypeAlias = Literal["surely", "perhaps"]
 Target = atoms.Target
 Atomic = atoms.Atomic
 OnTarget = atoms.OnTarget
+EntityType = declarations.EntityType
+Privilege = declarations.Privilege
+Alias = declarations.Alias
+Role = declarations.Role
+Source = declarations.Source
+WithSlot = declarations.WithSlot
+Ambiguous = declarations.Ambiguous
+Conflict = declarations.Conflict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +159,11 @@ class Can:
     operation: str
     target: Target
 
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The target, as atoms have theirs."""
+        return (self.target,)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByType:
@@ -166,71 +178,6 @@ Formula: TypeAlias = Atom | And | Or | When | Can | ByType
 
 ALWAYS = And()
 NEVER = Or()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntityType:
-    """A type of entity and its place in the containment forest."""
-
-    name: str
-    parent: str | None
-    single: bool = False
-    title: str | None = None
-    renamed_from: str | None = None
-    principal: OwnerKind | None = None
-    """`user`, `group` or `role` if entities of this type are principals; the last name of the path is the principal's."""
-    nested: int = 0
-    """The most levels, if entities of this type may contain others of it."""
-    flat: bool = False
-    """Whether its ids are flat: one name, and the state tells where an entity lies."""
-    opaque: bool = False
-    """Whether its ids are one name that requests and rows may also write with `/`; nothing contains it, and nothing lies below."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Privilege:
-    """A privilege and the entity types that it can be granted on."""
-
-    name: str
-    on: tuple[str, ...]
-    title: str | None = None
-    deprecated: str | None = None
-    renamed_from: str | None = None
-    """Its name in earlier versions, with which a diff compares it; likewise of types and rows."""
-    implies: tuple[str, ...] = ()
-    """The privileges that a grant of it gives as well; what those imply, it does not give."""
-    inheritance: Inheritance | None = None
-    """Whether it is held below the object of a grant, or of ownership, where that is not as in the semantics of the file."""
-    granted: bool = True
-    """Whether rows can name it: all but `any privilege`, which each of the others implies."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alias:
-    """Another name of a privilege."""
-
-    name: str
-    of: str
-    deprecated: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Role:
-    """A role with default grants, per entity type, within the scope of its assignment."""
-
-    name: str
-    scope: str | None
-    grants: tuple[tuple[str, tuple[str, ...]], ...]
-    """(entity type, privileges), both in the file's order."""
-    title: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """A place in a source document."""
-
-    document: str
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,38 +197,6 @@ class Effect:
     def text(self) -> str:
         """The effect without its target, as decisions have it: `grant ALL`, `become owner`."""
         return f"{self.kind} {self.what}{BY_ACTIVE_ROLE if self.of_role else ''}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WithSlot:
-    """A second object of a request and the types that it may have, `LEFT_OUT` the last of them if requests may leave it out."""
-
-    name: str
-    types: tuple[str, ...]
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """The types of the object where a request has it."""
-        return tuple(type_ for type_ in self.types if type_ != LEFT_OUT)
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The types as a row lists them."""
-        return tuple(type_ or NO_OBJECT for type_ in self.types)
-
-    @property
-    def polymorphic(self) -> bool:
-        """Whether the type is known only from the request."""
-        return len(self.types) > 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ambiguous:
-    """An ambiguous cell: its text, the other readings by name, and why the reading in use was chosen."""
-
-    cell: str | None
-    readings: tuple[tuple[str, str], ...]
-    why: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,17 +245,6 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
-    """Operations of which one role may have at most `at_most`."""
-
-    operations: tuple[tuple[str, str], ...]
-    """(entity type, operation)"""
-    at_most: int
-    span: Span
-    why: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SqlFilter:
     """A row filter or a column mask of a type: the rule of its operation says for whom it is."""
 
@@ -354,6 +258,29 @@ class SqlFilter:
     def operation(self) -> str:
         """The operation whose rule decides it."""
         return operation_of(self.kind, self.name)
+
+    @property
+    def sql(self) -> str:
+        """The text with its placeholders, as policies have it."""
+        braces = str.maketrans({"{": "{{", "}": "}}"})
+        return "".join(part.translate(braces) if isinstance(part, str) else _placeholder(part) for part in self.parts)
+
+
+def _placeholder(part: Word | Term) -> str:
+    if isinstance(part, Word):
+        return f"{{{part.text}}}"
+    target = part.target
+    level = "" if target is None or target.level == "nearest" else f"{target.level} "
+    return f"{{{level}{part.kind if target is None else target.type}.{part.attribute}}}"
+
+
+@once
+def filter_lists(program: Program) -> Mapping[tuple[str, FilterKind], tuple[SqlFilter, ...]]:
+    """`Program.filter_lists`."""
+    lists: dict[tuple[str, FilterKind], tuple[SqlFilter, ...]] = {}
+    for one in program.filters:
+        lists[one.entity, one.kind] = (*lists.get((one.entity, one.kind), ()), one)
+    return lists
 
 
 @once
@@ -370,8 +297,14 @@ def depths(entities: Mapping[str, EntityType]) -> Mapping[str, int]:
 
 @once
 def nested_on(entities: Mapping[str, EntityType]) -> Mapping[str, str]:
-    """For each type on whose path a type nests, that type."""
+    """`Program.nested_on`."""
     return {name: outer for name, chain in chains(entities).items() for outer in chain if entities[outer].nested}
+
+
+@once
+def slots(program: Program) -> frozenset[str]:
+    """`Program.slots`."""
+    return frozenset({RESOURCE}.union(slot.name for rule in program.rules.values() for slot in rule.withs))
 
 
 @once
@@ -434,6 +367,48 @@ class Program:
         if found is None or (term.target is not None and term.target.type not in found.on):
             return None
         return replace(found, on=())
+
+    def types_of(self, target: Target) -> tuple[str, ...]:
+        """The types that the entity of a target may have: for `parent`, also the type around the one that nests."""
+        outer = self.entities[target.type].parent if target.level == "parent" else None
+        return (target.type,) if outer is None else (target.type, outer)
+
+    @property
+    def slots(self) -> frozenset[str]:
+        """The slots of the objects that requests have."""
+        return slots(self)
+
+    def recipients(self, rule: Rule) -> tuple[WithSlot, ...]:
+        """The objects of a delegating row that are principals: one of them is the principal that the request names."""
+        slots = rule.withs if rule.delegations else ()
+        return tuple(slot for slot in slots if all(self.entities[type_].principal for type_ in slot.named))
+
+    @property
+    def filter_lists(self) -> Mapping[tuple[str, FilterKind], tuple[SqlFilter, ...]]:
+        """The filters by entity type and kind, in the order in which they are tried."""
+        return filter_lists(self)
+
+    def filter_of(self, entity: str, operation: str) -> SqlFilter | None:
+        """The row filter or column mask that an operation decides, if it is one."""
+        of_type = (one for one in self.filters if one.entity == entity)
+        return next((one for one in of_type if one.operation == operation), None)
+
+    def earlier(self, entity: str, operation: str) -> tuple[Rule, ...]:
+        """The rules of the filters that are tried before one: it applies only where none of these holds."""
+        own = self.filter_of(entity, operation)
+        listed = () if own is None else self.filter_lists[entity, own.kind]
+        return tuple(self.rules[entity, one.operation] for one in listed[: listed.index(own) if own else 0])
+
+    @property
+    def inheritance(self) -> Literal["none", "down", "mixed"]:
+        """The inheritance of the privileges; `mixed`: some have one of their own."""
+        apart = any(privilege.inheritance for privilege in self.privileges.values())
+        return "mixed" if apart else self.semantics.inheritance
+
+    @property
+    def nested_on(self) -> Mapping[str, str]:
+        """For each type on whose path a type nests, that type."""
+        return nested_on(self.entities)
 
     @property
     def sensitive(self) -> frozenset[tuple[str, str]]:

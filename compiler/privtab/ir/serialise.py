@@ -17,7 +17,7 @@ from privtab.base.vocabulary import Vocabulary
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Canonical, Leaf, Listing, canonical
 from privtab.ir.formula import anchor, asked_condition, call_condition, several
-from privtab.ir.names import constants_text, filter_lists, inheriting
+from privtab.ir.names import constants_text
 from privtab.ir.semantics import Semantics
 from privtab.ir.shapes import kinds_of_requests, rule_flags
 from privtab.ir.some_minimal_sets import minimal_listing
@@ -32,8 +32,8 @@ their own, which readers of the first format would misread: denials to everyone,
 
 def _needs_newer(program: ir.Program) -> bool:
     semantics = program.semantics
-    beyond_grants = semantics.active_roles != "none" or semantics.everyone is not None or inheriting(program) == "mixed"
-    return bool(ir.nested_on(program.entities) or program.flat or program.attributes or beyond_grants)
+    beyond_grants = semantics.active_roles != "none" or semantics.everyone is not None or program.inheritance == "mixed"
+    return bool(program.nested_on or program.flat or program.attributes or beyond_grants)
 
 
 def program_json(program: ir.Program, optimised: ir.Program | None = None) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _declarations(program: ir.Program) -> dict[str, Any]:
 def _filters(program: ir.Program) -> dict[str, Any]:
     """The row filters and column masks by kind and type; in a list of parts, what is no text is a placeholder."""
     found: dict[str, Any] = {"dialect": program.dialect}
-    for (entity, kind), listed in filter_lists(program).items():
+    for (entity, kind), listed in program.filter_lists.items():
         found.setdefault(kind, {})[entity] = [{"name": one.name, "sql": [*map(_sql_part, one.parts)]} for one in listed]
     return found
 
@@ -257,7 +257,7 @@ def listing(
 def _listed(form: Canonical, condition: ir.Formula, flags: frozenset[str], types: Mapping[str, str]) -> Listing:
     """As `minimal_listing`; incomplete as well if a set has several atoms about any level, as explanations choose one distance."""
     listed = minimal_listing(form, condition, flags, types)
-    if not ir.nested_on(form.program.entities):
+    if not form.program.nested_on:
         return listed
     several = any(sum(_about_any_level(atom) for atom in atoms) > 1 for atoms in listed.sets)
     return listed._replace(complete=False) if several else listed

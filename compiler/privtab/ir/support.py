@@ -1,4 +1,4 @@
-"""Which tools do not support which features of a policy: declared here, and refused by `check_support` alone.
+"""Which tools do not support which features of a policy: declared here, and refused by `Tool.check` alone.
 
 A test runs every tool on a policy with each feature: what is declared is refused, and everything else works.
 """
@@ -24,6 +24,10 @@ class Feature(Enum):
     ACTIVE_WITH_HIERARCHY = "active roles and roles that hold roles"
     CREATOR_BY_ROLE = "active roles as owners of what they create"
 
+    def used_by(self, program: Program) -> bool:
+        """Whether a program has the feature."""
+        return _USES[self](program)
+
 
 class Tool(Enum):
     """A tool that some policies may be too much for; tests ask each about every feature."""
@@ -42,6 +46,12 @@ class Tool(Enum):
     WHAT_CAN = "what-can"
     WHO_CAN = "who-can"
     WHO_CAN_PRINCIPALS = "principals of who-can"
+
+    def check(self, program: Program) -> None:
+        """Raise UnsupportedError if a program uses a feature that the tool does not support."""
+        for feature, tools in UNSUPPORTED.items():
+            if self in tools and feature.used_by(program):
+                raise refusal(feature, self)
 
 
 UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
@@ -70,18 +80,6 @@ _USES: Mapping[Feature, Callable[[Program], bool]] = {
     ),
     Feature.CREATOR_BY_ROLE: lambda program: any(rule.needs_active_role for rule in program.rules.values()),
 }
-
-
-def uses(program: Program, feature: Feature) -> bool:
-    """Whether a program has a feature."""
-    return _USES[feature](program)
-
-
-def check_support(program: Program, tool: Tool) -> None:
-    """Raise UnsupportedError if a program uses a feature that the tool does not support."""
-    for feature, tools in UNSUPPORTED.items():
-        if tool in tools and uses(program, feature):
-            raise refusal(feature, tool)
 
 
 def refusal(feature: Feature, tool: Tool) -> UnsupportedError:

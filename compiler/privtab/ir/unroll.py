@@ -27,7 +27,6 @@ from privtab.ir.formula import (
     located,
     on_each_level,
     several,
-    targets_of,
     uses_below,
     with_conditions,
     with_targets,
@@ -101,7 +100,7 @@ class Unrolled:
 
     def __init__(self, program: ir.Program) -> None:
         self.program = program
-        self.nested = ir.nested_on(program.entities)
+        self.nested = program.nested_on
         self._bound = max((type_.nested for type_ in program.entities.values()), default=1)
         self._programs: dict[int, ir.Program] = {}
 
@@ -194,7 +193,7 @@ class Unrolled:
                 if isinstance(node, ir.ByType):
                     varying |= {node.slot} if any(type_ in self.nested for type_, _ in node.cases) else set()
                 elif isinstance(node, ir.Atomic | ir.Can):
-                    varying |= {target.slot for target in targets_of(node) if target.type in self.nested}
+                    varying |= {target.slot for target in node.targets if target.type in self.nested}
         return frozenset(varying)
 
 

@@ -54,7 +54,7 @@ class Reference:
         types = {slot.name: evaluation.types[slot.name] for slot in rule.withs}
         named = ir.RESOURCE in evaluation.complete
         minimal_sets = listing(self.program, rule, named=named, flags=request.flags, types=types)
-        if ir.nested_on(self.program.entities):
+        if self.program.nested_on:
             sets = located_sets(self.program, minimal_sets.sets, evaluation.levels)
             minimal_sets = minimal_sets._replace(sets=sets)
         allowed = not evaluation.unheld and evaluation.holds(condition)
@@ -252,7 +252,7 @@ class EvaluationContext:
     def _path(self, target: ir.Target) -> tuple[str, ...]:
         if target.slot not in self.keys:
             return ()  # the request leaves out the object
-        nested = ir.nested_on(self.program.entities)
+        nested = self.program.nested_on
         if nested and not level_of(target.type):
             # `any` and `every` mean several entities; their targets are located before.
             [target] = self.located(target)

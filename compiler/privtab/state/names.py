@@ -23,9 +23,9 @@ from privtab.base.names import (
 )
 from privtab.base.request import Entity
 from privtab.base.sql_text import Word
-from privtab.ir.formula import atoms, item_condition, types_of
+from privtab.ir.formula import atoms, item_condition
 from privtab.ir.names import PrivilegeNames
-from privtab.ir.nodes import Program, nested_on
+from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.state.findings import RowLocation
 from privtab.state.nodes import State
@@ -152,7 +152,7 @@ class StateNames(PrivilegeNames):
         name = entity.names[position]
         parent_path = "/".join(entity.names[:position])
         types = [t for t in self.program.chain(entity.type) if self.program.depth(t) == position]
-        nested = nested_on(self.program.entities).get(entity.type)
+        nested = self.program.nested_on.get(entity.type)
         if self.shapes[entity.type].flat is not None:
             types = []
         elif nested is not None and position >= self.program.depth(nested):
@@ -324,7 +324,7 @@ def uses(program: Program) -> UsedParts:
     asked = [atom for rule in program.rules.values() for atom in atoms(item_condition(rule))]
     read = {atom.kind.reads for atom in asked}
     of_members = (target for atom in asked if atom.kind.reads == "members" for target in atom.targets)
-    members = (type_ for target in of_members for type_ in types_of(program, target))
+    members = (type_ for target in of_members for type_ in program.types_of(target))
     member_types = frozenset(program.entities if asks_anything else members)
     return UsedParts(
         member_types=member_types,

@@ -29,7 +29,7 @@ from privtab.base.errors import UsageError
 from privtab.base.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window, intersection, union
 from privtab.base.request import Entity
 from privtab.base.shard_names import GRANTS
-from privtab.ir.formula import atoms, item_condition, types_of, uses_below
+from privtab.ir.formula import atoms, item_condition, uses_below
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
 from privtab.state import attribute_rows, located
 from privtab.state.chains import ROLE, ScopeOverlap
@@ -194,10 +194,10 @@ def types_asked_below(program: Program) -> tuple[dict[str, frozenset[str]], froz
     owner = program.semantics.owner
     for atom in _atoms(program):
         if isinstance(atom, OwnsBelow) or (owner is not None and atom.privilege in owner.holds):
-            owned.update(types_of(program, atom.target))
+            owned.update(program.types_of(atom.target))
         if isinstance(atom, HasBelow):
             privileges[atom.privilege] = privileges.get(atom.privilege, frozenset()).union(
-                types_of(program, atom.target)
+                program.types_of(atom.target)
             )
     return privileges, frozenset(owned)
 

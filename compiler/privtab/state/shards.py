@@ -23,7 +23,7 @@ from privtab.base.shard_names import BY_PRIVILEGE, CONCERNED, FURTHER_HELD, HELD
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.ir.support import Tool, check_support
+from privtab.ir.support import Tool
 from privtab.state import attribute_rows, row_index
 from privtab.state.index import JSON, by_columns, stamped, stamped_bytes, without_revision
 from privtab.state.names import KEEPS, kept_part
@@ -131,7 +131,7 @@ def part_text(program: Program, state: State, key: str, root_entities: Iterable[
 
 def parts(program: Program, document: Mapping[str, Any]) -> dict[str, IndexDocument]:
     """Split a whole index, with or without its revision; the parts share its inner maps."""
-    check_support(program, Tool.SHARDS)
+    Tool.SHARDS.check(program)
     root = root_keys(program)
     always, windows = parts_of(document)
     if windows:

@@ -12,7 +12,6 @@ import pytest
 from privtab import model
 from privtab.base import Entity, GivenAttributes, Request, SourceFile
 from privtab.base.sql_text import first
-from privtab.ir.names import sql
 from privtab.ir.nodes import Program
 from privtab.language import syntax
 from privtab.model.lower import lower
@@ -95,7 +94,7 @@ def test_verdicts_are_those_of_trying_every_state(seed: int) -> None:
         sides = sides[0], rng.sample(again, k=len(again)) if rng.random() < 0.5 else again
     before, after = map(program, sides)
     found = verdicts(diff(before, after))
-    texts = [{one.name: sql(one) for one in side.filters} for side in (before, after)]
+    texts = [{one.name: one.sql for one in side.filters} for side in (before, after)]
     more, less, other = set(), set(), set()
     for (state, old), (same, new) in zip(outcomes(before), outcomes(after), strict=True):
         assert state == same

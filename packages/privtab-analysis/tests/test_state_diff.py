@@ -21,7 +21,6 @@ from seeds import seeds
 from privtab.base import Entity, GivenAttributes, Request, Window
 from privtab.base.paths import count_names
 from privtab.ir.formula import asked_forms, compares_given, item_condition, leaves
-from privtab.ir.names import earlier
 from privtab.ir.nodes import RESOURCE, Compare, Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.ir.shapes import rule_flags
@@ -224,7 +223,7 @@ DOMAINS: dict[str, list[Any]] = {
 
 def tried(program: Program, rule: Rule) -> tuple[Rule, ...]:
     """A rule, and of a filter those before it, none of which may hold."""
-    return rule, *earlier(program, rule.entity, rule.operation)
+    return rule, *program.earlier(rule.entity, rule.operation)
 
 
 def comparisons(program: Program, rule: Rule) -> set[Compare]:

@@ -25,12 +25,10 @@ from privtab.ir.formula import (
     leaves,
     references,
     resolve,
-    targets_of,
     uses_below,
     walk,
 )
-from privtab.ir.names import inheriting
-from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Program, Rule, Self, When, nested_on
+from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Program, Rule, Self, When
 from privtab.ir.serialise import source_text, vocabulary
 
 if TYPE_CHECKING:
@@ -64,9 +62,7 @@ class Emitter(Functions):
         """Note a rule that refers to its own entity though that may be unnamed, and the rules that it refers to for it."""
         key = (rule.entity, rule.operation)
         atoms = leaves(self.program, condition)
-        if key not in self.short and any(
-            any(self.is_resource(target, rule) for target in targets_of(a)) for a in atoms
-        ):
+        if key not in self.short and any(any(self.is_resource(target, rule) for target in a.targets) for a in atoms):
             self.short.add(key)
             for can in references(condition):
                 if self.is_resource(can.target, rule):
@@ -94,7 +90,7 @@ class Emitter(Functions):
             item = ((f"{name}(user, path)",),)
         named, without = (f"count(path) == {length}",), (f"count(path) == {length - 1}",)
         both: tuple[str, ...] = (f"count(path) in {{{length - 1}, {length}}}",)
-        if rule.entity in nested_on(self.program.entities):
+        if rule.entity in self.program.nested_on:
             named, without, both = ("lib.complete(path)",), ("not lib.complete(path)",), ()
         if unnamed and item == (short,):
             entries = [self._entry(body, rule, both, short)]
@@ -206,7 +202,7 @@ def render(
     common = {
         "name": name,
         "program": program,
-        "inheriting": inheriting(program),
+        "inheriting": program.inheritance,
         "system": program.system,
         "indexed": indexed,
         "sharded": sharded,
@@ -288,7 +284,7 @@ def links(program: Program) -> dict[str, list[tuple[str, int]]]:
 
 def nested_position(program: Program, type_: str) -> int | None:
     """The position, among the types on the path of a type, of the one that nests; None if none does."""
-    nested = nested_on(program.entities).get(type_)
+    nested = program.nested_on.get(type_)
     return None if nested is None else program.chain(type_).index(nested)
 
 
@@ -345,7 +341,7 @@ class KeyPath:
 def key_paths(program: Program) -> list[KeyPath]:
     """The key paths of each entity type, and of those without their own key if some row allows such requests."""
     unnamed = {rule.entity for rule in program.rules.values() if program.unnamed(rule)}
-    nested, names = nested_on(program.entities), vocabulary(program)
+    nested, names = program.nested_on, vocabulary(program)
     found: list[KeyPath] = []
     for type_, chain in links(program).items():
         if type_ in nested or names.lies_in_state(type_):

@@ -15,7 +15,6 @@ from privtab.base.paths import SEVERAL
 from privtab.base.sql_text import FilterKind, Word
 from privtab.ir import nodes as ir
 from privtab.ir.formula import anchor, several
-from privtab.ir.names import filter_lists
 
 
 @node(frozen=True, slots=True, kw_only=True)
@@ -127,7 +126,7 @@ class Functions:
 
     def is_resource(self, target: ir.Target, rule: ir.Rule) -> bool:
         """Whether a target is the resource of a rule, or may be."""
-        if rule.entity in ir.nested_on(self.program.entities) and target.slot == ir.RESOURCE:
+        if rule.entity in self.program.nested_on and target.slot == ir.RESOURCE:
             last = len(self.program.chain(rule.entity)) - 1
             return target.level != "parent" and anchor(self.program, target)[0] == last
         return target == ir.Target(slot=ir.RESOURCE, type=rule.entity)
@@ -288,7 +287,7 @@ class Body:
 
     def _compact(self, parts: tuple[ir.Formula, ...]) -> tuple[Part, ...]:
         """Replace the clauses of `owner (a, b, c)`, from the root down, by one look-up over those keys."""
-        if self.rule.entity in ir.nested_on(self.program.entities):
+        if self.rule.entity in self.program.nested_on:
             return parts
         owners = [p for p in parts if isinstance(p, ir.Owner) and p.target.slot == ir.RESOURCE]
         found = {anchor(self.program, o.target) for o in owners}
@@ -306,7 +305,7 @@ class Body:
 
     def key(self, target: ir.Target) -> str:
         """The expression for a target's own key."""
-        if target.type in ir.nested_on(self.program.entities):
+        if target.type in self.program.nested_on:
             return self._key_of_level(target)
         index, single = anchor(self.program, target)
         if not single or self._on_path(target):
@@ -320,7 +319,7 @@ class Body:
     def keys(self, target: ir.Target, *, exact: bool = True) -> str:
         """The expression for the keys from the root to a target; undefined, if `exact`, for a shorter path."""
         path = self.path(target)
-        if target.type in ir.nested_on(self.program.entities):
+        if target.type in self.program.nested_on:
             return self._keys_of_level(target, exact=exact)
         length = len(self.program.chain(target.type))
         if self._on_path(target):
@@ -349,7 +348,7 @@ class Body:
     def _keys_of_level(self, target: ir.Target, *, exact: bool = True) -> str:
         """As `keys`, on a path whose length varies."""
         path, behind = self.path(target), self._behind(target)
-        first = self.program.chain(target.type).index(ir.nested_on(self.program.entities)[target.type])
+        first = self.program.chain(target.type).index(self.program.nested_on[target.type])
         match target.level:
             case "first":
                 keys = f"array.slice({path}, 0, {first + 1})"
@@ -375,7 +374,7 @@ class Body:
     def _key_of_path(self, target: ir.Target) -> str:
         """The key of a target's entity, or of the one that a `single` target is attached to."""
         path, behind = self.path(target), self._behind(target)
-        first = self.program.chain(target.type).index(ir.nested_on(self.program.entities)[target.type])
+        first = self.program.chain(target.type).index(self.program.nested_on[target.type])
         position = {"first": str(first), "parent": f"count({path}) - {behind + 2}"}.get(
             target.level, f"count({path}) - {behind + 1}"
         )
@@ -426,7 +425,7 @@ def filter_views(program: ir.Program, functions: Functions) -> Mapping[tuple[str
             FilterView(name=one.name, operation=one.operation, parts=tuple(_parts(program, functions, one)))
             for one in listed
         )
-        for key, listed in filter_lists(program).items()
+        for key, listed in program.filter_lists.items()
     }
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from privtab.base.errors import Undecided
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import anchor, flat, resolve, targets_of, walk, with_conditions, without_name
+from privtab.ir.formula import anchor, flat, resolve, walk, with_conditions, without_name
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Atomic, Can, Formula, Program, Rule, Target
 from privtab.ir.shapes import condition_flags
 
@@ -51,7 +51,7 @@ class _Ordered(Rebuilder):
                 self._depths_of_cans[node] = self._depth(resolve(self._program, node))
             return self._depths_of_cans[node]
         if isinstance(node, Atomic):
-            return max((self._depths[target.type] for target in targets_of(node)), default=0)
+            return max((self._depths[target.type] for target in node.targets), default=0)
         return 0
 
 

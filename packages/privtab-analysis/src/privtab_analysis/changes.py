@@ -10,8 +10,8 @@ from typing import TypeAlias, assert_never
 from privtab.base import Entity
 from privtab.base.names import PrincipalKind
 from privtab.ir.nodes import Has
-from privtab.reference.rights import Right, key_of, row_giving
 from privtab.state.nodes import Assignment, Grant, State
+from privtab_analysis.rights import Right, key_of, row_giving
 
 STEPS = 2_000_000
 """How many pairs of sets are compared for one question; this takes some tenths of a second."""

@@ -6,16 +6,16 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from privtab.base import Entity, InvalidRequest, Request, quoted_privilege
-from privtab.ir.formula import asked_condition, item_condition, on_entity, targets_of
+from privtab.ir.formula import asked_condition, item_condition, on_entity
 from privtab.ir.nodes import RESOURCE, Atom, Formula, Rule
 from privtab.reference.evaluate import Reference
-from privtab.reference.rights import by_ownership
 from privtab.state.names import StateNames
 from privtab_analysis.caller import Caller
 from privtab_analysis.effects import HELD, FactKind, GainedFact
 from privtab_analysis.entitlements.universe import Universe
 from privtab_analysis.locations import GrowingLocations
 from privtab_analysis.permissions import Choices
+from privtab_analysis.rights import by_ownership
 
 _FACTS: Mapping[str, FactKind] = {"grants": "grant", "owners": "owner", "members": "member"}
 """The facts that rows of tables are."""
@@ -106,7 +106,7 @@ class RelevantFacts:
             held = on_entity(atom)
             found = self._required if held is atom else self._below
             for right in (held, *by_ownership(caller.program, held)):
-                for target in targets_of(right) if right.kind.table in _FACTS else ():
+                for target in right.targets if right.kind.table in _FACTS else ():
                     found.add((target.slot, _FACTS[right.kind.table], getattr(right, "privilege", "")))
         self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in (*self._required, *self._below))}
 

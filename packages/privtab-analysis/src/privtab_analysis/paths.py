@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from privtab.base import Entity, path_of
-from privtab.ir.formula import item_condition, leaves, recipients
+from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Atom, Rule
-from privtab.ir.support import Tool, check_support
+from privtab.ir.support import Tool
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Explanation, Reference
 from privtab.state.nodes import State
@@ -38,7 +38,7 @@ class SearchSpace:
     """What is the same for every user of a state: the existing entities, and the names in use."""
 
     def __init__(self, reference: Reference, state: State) -> None:
-        check_support(reference.program, Tool.PATHS)
+        Tool.PATHS.check(reference.program)
         self.universe = universe(reference.program, state)
         self.names = names(reference.program, state)
 
@@ -353,7 +353,7 @@ class ReachableRights:
 
     def _is_certain(self, actions: Collection[effects.Action], goal: Goal) -> bool:
         """Whether actions lead to a goal with the denials to roles and groups that they give, and if nothing else is lost."""
-        if any(action.authorises and recipients(self.program, action.rule) for action in actions):
+        if any(action.authorises and self.program.recipients(action.rule) for action in actions):
             return False  # which principals these objects may be, and what the caller has by them, is not followed
         self._assumed.assume(self._gained_by(self._in_order(actions, exact=True), exact=True), exact=True)
         return self._assumed.reaches(goal)

@@ -18,7 +18,7 @@ from privtab.ir.canonical import Leaf, atom_of, canonical
 from privtab.ir.formula import asked_condition, asked_forms, compares
 from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, OnTarget, Program, Rule
 from privtab.ir.serialise import vocabulary
-from privtab.ir.support import Tool, check_support
+from privtab.ir.support import Tool
 from privtab.reference.evaluate import Reference
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller, EquivalenceClasses
@@ -80,7 +80,7 @@ def what_can(
     valid in this policy, and if the user does not hold one of the `active_roles`. `known`: the universe of the whole state, if it was
     worked out before.
     """
-    check_support(reference.program, Tool.WHAT_CAN)
+    Tool.WHAT_CAN.check(reference.program)
     if entity is not None:
         reference.vocabulary.check_path(entity)
     if entity is None:

@@ -16,7 +16,7 @@ from privtab.base.request import smallest
 from privtab.ir.canonical import Listing
 from privtab.ir.formula import leaves, located
 from privtab.ir.nodes import Atom, Compare, HasBelow, Member, OnTarget, OwnsBelow, Rule
-from privtab.ir.support import Tool, check_support
+from privtab.ir.support import Tool
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.state import attribute_rows
@@ -111,7 +111,7 @@ class WhoCan:
 
         What `anyone` may do is not repeated for the others.
         """
-        check_support(self._context.program, Tool.WHO_CAN_PRINCIPALS)
+        Tool.WHO_CAN_PRINCIPALS.check(self._context.program)
         objects = {key for keys in self._context.keys.values() for key in keys}
         holders = PrincipalHolders(self._context.program, self._state, self._reference.holdings, objects)
         known = {f"user:{user}": user for user in self.known.union(last_name(path_of(key)) for key in self._keys)}
@@ -199,7 +199,7 @@ def who_can(reference: Reference, state: State, request: Request) -> WhoCan:
 
     Raises InvalidRequest if the request uses names that the policy does not know.
     """
-    check_support(reference.program, Tool.WHO_CAN)
+    Tool.WHO_CAN.check(reference.program)
     if request.active_roles is not None:
         raise UsageError("`who-can` is about all roles of everybody: leave the active roles out")
     return WhoCan(reference, state, request)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from privtab.base import Entity
 from privtab.base.attributes import NONE_GIVEN
 from privtab.ir.nodes import RESOURCE, Rule
-from privtab.ir.support import Tool, check_support
+from privtab.ir.support import Tool
 from privtab_analysis.state_diff import Comparison
 from privtab_analysis.state_diff.subjects import Subject, SubjectSets
 
@@ -42,7 +42,7 @@ def rights_map(comparison: Comparison, subjects: Sequence[Subject], type_: str, 
 
     Without flags, attributes and active roles in requests, as `what-can` decides.
     """
-    check_support(comparison.program, Tool.STATE_DIFF)
+    Tool.STATE_DIFF.check(comparison.program)
     side = comparison.sides[0]
     root = "" if within is None else comparison.tree.addresses.of(str(within))
     division, under = comparison.classes(subjects, frozenset([root]))

@@ -17,9 +17,8 @@ from privtab.base import Entity, Request, UnsupportedError, last_name, path_of
 from privtab.base.names import PrincipalKind
 from privtab.ir.formula import RequestAlgebra, Truth, on_entity
 from privtab.ir.nodes import Atom, Can, Has, HasBelow, Holds, OwnsBelow, Program
-from privtab.ir.support import Tool, check_support
+from privtab.ir.support import Tool
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.reference.rights import Right, Rights, about, key_of, right_text, with_key
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller
 from privtab_analysis.changes import (
@@ -34,6 +33,7 @@ from privtab_analysis.changes import (
     order,
 )
 from privtab_analysis.provenance import Provenance
+from privtab_analysis.rights import Right, Rights, about, key_of, right_text, with_key
 
 ROLE_SETS = 64
 """How many sets of additional roles are tried."""
@@ -51,7 +51,7 @@ def remedies(reference: Reference, state: State, request: Request) -> Remedies:
 
     `state`: the one that the reference was built from.
     """
-    check_support(reference.program, Tool.TURNS)
+    Tool.TURNS.check(reference.program)
     if _is_unplaced(reference, request):
         return Remedies(())  # no change of what the caller holds turns it
     budget = SmallestChanges()

@@ -13,11 +13,11 @@ from functools import cached_property
 from privtab.base import Entity
 from privtab.ir.formula import item_condition, leaves, on_entity
 from privtab.ir.nodes import Has, Program
-from privtab.reference.rights import by_ownership
 from privtab.state.chains import ROLE, ScopeOverlap
 from privtab.state.located import locations
 from privtab.state.names import StateNames, filters_need
 from privtab.state.nodes import State
+from privtab_analysis.rights import by_ownership
 from privtab_analysis.state_diff.chosen import without_rows
 from privtab_logs.excerpts import USER, Row, StateRows
 from privtab_logs.usage import Needs, Tell, Usage, decided

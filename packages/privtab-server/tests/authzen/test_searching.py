@@ -19,7 +19,6 @@ from privtab import InvalidRequest
 from privtab.base import Entity, Request
 from privtab.bundle.pack import state_bundle
 from privtab.client import Embedded
-from privtab.ir.names import filter_of
 from privtab.pipeline import load_program, policy_bundle
 from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, validate
@@ -76,7 +75,7 @@ def check(number: int, turn: int, *, per_rule: int) -> None:
 
             operations = [result["name"] for result in search(service, SearchKind.ACTION, request)["results"]]
             type_ = request.resource.type
-            known = [o for of, o in program.rules if of == type_ and filter_of(program, of, o) is None]
+            known = [o for of, o in program.rules if of == type_ and program.filter_of(of, o) is None]
             assert operations == sorted(o for o in known if allowed(reference, replace(request, action=o)))
 
 

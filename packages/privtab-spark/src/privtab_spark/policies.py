@@ -14,7 +14,7 @@ from privtab.base import PolicyError, UsageError, Vocabulary
 from privtab.engines.plan import GrantSemantics
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
-from privtab.ir.support import Feature, uses
+from privtab.ir.support import Feature
 
 PolicyLike: TypeAlias = "str | os.PathLike[str] | Program | Mapping[str, Any] | OpenPolicy"
 """A policy by name (`cdap/final`) or path, a program, a policy bundle (`.tar.gz` or a folder), or a program's JSON."""
@@ -65,7 +65,7 @@ class OpenPolicy:
     @cached_property
     def beyond_arrays(self) -> tuple[Feature, ...]:
         """The features for which executors need the index of a state instead of its arrays."""
-        return tuple(feature for feature in _BEYOND_ARRAYS if uses(self.as_program, feature))
+        return tuple(feature for feature in _BEYOND_ARRAYS if feature.used_by(self.as_program))
 
     @cached_property
     def as_program(self) -> Program:

@@ -17,8 +17,8 @@ from privtab.ir.formula import asked_condition, item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Target
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
-from privtab.reference.rights import Right, about
 from privtab.state.names import StateNames
+from privtab_analysis.rights import Right, about
 from privtab_testing.scenarios.callers import smallest
 from privtab_testing.scenarios.generated import Caller, CallerStates
 from privtab_testing.scenarios.held_sets import comparison, is_comparison

@@ -10,11 +10,11 @@ from shop_policy import POLICY, Reads, Refuses, failed
 from privtab.base import NOT_SET, Entity, Request
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.formula import asked_condition
-from privtab.ir.nodes import RESOURCE, Has, HasBelow, Member, Owner, OwnsBelow, Target, nested_on
+from privtab.ir.nodes import RESOURCE, Has, HasBelow, Member, Owner, OwnsBelow, Target
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
-from privtab.reference.rights import Right, about
 from privtab.state.load import from_tables, validate
+from privtab_analysis.rights import Right, about
 from privtab_testing.scenarios import CasePlan
 from privtab_testing.scenarios.callers import smallest
 from privtab_testing.scenarios.generated import GeneratedCallers
@@ -279,7 +279,7 @@ def test_generated_conditions_with_or_below_are_proved(seed: int) -> None:
         condition = asked_condition(program, rule, named=True)
         sets = canonical(program).minimal_sets(condition, frozenset(), {})
         if program.nests:
-            sets = located_sets(program, sets, {RESOURCE: 2 if rule.entity in nested_on(program.entities) else 1})
+            sets = located_sets(program, sets, {RESOURCE: 2 if rule.entity in program.nested_on else 1})
         ways = [[held(leaf, names) for leaf in atoms] for atoms in sets]
         if not any(isinstance(atom, HasBelow | OwnsBelow) for atoms in sets for atom in atoms):
             continue

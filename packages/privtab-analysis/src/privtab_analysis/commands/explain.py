@@ -109,9 +109,7 @@ def _applied(program: Program, state: State, request: Request, moment: int) -> A
 
 def _tried(program: Program, request: Request) -> list[Request]:
     """The questions whether each filter holds, in their order."""
-    from privtab.ir.names import filter_lists
-
-    listed = filter_lists(program)[request.resource.type, next(kind for kind in FILTER_KINDS if kind == request.action)]
+    listed = program.filter_lists[request.resource.type, next(kind for kind in FILTER_KINDS if kind == request.action)]
     return [replace(request, action=one.operation) for one in listed]
 
 

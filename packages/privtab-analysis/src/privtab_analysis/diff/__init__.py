@@ -8,7 +8,7 @@ from dataclasses import replace
 from privtab.base import Worker, face
 from privtab.base.worker import spare_processes
 from privtab.ir.nodes import Program
-from privtab.ir.support import Tool, check_support
+from privtab.ir.support import Tool
 from privtab_analysis.diff.compare import Comparison, cell
 from privtab_analysis.diff.declared import compare_declared
 from privtab_analysis.diff.nodes import (
@@ -43,7 +43,7 @@ def diff(
     says so: of types, privileges, or `type/operation`. They are compared under the new name.
     """
     for program in (before, after):
-        check_support(program, Tool.DIFF)
+        Tool.DIFF.check(program)
     recognised = declared_renames(before, after, renames)
     renamed_before = recognised.names.program(before, recognised.aliases) if recognised.names else before
     declared = (*_renamed(recognised), *compare_declared(renamed_before, after))

@@ -9,13 +9,11 @@ from typing import Literal, NamedTuple, assert_never
 
 from privtab.base import Undecided
 from privtab.base.paths import at_level
-from privtab.ir import names
 from privtab.ir import nodes as ir
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import followed, has_absent, item_condition, leaves, references, targets_of, walk
-from privtab.ir.formula import slots as slots_of
-from privtab.ir.names import earlier, effect_texts, filter_of
+from privtab.ir.formula import followed, has_absent, item_condition, leaves, references, walk
+from privtab.ir.names import effect_texts
 from privtab.ir.serialise import source_text
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
 from privtab_analysis.diff.declared import combine_verdicts, compare_effects, verdict
@@ -114,14 +112,14 @@ class Comparison:
                 and _content(before) == _content(after)
                 and self._names_mean_the_same(before)
                 and all(self.same((can.target.type, can.operation)) for can in references(item_condition(before)))
-                and _operations(earlier(self.before, *pair)) == _operations(earlier(self.after, *pair))
-                and all(self.same((pair[0], operation)) for operation in _operations(earlier(self.after, *pair)))
+                and _operations(self.before.earlier(*pair)) == _operations(self.after.earlier(*pair))
+                and all(self.same((pair[0], operation)) for operation in _operations(self.after.earlier(*pair)))
             )
         return self._same[pair]
 
     def _changed_before(self, pair: Pair) -> Iterator[str]:
         """The filters that are tried before one on both sides, and whose own rows differ."""
-        for rule in earlier(self.after, *pair):
+        for rule in self.after.earlier(*pair):
             other = self.before.rules.get((rule.entity, rule.operation))
             if other is not None and _content(other) != _content(rule):
                 yield f"{rule.operation}, which is tried before"
@@ -130,7 +128,7 @@ class Comparison:
         """What differs of a filter besides its row."""
         if sql(self.before, self.before.rules[pair]) != sql(self.after, self.after.rules[pair]):
             yield "sql"
-        if _operations(earlier(self.before, *pair)) != _operations(earlier(self.after, *pair)):
+        if _operations(self.before.earlier(*pair)) != _operations(self.after.earlier(*pair)):
             yield "order"
 
     def _names_mean_the_same(self, rule: ir.Rule) -> bool:
@@ -166,7 +164,7 @@ class Comparison:
             rule = program.rules[pair]
             named_types = [rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.named)]
             for atom in leaves(program, item_condition(rule)):
-                named_types += (target.type for target in targets_of(atom))
+                named_types += (target.type for target in atom.targets)
                 if isinstance(atom, ir.Has | ir.HasBelow):
                     privileges.add(atom.privilege)
                 if isinstance(atom, ir.HasBelow | ir.OwnsBelow):
@@ -236,7 +234,7 @@ class Comparison:
         """What to compare for a row: everything at once or, where types nest, for each number of levels."""
         rules = self.before.rules[pair], self._comparable_after.rules[self._type_renaming.pair(*pair)]
         sides = self.before, self._comparable_after
-        before = [earlier(side, rule.entity, rule.operation) for side, rule in zip(sides, rules, strict=True)]
+        before = [side.earlier(rule.entity, rule.operation) for side, rule in zip(sides, rules, strict=True)]
         asked = [_full_condition(rule, others) for rule, others in zip(rules, before, strict=True)]
         self._forward.check_below(*asked)
         if self._levels is not None:
@@ -263,8 +261,8 @@ def _operations(rules: Sequence[ir.Rule]) -> list[str]:
 
 def sql(program: ir.Program, rule: ir.Rule) -> str | None:
     """The text of a filter, with its dialect; None for other rows."""
-    found = filter_of(program, rule.entity, rule.operation)
-    return None if found is None else f"{names.sql(found)} ({program.dialect})"
+    found = program.filter_of(rule.entity, rule.operation)
+    return None if found is None else f"{found.sql} ({program.dialect})"
 
 
 def _flat_links(program: ir.Program, type_: str) -> list[tuple[str, str | None]]:
@@ -376,7 +374,7 @@ class LevelComparison:
     def _between(self, levels: int) -> tuple[ImplicationChecker, ImplicationChecker]:
         if levels not in self._checkers:
             before, after = (side.at_most(levels) for side in self._sides)
-            slots = frozenset().union(*(slots_of(side.program) for side in self._sides))
+            slots = frozenset().union(*(side.program.slots for side in self._sides))
             self._checkers[levels] = (
                 ImplicationChecker(before, after, self._unused_names, slots),
                 ImplicationChecker(after, before, self._unused_names, slots),

@@ -7,7 +7,6 @@ from typing import TypeAlias, TypeVar
 
 from privtab.base import ANY_PRIVILEGE, Attribute, Attributes
 from privtab.base.attributes import KINDS
-from privtab.ir.names import filter_lists
 from privtab.ir.nodes import Alias, Effect, EntityType, Privilege, Program, Role, Rule, Target
 from privtab.ir.semantics import OwnerSemantics, Semantics
 from privtab.state.names import StateNames
@@ -134,9 +133,9 @@ def _semantics(before: Semantics, after: Semantics) -> Iterator[DeclarationChang
 
 def _filters(before: Program, after: Program) -> Iterator[DeclarationChange]:
     """Types of which one side alone has row filters, or column masks: without any, nothing is hidden."""
-    for entity, kind in dict.fromkeys([*filter_lists(after), *filter_lists(before)]):
+    for entity, kind in dict.fromkeys([*after.filter_lists, *before.filter_lists]):
         old, new = (
-            ", ".join(one.name for one in filter_lists(side).get((entity, kind), ())) for side in (before, after)
+            ", ".join(one.name for one in side.filter_lists.get((entity, kind), ())) for side in (before, after)
         )
         if not (old and new) and {entity} <= before.entities.keys() & after.entities.keys():
             detail = Detail(what=f"{kind}s", before=old or None, after=new or None)

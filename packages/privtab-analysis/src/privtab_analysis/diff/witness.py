@@ -12,7 +12,6 @@ from privtab.ir.comparisons import Comparisons, Values
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import Assigned, Fact, Facts, Granted, Holding, Owned
 from privtab.ir.formula import leaves, mapped, resolve
-from privtab.ir.names import earlier, filter_of, sql
 from privtab.ir.nodes import NEVER, Atom, Can, Compare, Formula, Or, Program, Rule, Target, Term
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.reference.witness import WitnessBuilder
@@ -298,9 +297,9 @@ def answer(program: Program, tables: Tables, request: Request) -> tuple[Decided,
     evaluation = EvaluationContext(reference, request)
     if evaluation.unheld or not evaluation.holds(evaluation.condition(rule)):
         return "deny", ()
-    if any(map(evaluation.holds, map(evaluation.condition, earlier(program, rule.entity, rule.operation)))):
+    if any(map(evaluation.holds, map(evaluation.condition, program.earlier(rule.entity, rule.operation)))):
         return "deny", ()
-    if (filter_ := filter_of(program, rule.entity, rule.operation)) is not None:
-        return "allow", (sql(filter_),)
+    if (filter_ := program.filter_of(rule.entity, rule.operation)) is not None:
+        return "allow", (filter_.sql,)
     explanation = Explanation(evaluation, rule, Listing(()), allowed=True)
     return "allow", tuple(map(explanation.effect_text, (*rule.effects, *rule.delegations)))

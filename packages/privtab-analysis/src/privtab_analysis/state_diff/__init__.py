@@ -18,10 +18,9 @@ from privtab.base.attributes import NONE_GIVEN
 from privtab.base.paths import count_names
 from privtab.base.sql_text import Word
 from privtab.ir.formula import atoms, item_condition
-from privtab.ir.names import earlier
 from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule, Term
 from privtab.ir.shapes import rule_flags
-from privtab.ir.support import Tool, check_support
+from privtab.ir.support import Tool
 from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key
@@ -70,7 +69,7 @@ def state_diff(
     windows, decisions at one moment (default: now). `tell` is called with the number of affected subjects that are done, and
     of all of them. `entities` are compared besides those that a state names. Without `causes`, the rows that make a difference are not looked for, and each change has none.
     """
-    check_support(program, Tool.STATE_DIFF)
+    Tool.STATE_DIFF.check(program)
     rows = tuple(changed_rows(before, after, places))
     at_moment = current_moment() if moment is None else moment
     states = before.at(at_moment), after.at(at_moment)
@@ -250,7 +249,7 @@ class Comparison:
 
     def _flags(self, rule: Rule) -> Iterator[tuple[str, ...]]:
         """Every set of the flags that a rule depends on, smaller ones first."""
-        tried = (rule, *earlier(self.program, rule.entity, rule.operation))
+        tried = (rule, *self.program.earlier(rule.entity, rule.operation))
         flags = list(dict.fromkeys(flag for one in tried for flag in rule_flags(self.program, one)))
         if len(flags) > MOST_FLAGS:
             self.undecided.append(f"`{rule.id}` depends on {len(flags)} flags: at most {MOST_FLAGS} were set together")

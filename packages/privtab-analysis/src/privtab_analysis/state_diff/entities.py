@@ -15,7 +15,7 @@ from functools import cached_property
 
 from privtab.base import Entity, last_name, path_of
 from privtab.base.paths import count_names
-from privtab.ir.nodes import Program, nested_on
+from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.universe import universe
@@ -67,7 +67,7 @@ class EntityTree:
         self.addresses = Addresses(program, states)
         found = _placed(program, states, self.addresses) if program.flat else _named(program, states)
         self.paths: dict[str, list[str]] = {type_: sorted(paths) for type_, paths in found.items()} | {"": [""]}
-        self.nested = nested_on(program.entities)
+        self.nested = program.nested_on
 
     def named(self, types: Collection[str]) -> Mapping[str, set[str]]:
         """By name, the addresses of the entities of some types that a principal's name may refer to."""

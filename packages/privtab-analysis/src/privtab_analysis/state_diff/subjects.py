@@ -12,7 +12,6 @@ from privtab.base import Attribute, Entity, GivenAttributes, PathShape, Request
 from privtab.base.attributes import NONE_GIVEN, AttributeKind, Value
 from privtab.ir.comparisons import representatives
 from privtab.ir.formula import asked_condition, compared_terms, leaves
-from privtab.ir.names import earlier
 from privtab.ir.nodes import RESOURCE, Compare, Formula, Or, Program, Rule, Term
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import EvaluationContext, Reference
@@ -139,7 +138,7 @@ class Question:
         cls, program: Program, rule: Rule, flags: Iterable[str], states: Sequence[State], *, unnamed: bool
     ) -> Question:
         """The question for a rule."""
-        tried = (rule, *earlier(program, rule.entity, rule.operation))
+        tried = (rule, *program.earlier(rule.entity, rule.operation))
         condition, *before = (asked_condition(program, one, named=not unnamed) for one in tried)
         return cls(
             rule=rule,
@@ -321,7 +320,7 @@ class SubjectSets:
 
     def applied(self, request: Request) -> frozenset[Subject]:
         """The same; of a row filter or column mask, those to whom it applies, since none that is tried before it does."""
-        others = earlier(self._reference.program, request.resource.type, request.action)
+        others = self._reference.program.earlier(request.resource.type, request.action)
         return self.allowed(request).difference(
             *(self.allowed(replace(request, action=rule.operation)) for rule in others)
         )

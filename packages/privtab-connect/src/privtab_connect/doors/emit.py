@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from privtab.backends.rego import links, quoted, template
 from privtab.base.names import PLAIN
 from privtab.base.sql_text import DENIAL, Word
-from privtab.ir.nodes import Program, SqlFilter, nested_on
+from privtab.ir.nodes import Program, SqlFilter
 from privtab_connect.doors.document import KEYWORDS, Alternative, Answer, Conditions, Door, Form, Kind, Place, Shape
 
 _WORD = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
@@ -128,7 +128,7 @@ def _alternative_json(door: Door, before: Sequence[Alternative], alternative: Al
 def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
     """How a kind is written in Rego. The keys of entities are made of `names`, bound to `variables`, or with `lines` for each."""
     names, variables, lines, guards = [], [], [], []
-    nests = kind.type in nested_on(program.entities)
+    nests = kind.type in program.nested_on
     if not nests and all(place is None or place.items is None for place in kind.path):
         names = [_single(place) for place in kind.path]
         if (one := kind.derived) is not None:

@@ -14,7 +14,6 @@ from urllib.parse import quote
 from jmespath.exceptions import JMESPathError
 
 from privtab.base import Entity, FileError, UsageError, no_collection
-from privtab.ir.names import inheriting
 from privtab.ir.nodes import Program
 from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, validate
@@ -119,7 +118,7 @@ def run(
     collector = _Collector(document, answers, program, entities)
     known = {
         "hierarchy": list(program.semantics.hierarchy),
-        "inheritance": inheriting(program),
+        "inheritance": program.inheritance,
         "deny": program.semantics.deny,
         "types": list(program.entities),
         "privileges": list(program.grantable),

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 from privtab.base import UsageError, count, parse_key_values
 from privtab.base.attributes import NO_ATTRIBUTES
 from privtab.ir.nodes import Program
-from privtab.ir.support import Tool, check_support
+from privtab.ir.support import Tool
 from privtab.state.load import as_raw, from_tables, validate
 from privtab.state.nodes import ALL_TABLES, ENTITIES, State
 from privtab.state.raw import COLUMNS
@@ -204,7 +204,7 @@ def policy_page(world: World, program: Program, shown: str) -> Values:
 
 def _for_whom(world: World, program: Program, pairs: Sequence[tuple[str, str]]) -> StateDiff:
     """Who gains and loses operations in the state if the policy were another one. Raises UsageError if that cannot be told."""
-    check_support(program, Tool.STATE_DIFF)
+    Tool.STATE_DIFF.check(program)
     if len(world.users) > MOST_USERS:
         raise UsageError(f"the state names {len(world.users):,} users, and {MOST_USERS:,} are the most")
     if program.entities != world.program.entities:

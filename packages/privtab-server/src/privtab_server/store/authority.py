@@ -30,7 +30,7 @@ from privtab.base import (
     once,
 )
 from privtab.base.names import PRIVILEGE_ATTRIBUTE
-from privtab.ir.formula import followed, item_condition, recipients
+from privtab.ir.formula import followed, item_condition
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Compare, Program
 from privtab.ir.semantics import OwnerKind
@@ -128,7 +128,7 @@ def naming(program: Program, request: Request, rows: Sequence[Mapping[str, str |
     rule = program.rules.get((request.resource.type, request.action))
     if rule is None or not rows:
         return request
-    given, slots = request.attributes, recipients(program, rule)
+    given, slots = request.attributes, program.recipients(rule)
     asks = PRIVILEGE_ATTRIBUTE not in given.request and (rule.entity, rule.operation) in _asking(program)
     if not asks and not slots:
         return request
@@ -157,7 +157,7 @@ def check_delegated(program: Program, request: Request, changes: Iterable[Change
     if not declares(program):
         return
     resource, rule = request.resource, program.rules[request.resource.type, request.action]
-    slots = recipients(program, rule)
+    slots = program.recipients(rule)
     asks = (rule.entity, rule.operation) in _asking(program)
     named = request.attributes.request.get(PRIVILEGE_ATTRIBUTE) if asks else None
     tables = {table for table, _ in OPERATIONS}

@@ -28,7 +28,7 @@ from privtab.bundle.archive import json_bytes
 from privtab.bundle.shards import LISTING, listing_of
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.ir.support import Tool, check_support
+from privtab.ir.support import Tool
 from privtab.state.shards import PEOPLE, refuse_windows, roots
 from privtab_spark.frames import union
 from privtab_spark.state import shards
@@ -78,7 +78,7 @@ def build(
     the key; unchanged bundles are signed again only if they were signed with another key or for another scope.
     """
     read = configuration if isinstance(configuration, Read) else read_state(spark, configuration, policy)
-    check_support(read.program, Tool.SPARK_BUILD)
+    Tool.SPARK_BUILD.check(read.program)
     if read.sources.window(*read.sources.tables):
         refuse_windows(read.program)
     manifest_entries = {} if provenance is None else {"provenance": provenance.to_json()}

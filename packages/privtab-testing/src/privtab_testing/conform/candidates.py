@@ -10,13 +10,13 @@ from math import prod
 from privtab.base import NOT_SET, Entity, Request, Undecided
 from privtab.ir.canonical import Leaf, MinimalSets, canonical
 from privtab.ir.exact import settings
-from privtab.ir.formula import asked_condition, targets_of
+from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, Has, HasBelow, Owner, OwnsBelow, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
 from privtab.ir.shapes import present
-from privtab.ir.support import Tool, check_support
+from privtab.ir.support import Tool
 from privtab.ir.unroll import located_sets
-from privtab.reference.rights import Right, key_of, right_text, with_key
+from privtab_analysis.rights import Right, key_of, right_text, with_key
 from privtab_testing.scenarios import Form
 from privtab_testing.scenarios.callers import (
     CallerSemantics,
@@ -100,7 +100,7 @@ class Candidates:
         self._through_roles = through_roles and "role" in program.semantics.grantees
         self._by_role = int(self._through_roles and "user" not in program.semantics.grantees)
         """How many roles lie at least between a caller and their privileges: one, where users are granted nothing themselves."""
-        check_support(program, Tool.CONFORM)
+        Tool.CONFORM.check(program)
         self.program = program
         self._form = canonical(program)
         self._semantics = CallerSemantics(program, vocabulary(program).keys)
@@ -286,7 +286,7 @@ class Candidates:
                 raise Undecided(f"it is allowed in more than {MAX_WAYS:,} ways")
             for chosen in product(*choices):
                 held_atoms = frozenset(atom for atom, _ in chosen)
-                targets = (target for right in held_atoms for target in targets_of(right))
+                targets = (target for right in held_atoms for target in right.targets)
                 if absent is None or all(target.slot.partition(":")[2] != absent for target in targets):
                     found.setdefault(held_atoms, ", ".join(type_ for _, type_ in chosen if type_))
         return {way: found[way] for way in smallest(found)}

@@ -12,8 +12,8 @@ from privtab.base.paths import level_of
 from privtab.ir.formula import item_condition, leaves, with_targets
 from privtab.ir.nodes import Owner, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
-from privtab.reference.rights import Right, key_of, target_of
 from privtab.state.nodes import State
+from privtab_analysis.rights import Right, key_of, target_of
 from privtab_testing.conform import Question, QuestionPlan, World
 from privtab_testing.scenarios.callers import CallerSemantics
 from privtab_testing.scenarios.generated import Caller, GeneratedCallers, asked_by, entity_values, holdings_key

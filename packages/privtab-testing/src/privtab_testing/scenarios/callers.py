@@ -12,7 +12,7 @@ from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf
 from privtab.ir.formula import atoms, item_condition, on_entity
 from privtab.ir.serialise import vocabulary
-from privtab.reference.rights import (
+from privtab_analysis.rights import (
     ONESELF,
     Giving,
     Right,

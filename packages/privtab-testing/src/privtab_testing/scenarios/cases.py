@@ -13,7 +13,6 @@ from itertools import product, starmap
 from typing import TypeAlias
 
 from privtab.base import Effect, Entity, InvalidRequest, Located, Request, Span, flag_name
-from privtab.ir.names import filter_lists
 from privtab.ir.nodes import SqlFilter
 from privtab.language.syntax.node_reader import near
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
@@ -92,7 +91,7 @@ def _filters(author: Author, fields: Fields, case: Case) -> None:
     """Add a case for each filter that is tried: the expected one holds, and none before it; of none, all are denied."""
     for entity, expected in author.reader.pairs(fields["filters"], "`filters`"):
         type_ = entity.value.partition(":")[0]
-        lists = [listed for (of, _), listed in filter_lists(author.program).items() if of == type_]
+        lists = [listed for (of, _), listed in author.program.filter_lists.items() if of == type_]
         names = [one.name for listed in lists for one in listed]
         if not lists:
             author.reader.report("T105", entity.span, f"`{type_}` has no row filters and no column masks")

@@ -9,10 +9,10 @@ from typing import Any
 from privtab.base import Entity, GivenAttributes, Request
 from privtab.base.attributes import Value
 from privtab.ir.nodes import Has, Holds, Owner, Program, Term
-from privtab.reference.rights import ONESELF, key_of, row_giving
 from privtab.state import attribute_rows
 from privtab.state.located import locations
 from privtab.state.nodes import Assignment, AttributeRow, Effect, Placement, State
+from privtab_analysis.rights import ONESELF, key_of, row_giving
 from privtab_testing.scenarios.callers import AttributeValues, Denied, HeldSet, in_order
 
 

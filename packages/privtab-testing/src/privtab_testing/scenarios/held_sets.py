@@ -17,8 +17,8 @@ from privtab.language.syntax import yaml_tree
 from privtab.language.syntax.expression import Comparison, parse_condition
 from privtab.language.syntax.node_reader import near
 from privtab.language.syntax.yaml_tree import Node, Scalar
-from privtab.reference.rights import ONESELF, target_of
 from privtab.state.names import Problem, StateNames
+from privtab_analysis.rights import ONESELF, target_of
 from privtab_testing.scenarios.callers import ANYONE, HeldSet, HeldSets, set_text, smallest
 from privtab_testing.scenarios.tree import ScenarioReader, Values, fill
 

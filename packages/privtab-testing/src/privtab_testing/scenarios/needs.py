@@ -10,14 +10,14 @@ from math import prod
 from privtab.base import Entity, Locations, Request, Span, Undecided, UsageError
 from privtab.base.attributes import Scalar
 from privtab.ir.comparisons import Comparisons
-from privtab.ir.formula import asked_condition, leaves, several, types_of
+from privtab.ir.formula import asked_condition, leaves, several
 from privtab.ir.nodes import RESOURCE, Atom, Compare, Has, HasBelow, OwnsBelow, Program, Target, Term
 from privtab.ir.serialise import vocabulary
 from privtab.language.syntax.yaml_tree import Node
-from privtab.reference.rights import Right, about, right_text, target_of
 from privtab.state.located import locations
 from privtab.state.nodes import Placement, State
 from privtab_analysis.locations import GrowingLocations
+from privtab_analysis.rights import Right, about, right_text, target_of
 from privtab_testing.scenarios import Case
 from privtab_testing.scenarios.author import NEEDS_CONTEXT_KEYS, Author
 from privtab_testing.scenarios.callers import (
@@ -154,7 +154,7 @@ class Callers(CallerSemantics):
         slots = (request.resource, *request.with_.values())
         self.objects = tuple(dict.fromkeys(key for entity in slots for key in self._path_keys(entity)))
         """The keys of the request's objects and of all their ancestors."""
-        below = {type_ for atom in asked if isinstance(atom, BELOW) for type_ in types_of(program, atom.target)}
+        below = {type_ for atom in asked if isinstance(atom, BELOW) for type_ in program.types_of(atom.target)}
         roots = {key for key in self.objects if key.partition(":")[0] in below and not are_below_listed}
         roots |= {atom.target.slot for way in ways for atom in way if isinstance(atom, BELOW)}
         made_up: list[str] = []

@@ -15,7 +15,7 @@ from privtab.ir.formula import asked_condition, call_condition, item_condition, 
 from privtab.ir.names import atom_text
 from privtab.ir.nodes import And, Formula, Or, Program, Rule
 from privtab.ir.shapes import rule_flags
-from privtab.ir.support import Tool, check_support
+from privtab.ir.support import Tool
 from privtab_testing.scenarios import Case, CasePlan, Form
 from privtab_testing.scenarios.masks import SETTING_COST, Budget, Key, Mask, Observed, noticing
 from privtab_testing.scenarios.mutants import Mutant, Mutants
@@ -284,7 +284,7 @@ def observe(plan: CasePlan, passed: Iterable[Case], engine: ReferenceEngine | No
 
 def coverage(plan: CasePlan, observed: dict[Key, Observed]) -> Coverage:
     """The coverage of the plan's rules."""
-    check_support(plan.program, Tool.COVERAGE)
+    Tool.COVERAGE.check(plan.program)
     return Coverage(plan.program, plan.rules, observed)
 
 
@@ -297,7 +297,7 @@ def proved(plan: CasePlan) -> Coverage:
 
 def score(plan: CasePlan, observed: dict[Key, Observed], on_progress: Callable[[int], None] = lambda _: None) -> Score:
     """The mutation score over the plan's rules."""
-    check_support(plan.program, Tool.MUTATION)
+    Tool.MUTATION.check(plan.program)
     return Scoring(plan.program, plan.rules, observed).score(on_progress)
 
 

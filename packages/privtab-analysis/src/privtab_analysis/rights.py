@@ -12,7 +12,7 @@ from typing import TypeAlias, assert_never
 from privtab.base.request import Entity
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, atom_of
-from privtab.ir.formula import targets_of, with_targets
+from privtab.ir.formula import with_targets
 from privtab.ir.names import atom_words, privilege_names
 from privtab.state.nodes import Assignment, Effect, Grant
 
@@ -30,7 +30,7 @@ def target_of(key: str) -> ir.Target:
 def about(leaf: Leaf, key: Callable[[ir.Target], str | None]) -> Right | None:
     """An atom about the entities with these keys; None if one of them has none."""
     atom = atom_of(leaf)
-    keys = {target: key(target) for target in targets_of(atom)}
+    keys = {target: key(target) for target in atom.targets}
     known = {target: target_of(found) for target, found in keys.items() if found is not None}
     return with_targets(atom, known.__getitem__) if len(known) == len(keys) else None
 

@@ -1,0 +1,116 @@
+"""What a policy declares besides rules: types, privileges and their other names, roles, objects of requests, and conflicts of duties."""
+
+from __future__ import annotations
+
+from privtab.base.diagnostics import Span
+from privtab.base.names import LEFT_OUT, NO_OBJECT
+from privtab.base.nodes import dataclass
+from privtab.ir.semantics import Inheritance, OwnerKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityType:
+    """A type of entity and its place in the containment forest."""
+
+    name: str
+    parent: str | None
+    single: bool = False
+    title: str | None = None
+    renamed_from: str | None = None
+    principal: OwnerKind | None = None
+    """`user`, `group` or `role` if entities of this type are principals; the last name of the path is the principal's."""
+    nested: int = 0
+    """The most levels, if entities of this type may contain others of it."""
+    flat: bool = False
+    """Whether its ids are flat: one name, and the state tells where an entity lies."""
+    opaque: bool = False
+    """Whether its ids are one name that requests and rows may also write with `/`; nothing contains it, and nothing lies below."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Privilege:
+    """A privilege and the entity types that it can be granted on."""
+
+    name: str
+    on: tuple[str, ...]
+    title: str | None = None
+    deprecated: str | None = None
+    renamed_from: str | None = None
+    """Its name in earlier versions, with which a diff compares it; likewise of types and rows."""
+    implies: tuple[str, ...] = ()
+    """The privileges that a grant of it gives as well; what those imply, it does not give."""
+    inheritance: Inheritance | None = None
+    """Whether it is held below the object of a grant, or of ownership, where that is not as in the semantics of the file."""
+    granted: bool = True
+    """Whether rows can name it: all but `any privilege`, which each of the others implies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alias:
+    """Another name of a privilege."""
+
+    name: str
+    of: str
+    deprecated: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """A role with default grants, per entity type, within the scope of its assignment."""
+
+    name: str
+    scope: str | None
+    grants: tuple[tuple[str, tuple[str, ...]], ...]
+    """(entity type, privileges), both in the file's order."""
+    title: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A place in a source document."""
+
+    document: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithSlot:
+    """A second object of a request and the types that it may have, `LEFT_OUT` the last of them if requests may leave it out."""
+
+    name: str
+    types: tuple[str, ...]
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The types of the object where a request has it."""
+        return tuple(type_ for type_ in self.types if type_ != LEFT_OUT)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The types as a row lists them."""
+        return tuple(type_ or NO_OBJECT for type_ in self.types)
+
+    @property
+    def polymorphic(self) -> bool:
+        """Whether the type is known only from the request."""
+        return len(self.types) > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ambiguous:
+    """An ambiguous cell: its text, the other readings by name, and why the reading in use was chosen."""
+
+    cell: str | None
+    readings: tuple[tuple[str, str], ...]
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Operations of which one role may have at most `at_most`."""
+
+    operations: tuple[tuple[str, str], ...]
+    """(entity type, operation)"""
+    at_most: int
+    span: Span
+    why: str | None = None
