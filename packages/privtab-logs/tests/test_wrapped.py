@@ -93,10 +93,38 @@ def test_what_holds_no_entry_is_named_and_nothing_else_is_lost(line: str, tmp_pa
     assert ":2: " in account.places[0]
 
 
-def test_a_search_that_found_not_everything_is_a_gap(tmp_path: Path) -> None:
-    rows, account = read(tmp_path, json.dumps(hits(entry(), entry()) | {"timed_out": True}))
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"timed_out": True},
+        {"_shards": {"total": 2, "failed": 1}},
+        {"terminated_early": True},
+        {"responseHeader": {"partialResults": True}},
+    ],
+    ids=str,
+)
+def test_a_search_that_found_not_everything_is_a_gap(more: dict[str, Any], tmp_path: Path) -> None:
+    rows, account = read(tmp_path, json.dumps(hits(entry(), entry()) | more))
     assert rows == [ROW] * 2
     assert account.damaged == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "gap"),
+    [
+        ([{"hits": {"total": {"value": 3, "relation": "eq"}, "hits": [entry(), entry()]}}], "3 or more entries, and 2"),
+        ([{"hits": {"total": 3, "hits": [entry()] * 2}}, {"hits": {"total": 3, "hits": [entry()]}}], ""),
+        ([{"hits": {"total": {"value": 2, "relation": "gte"}, "hits": [entry()] * 2}}], "3 or more entries, and 2"),
+        ([{"responseHeader": {"status": 0}, "response": {"numFound": 10**30, "docs": [entry()]}}], ""),
+        ([{"responseHeader": {"status": 0}, "response": {"numFound": 11, "docs": [entry()]}}], "11 or more"),
+    ],
+)  # fmt: skip
+def test_the_first_page_of_what_a_search_found_is_a_gap(answers: list[Any], gap: str, tmp_path: Path) -> None:
+    rows, account = read(tmp_path, *map(json.dumps, answers))
+    assert set(rows) == {ROW}
+    assert account.damaged == 0, account.places
+    assert len(account.gaps({})) == bool(gap)
+    assert gap in "".join(account.gaps({}))
 
 
 @pytest.mark.parametrize("path", ["", "privtab", "/privtab/"])

@@ -93,6 +93,8 @@ class Reading:
     """Decisions whose time is not known."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Entries that decision points say they dropped, by their counters."""
+    searches: Counter[str] = field(default_factory=Counter)
+    """Entries in the answers of searches, by how many a search found: its pages have the same number."""
 
     @classmethod
     def beside(cls, metrics: Iterable[str]) -> Reading:
@@ -125,6 +127,9 @@ class Reading:
             if why != OTHER_SYSTEM:
                 sample = f", such as: {samples[why]}" if why in samples else ""
                 found.append(f"{count(number, 'decision')} not used: {why}{sample}")
+        for total, number in sorted(self.searches.items()):
+            if number < int(total):
+                found.append(f"a search found {int(total):,} or more entries, and {number:,} are here")
         return found + [
             f"{number:,} dropped by decision points: {name}" for name, number in self.dropped.items() if number
         ]

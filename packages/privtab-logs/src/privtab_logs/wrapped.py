@@ -26,6 +26,7 @@ _SENDER = ("stream", "kubernetes", "container_id", "container_name", "container"
 """The fields that tell texts of several senders apart."""
 DEPTH = 8
 """The most tools around an entry."""
+_MOST = 1 << 62
 LARGEST = 8 << 20
 """Characters of a text that comes in parts."""
 _RUNTIME = re.compile(r"\d{4}-\d\d-\d\dT\S+ (stdout|stderr) ([FP])\S* ?(.*)", re.DOTALL)
@@ -85,8 +86,7 @@ class Unwrapper:
     def _inside(self, record: Mapping[str, Any], position: str) -> list[Any]:
         """The different values in a record that may be entries, or hold some."""
         found: list[Any] = []
-        if record.get("timed_out"):
-            self._reading.damage(position, "a search that ended before it had found everything")
+        self._note_search(record, position)
         for name in FIELDS:
             part = record.get(name)
             if isinstance(part, str):
@@ -95,6 +95,22 @@ class Unwrapper:
             if (part is _PART or isinstance(part, dict | list)) and part not in found:
                 found.append(part)
         return found
+
+    def _note_search(self, record: Mapping[str, Any], position: str) -> None:
+        """Note what the answer of a search says that it does not have: the rest of its pages, or what it did not get to."""
+        shards, header = record.get("_shards"), record.get("responseHeader")
+        parts = (
+            shards.get("failed") if isinstance(shards, dict) else 0,
+            isinstance(header, dict) and header.get("partialResults"),
+        )
+        if record.get("timed_out") or record.get("terminated_early") or any(parts):
+            self._reading.damage(position, "a search that ended before it had found everything")
+        for items, number in (("hits", "total"), ("docs", "numFound")):
+            total, found = record.get(number), record.get(items)
+            more = isinstance(total, dict) and total.get("relation") == "gte"
+            total = total.get("value") if isinstance(total, dict) else total
+            if isinstance(found, list) and type(total) is int and 0 < total < _MOST:
+                self._reading.searches[str(total + more)] += len(found)
 
     def _value(self, text: str, sender: str, position: str) -> Any:
         """The object in a text, behind any prefix; None if there is none, and _PART while its end is missing."""
