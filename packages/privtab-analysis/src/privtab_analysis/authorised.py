@@ -1,7 +1,7 @@
-"""What a store lets a caller change of its rows, by the operations that authorise that, as facts that the caller gains.
+"""Changes of a store's rows that operations authorise, as facts that the caller gains.
 
-Which operation authorises which rows, the store's authority says. What else the store asks, as where a role has rights, is left
-out here: so this is at least what a store lets the caller do.
+The store's authority says which operation authorises which rows. Further conditions of the store, such as the place where a role has
+rights, are left out here: the facts are at least as many as the store lets the caller gain.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ NOT_CONSIDERED = (
     "other groups, active roles and attributes in their requests",
     "changes of the policy, and of a store's database without the store",
 )
-"""What could give a user more and is not followed, in the words of every answer."""
+"""Further sources of rights, which are not followed, in the words of every answer."""
 UNFOLLOWED = ("entities", "attributes")
 """Tables whose rows nobody may change unless settings say so; what such changes give is not followed."""
 
 
 class Authority(Protocol):
-    """Which operation on an entity authorises changes of rows: `store.authority.Authority`."""
+    """The operations on an entity that authorise changes of rows: `store.authority.Authority`."""
 
     def operations(
         self, table: str, verb: Literal["add", "remove"], type_: str, privileges: Collection[str] = ()
@@ -90,7 +90,7 @@ class AuthorisedChanges:
                         yield from ((table, rule, resource) for resource in self._universe.by_type[type_].values())
 
     def revoked(self, rule: Rule, resource: Entity) -> tuple[GainedFact, ...]:
-        """What an operation takes away that may help: the denials to principals, and the rows that name an entity."""
+        """The facts that an operation takes away and whose loss may help: denials to principals, and rows that name an entity."""
         found: list[GainedFact] = []
         for effect in rule.effects:
             if effect.kind != "revoke":
@@ -105,7 +105,7 @@ class AuthorisedChanges:
         return tuple(found)
 
     def is_given_above(self, fact: GainedFact, facts: Collection[GainedFact]) -> bool:
-        """Whether one of some facts, about what contains the entity of a fact, gives the same there."""
+        """Return whether one of some facts gives the same on an entity that contains the entity of a fact."""
         if fact.kind != "role" and (fact.kind != "grant" or not self._program.inherits(fact.privilege)):
             return False
         keys = self._caller.holdings.locations.find(fact.entity) or () if fact.entity.type else ()
@@ -130,7 +130,7 @@ class AuthorisedChanges:
         yield from () if deleting is None else (deleting,)
 
     def _resources(self, type_: str) -> Iterator[Entity]:
-        """The entities of a type, and those that the names of principals may mean."""
+        """The entities of a type, and the entities that names of principals may mean."""
         known = self._universe.by_type[type_]
         yield from list(known.values())
         kind = self._program.entities[type_]
@@ -145,7 +145,7 @@ class AuthorisedChanges:
                     yield Entity(type_, id_)
 
     def _facts(self, operation: str, entity: Entity) -> Iterator[list[GainedFact]]:
-        """What an operation on an entity authorises: what the caller gains by each kind of change."""
+        """The facts that an operation on an entity authorises: what the caller gains by each kind of change."""
         type_, semantics = entity.type, self._program.semantics
         principal = self._program.entities[type_].principal
 

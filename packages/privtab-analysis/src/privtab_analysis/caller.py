@@ -46,7 +46,7 @@ class HypotheticalHoldings(Holdings):
         return allow, deny
 
     def named(self) -> tuple[str, ...]:
-        """The entities that rows of the state name, and those of the hypothetical changes."""
+        """The entities that rows of the state and the hypothetical changes name."""
         return tuple(dict.fromkeys((*self._base.named(), *(key for _, key in self.allowed), *self.owned)))
 
     def owners(self, key: str) -> frozenset[str]:
@@ -55,7 +55,7 @@ class HypotheticalHoldings(Holdings):
         return owners | {f"user:{self.user}"} if key in self.owned else owners
 
     def is_member(self, user: str, key: str) -> bool:
-        """Whether a user is a member, in the state or hypothetically."""
+        """Return whether a user is a member, in the state or hypothetically."""
         return (user == self.user and key in self.member_of) or super().is_member(user, key)
 
 
@@ -85,7 +85,7 @@ class Caller(EvaluationContext):
         self.principals, self.scoped, self.roles, self.groups = self.holdings.of_user(user, request_groups)
         self.narrow(active_roles, request_groups)
         self._own: Any = None
-        """What the caller holds in the state, once they have gained something."""
+        """The principals, roles and groups that the caller has in the state, once they have gained more."""
         self.about({})
 
     def check_active_roles(self) -> None:
@@ -106,7 +106,7 @@ class Caller(EvaluationContext):
     def gain(self, roles: Iterable[tuple[str, str | None]], groups: Iterable[str], *, denials: bool) -> None:
         """Let the caller also hold some roles, each within a scope, and be in some groups; replaces what was gained before.
 
-        `denials`: whether denials to these count, too.
+        `denials`: whether denials to the gained roles and groups also count.
         """
         if self._own is None:
             self._own = (self.principals, self.scoped, self.roles, self.groups, self.active)

@@ -14,9 +14,9 @@ from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.rights import Right, key_of, row_giving
 
 STEPS = 2_000_000
-"""How many pairs of sets are compared for one question; this takes some tenths of a second."""
+"""The most pairs of sets that are compared for one question, in some tenths of a second."""
 MAX_LISTED = 25
-"""How many sets are kept at one place if there are too many."""
+"""The most sets that are kept at one place, if there are too many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What operations give their caller: facts that success adds, on existing entities and on created ones."""
+"""Effects of operations for their caller: facts that success adds, on existing entities and on created ones."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ class Action:
     resource: Entity
     with_: tuple[tuple[str, Entity], ...] = ()
     authorises: bool = False
-    """Whether changes of a store's rows that the operation authorises give something, and not its effects."""
+    """True if changes of a store's rows that the operation authorises give something, and not its effects."""
     creates: bool = False
-    """Whether it creates its resource."""
+    """True if the operation creates its resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +128,12 @@ def effect_slots(rule: Rule) -> tuple[str, ...]:
 
 
 def creates_resource(program: Program, rule: Rule) -> bool:
-    """Whether a rule creates its entity. A `single` entity exists with its parent, so it is never created."""
+    """Return whether a rule creates its entity. A `single` entity exists with its parent, so it is never created."""
     return rule.creates is not None and not program.entities[rule.entity].single
 
 
 def grants_on_existing_entities(program: Program) -> bool:
-    """Whether some rule gives something on an existing entity, and not only on entities that it creates."""
+    """Return whether some rule gives something on an existing entity, and not only on entities that it creates."""
     return any(
         effect.kind != "revoke"
         and effect.target.type not in _children(program, rule, effect.target)
@@ -160,7 +160,7 @@ class FreshNames:
     """
 
     def __init__(self, program: Program, used: Iterable[str], where: GrowingLocations) -> None:
-        """`where`: where entities with flat ids lie; those that are created are added."""
+        """`where`: the places of entities with flat ids, to which created entities are added."""
         self.program = program
         self._where = where
         self._vocabulary = vocabulary(program)
@@ -222,7 +222,7 @@ class FreshNames:
                     yield self.created_in(parent, rule.entity, rule), True
 
     def _has_room(self, type_: str, parent: Entity) -> bool:
-        """Whether an entity of a type may lie in another one: no path has more levels than its type nests."""
+        """Return whether an entity of a type may lie in another one: no path has more levels than its type nests."""
         shape = self._vocabulary.shapes[type_]
         if shape.nested is None:
             return True
@@ -231,7 +231,7 @@ class FreshNames:
     def gained_facts(
         self, caller: Caller, rule: Rule, resource: Entity, with_: Mapping[str, Entity], *, creates: bool
     ) -> tuple[GainedFact, ...]:
-        """What success adds for the caller, also by implication. Revocations are left out: they never help the caller."""
+        """The facts that success adds for the caller, also by implication. Revocations are left out: they never help the caller."""
         caller.about({RESOURCE: resource, **with_})
         found: dict[GainedFact, None] = {}
         if creates:

@@ -1,8 +1,8 @@
-"""Explains the decision on one request: each minimal set with the rows behind it, and what would turn a denial, least privilege first.
+"""Explains the decision on one request: each minimal set with its rows, and the changes that would turn a denial, least privilege first.
 
 Besides the changes of `analysis.changes`, proposals try each role and each group that a relevant row of the state
 names. Every proposed set of changes turns the decision, and none of its changes can be left out. Sets are sorted by
-what they give: the permissions that anybody gains, on the entities that the state names and those of the request, counted by
+what they give: the permissions that anybody gains, on the entities that the state and the request name, counted by
 `state_diff`. If the state has more than EXACT rows, the rows about the roles and groups are counted instead.
 
 A certification reports a direct grant to a user as a finding: of two sets that give as much, the one with a role comes first, and
@@ -31,11 +31,11 @@ from privtab_analysis.turns import HypotheticalDecision, Remedies, remedies
 EXACT = 5_000
 """The largest number of rows in a state for which the gain of a proposal is computed exactly."""
 MAX_TRIED = 24
-"""How many roles and groups are tried."""
+"""The most roles and groups that are tried."""
 QUESTIONS = 20_000
-"""How many decisions are compared for all proposals together; those that are left are not measured."""
+"""The most decisions that are compared for all proposals together; further proposals are not measured."""
 MAX_MEASURED = 60
-"""How many proposals are measured, those that make nobody an owner or an administrator first."""
+"""The most proposals that are measured; proposals that make nobody an owner or an administrator come first."""
 MAX_MEASURED_IF_TRUNCATED = 6
 """The same if there are too many to list."""
 _BY_KIND: Mapping[str, int] = {
@@ -91,7 +91,7 @@ def _is_direct(changes: tuple[Change, ...]) -> bool:
 
 
 def _hides_much(changes: tuple[Change, ...]) -> bool:
-    """Whether numbers of rows do not show how much the changes give: what an owner or an administrator may do."""
+    """Return whether numbers of rows do not show how much the changes give: the rights of an owner or an administrator."""
     return any(change_kind(change) in ("owner", "service admin") for change in changes)
 
 
@@ -162,7 +162,7 @@ class _Measure:
         self._left = QUESTIONS
 
     def gains(self, changes: tuple[Change, ...]) -> tuple[int | None, bool]:
-        """How much the changes give, and whether exactly; None if there is no time left."""
+        """The number of permissions that the changes give, and whether it is exact; None if there is no time left."""
         if not self._counts:
             principals = {f"role:{change.role}" for change in changes if isinstance(change, Assign)}
             principals |= {f"group:{change.group}" for change in changes if isinstance(change, AddToGroup)}
@@ -196,14 +196,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestExplanation:
-    """The decision on a request, its rule, every minimal set of the rule, and what would turn a denial into an allow.
+    """The decision on a request, its rule, every minimal set of the rule, and the changes that would turn a denial into an allow.
 
     `turns`: the smallest sets of changes, fewest first; empty for an allow, and if no change leads to one. `proposals`:
-    these and sets with roles and groups, least privilege first. `sets_complete` and `turns_complete` (also about
+    these sets and sets with roles and groups, least privilege first. `sets_complete` and `turns_complete` (also about
     `proposals`): whether all are listed, or only some because there are too many.
 
-    If the request names active roles: `inactive` has the roles that the user holds and that do not count for it, `activating` those of
-    them with which a denied request would be allowed, the fewest; then no other changes are worked out. `demanding`: if the request
+    If the request names active roles: `inactive` has the roles that the user holds and that do not count for it, `activating` the
+    fewest inactive roles with which a denied request would be allowed; then no other changes are worked out. `demanding`: if the request
     is denied, the fewest of its flags, or nearly, without which it would be allowed.
     """
 

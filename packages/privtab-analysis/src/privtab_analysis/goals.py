@@ -23,7 +23,7 @@ _FACTS: Mapping[str, FactKind] = {"grants": "grant", "owners": "owner", "members
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What a path should reach: all of some atoms on an entity, or an allowed operation."""
+    """The goal of a path: all of some atoms on an entity, or an allowed operation."""
 
     text: str
     resource: Entity
@@ -34,7 +34,7 @@ class Goal:
     """A fact that is to be gained itself: a role, a group, or that a denial is gone."""
 
     def is_about(self, fact: GainedFact) -> bool:
-        """Whether a fact is what the goal asks for, on its own entity."""
+        """Return whether the goal asks for a fact, on its own entity."""
         return fact.entity == self.resource and fact.kind in HELD and fact.atom() in self.atoms
 
     @classmethod
@@ -91,7 +91,7 @@ def operation_goal(
 
 
 class RelevantFacts:
-    """The facts that may help a condition: those on the paths of its objects that its atoms require."""
+    """The facts that may help a condition: the facts that its atoms require, on the paths of its objects."""
 
     def __init__(self, caller: Caller, resource: Entity, with_: Mapping[str, Entity], atoms: Collection[Atom]) -> None:
         find = caller.holdings.locations.find
@@ -101,7 +101,7 @@ class RelevantFacts:
         }
         self._required: set[tuple[str, str, str]] = set()
         self._below: set[tuple[str, str, str]] = set()
-        """What helps on any entity: it may lie below an object of the condition."""
+        """The facts that help on any entity, which may lie below an object of the condition."""
         for atom in atoms:
             held = on_entity(atom)
             found = self._required if held is atom else self._below
@@ -111,7 +111,7 @@ class RelevantFacts:
         self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in (*self._required, *self._below))}
 
     def can_contribute(self, fact: GainedFact) -> bool:
-        """Whether a fact may help. May be true for facts that do not."""
+        """Return whether a fact may help. May be true for facts that do not."""
         if fact.kind not in ("exists", *HELD):
             return True
         for slot in self._slots:
@@ -141,7 +141,7 @@ class AssumedFacts:
         self._gained = False
 
     def vacant(self, entity: Entity) -> bool:
-        """Whether an entity is there no more, so that it can be created again."""
+        """Return whether an entity is there no more, so that it can be created again."""
         keys = self._locations.find(entity) or () if self._vacant else ()
         return any(Entity.parse(key) in self._vacant for key in keys)
 
@@ -171,19 +171,19 @@ class AssumedFacts:
         self._choices.exists = self.exists
 
     def exists(self, entity: Entity, *, parent_only: bool = False) -> bool:
-        """Whether an entity exists now; with `parent_only`, whether its parent existed from the start."""
+        """Return whether an entity exists now; with `parent_only`, whether its parent existed from the start."""
         if not parent_only:
             return entity in self.existing or entity in self._created
         parent = self.parent_of(entity)
         return parent is None or parent in self.existing
 
     def parent_of(self, entity: Entity) -> Entity | None:
-        """What an entity lies in; None for one without a parent."""
+        """The parent of an entity; None for an entity without a parent."""
         keys = self._locations.keys(entity)
         return Entity.parse(keys[-2]) if len(keys) > 1 else None
 
     def holds(self, fact: GainedFact) -> bool:
-        """Whether the caller holds a fact now."""
+        """Return whether the caller holds a fact now."""
         return self.caller.about({RESOURCE: fact.entity}).why(fact.atom()) is not None
 
     def allowed_withs(
@@ -203,7 +203,7 @@ class AssumedFacts:
         return Entity(resource.type, f"{self.parent_of(resource)}/"), asked_condition(self.program, rule, named=False)
 
     def reaches(self, goal: Goal) -> bool:
-        """Whether a goal is reached now."""
+        """Return whether a goal is reached now."""
         if goal.fact is not None:
             return goal.fact in self._facts
         if not self.exists(goal.resource):

@@ -18,7 +18,7 @@ PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-"""What a server sends with a page: it loads nothing, and nothing embeds it."""
+"""The headers of a page: it loads nothing, and nothing embeds it."""
 
 
 def page(name: str, /, **values: object) -> str:

@@ -1,4 +1,4 @@
-"""Places of entities that a question assumes, beside those of a state."""
+"""Places of entities that a question assumes, besides the places of a state."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""How a user could gain rights that they do not hold: a search over effects, and over what a store lets them change.
+"""Paths to rights that a user does not hold: a search over effects, and over changes of rows that a store lets the user make.
 
 Effects only add allowing rows for the caller, and conditions have no negation, so no operation makes another one
 impossible. Everything reachable is therefore found by performing whatever is allowed until nothing new results.
 
 Changes of rows that operations authorise (`authorised`) may also take denials and entities away, and bring roles with denials. For
-what is reachable, denials to roles and groups that are gained do not count, and what is taken away helps where it can. So
+reachable rights, denials to roles and groups that are gained do not count, and every removal helps where it can. So
 nothing is missed. A path is certain if it leads to the goal with these denials, and takes nothing away but denials by name.
 """
 
@@ -29,13 +29,13 @@ from privtab_analysis.locations import GrowingLocations
 from privtab_analysis.permissions import Choices
 
 MAX_TRIALS = 50_000
-"""How many actions are tried for one user's shortest paths; beyond that, paths may be longer than necessary."""
+"""The most actions that are tried for one user's shortest paths; beyond that, paths may be longer than necessary."""
 
 Facts: TypeAlias = frozenset[effects.GainedFact]
 
 
 class SearchSpace:
-    """What is the same for every user of a state: the existing entities, and the names in use."""
+    """The search space that all users of a state share: the existing entities, and the names in use."""
 
     def __init__(self, reference: Reference, state: State) -> None:
         Tool.PATHS.check(reference.program)
@@ -44,10 +44,10 @@ class SearchSpace:
 
 
 class ReachableRights:
-    """Everything that one user could do and gain. `extra_entities`: entities that exist besides those that the state names.
+    """Everything that one user could do and gain. `extra_entities`: existing entities besides the entities that the state names.
 
-    `space`: a shared search space, for questions about many users. `authority`: which changes of its rows a store lets the user
-    make; without it, only effects count. `administrators`: service administrators besides those of the state. `recreates`: whether the
+    `space`: a shared search space, for questions about many users. `authority`: the changes of its rows that a store lets the user
+    make; without it, only effects count. `administrators`: service administrators besides the state's own. `recreates`: whether the
     user may delete entities and create them again.
     """
 
@@ -104,9 +104,9 @@ class ReachableRights:
         self._saturate()
 
     def gains(self) -> tuple[effects.GainedFact, ...]:
-        """What the user could gain and does not hold now, on entities that exist already; roles and groups, too.
+        """The rights that the user could gain and does not hold now, on entities that exist already; also roles and groups.
 
-        What they could grant themselves on a larger entity is not listed on smaller ones.
+        Rights that they could grant themselves on a larger entity are not listed on smaller entities.
         """
         new = [
             fact for fact in self.facts if self._changes is None or not self._changes.is_given_above(fact, self.facts)
@@ -126,7 +126,7 @@ class ReachableRights:
         return tuple(allowed)
 
     def _has(self, fact: effects.GainedFact) -> bool:
-        """Whether the user has a role or is in a group already, there or everywhere."""
+        """Return whether the user has a role or is in a group already, there or everywhere."""
         self._assumed.assume(())
         caller = self.caller
         if fact.kind == "group":
@@ -135,7 +135,7 @@ class ReachableRights:
         return role in caller.principals or (role, str(fact.entity)) in caller.scoped
 
     def creating_actions(self) -> tuple[effects.Action, ...]:
-        """What the user could create under entities that exist already."""
+        """The actions by which the user could create entities under existing entities."""
         return tuple(
             action
             for action, facts in self.actions.items()
@@ -245,7 +245,7 @@ class ReachableRights:
         *,
         creates: bool = False,
     ) -> bool:
-        """Whether an operation is allowed now, with some objects; decided once for each class of resources."""
+        """Return whether an operation is allowed now, with some objects; decided once for each class of resources."""
         class_ = (*self._classes.of(resource), creates)
         if class_ not in allowed_by_class:
             ways = self._assumed.allowed_withs(rule, resource, creates=creates)
@@ -336,7 +336,7 @@ class ReachableRights:
         return None
 
     def _is_allowed(self, action: effects.Action) -> bool:
-        """Whether an action is allowed now and all its objects exist."""
+        """Return whether an action is allowed now and all its objects exist."""
         required: list[Entity | None] = [entity for _, entity in action.with_]
         named = action.resource in self._assumed.existing and action.resource not in self._unnamed
         if action.creates and named and not self._assumed.vacant(action.resource):
@@ -352,7 +352,7 @@ class ReachableRights:
         return self._assumed.with_objects(action.rule, action.resource, dict(action.with_), creates=action.creates)
 
     def _is_certain(self, actions: Collection[effects.Action], goal: Goal) -> bool:
-        """Whether actions lead to a goal with the denials to roles and groups that they give, and if nothing else is lost."""
+        """Return whether actions lead to a goal with the denials to roles and groups that they give, and if nothing else is lost."""
         if any(action.authorises and self.program.recipients(action.rule) for action in actions):
             return False  # which principals these objects may be, and what the caller has by them, is not followed
         self._assumed.assume(self._gained_by(self._in_order(actions, exact=True), exact=True), exact=True)
@@ -375,7 +375,7 @@ class ReachableRights:
             size = max(1, size // 2)
 
     def _reaches(self, actions: Collection[effects.Action], goal: Goal) -> bool:
-        """Whether performing whatever is allowed of these actions reaches a goal."""
+        """Return whether performing all allowed actions among these reaches a goal."""
         self._assumed.assume(self._gained_by(self._in_order(actions)))
         return self._assumed.reaches(goal)
 
@@ -429,7 +429,7 @@ class ReachableRights:
         return needed
 
     def _leads(self, actions: Sequence[effects.Action], facts: Collection[effects.GainedFact], goal: Goal) -> bool:
-        """Whether actions lead to a goal, one after another, if they give these facts alone."""
+        """Return whether actions lead to a goal, one after another, if they give these facts alone."""
         gained: list[effects.GainedFact] = []
         for action in actions:
             self._assumed.assume(gained)
@@ -459,9 +459,9 @@ def escalations(
     authority: Authority | None = None,
     administrators: Collection[str] = (),
 ) -> Iterator[tuple[effects.GainedFact, effects.Path]]:
-    """What a user could gain on existing entities and does not hold now, each with its path.
+    """The rights that a user could gain on existing entities and does not hold now, each with its path.
 
-    Not on what they would have to delete and create again, which is another entity then.
+    Excludes entities that they would have to delete and create again, which are other entities then.
     """
     if authority is None and not effects.grants_on_existing_entities(reference.program):
         return

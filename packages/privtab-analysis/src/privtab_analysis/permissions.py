@@ -1,4 +1,4 @@
-"""What one user may do: every operation on every entity that the state names.
+"""Permissions of one user: every operation on every entity that the state names.
 
 Most entities of a large state are equivalent for one user: the user holds something only near the root, and below that
 point all entities of a type get the same answers. The reference decides each equivalence class once.
@@ -48,7 +48,7 @@ class AllowedOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatCan:
-    """What a principal may do, in the order of the policy's types, then by path, and which entities were looked at."""
+    """The permissions of a principal, in the order of the policy's types, then by path, and the entities that were looked at."""
 
     principal: str
     """`user:alice`, `group:hr` or `role:analyst`."""
@@ -71,9 +71,9 @@ def what_can(
     active_roles: Collection[str] | None = None,
     known: Universe | None = None,
 ) -> WhatCan:
-    """What `user` may do on each entity that the state names, or on `entity` alone.
+    """Return the permissions of `user` on each entity that the state names, or on `entity` alone.
 
-    For `group:hr` or `role:analyst`: what a user may do who is only in that group, or only holds that role.
+    For `group:hr` or `role:analyst`: the permissions of a user who is only in that group, or only holds that role.
 
     Operations that create are decided without a last name, since the entity does not exist yet, and so are unnamed
     calls such as listings. `with` objects are chosen among the same entities. Raises InvalidRequest if `entity` is not
@@ -170,7 +170,7 @@ def _questions(program: Program) -> Mapping[str, Sequence[tuple[Rule, bool]]]:
 
 
 def _types(program: Program, type_: str) -> set[str]:
-    """The types whose entities may matter for an entity of a type: those of `with` objects, and principals."""
+    """The types whose entities may matter for an entity of a type: the types of `with` objects, and of principals."""
     with_ = {t for rule, _ in questions(program, type_) for slot in rule.withs for t in slot.named}
     return with_ | {t.name for t in program.entities.values() if t.principal is not None}
 
@@ -254,7 +254,7 @@ class Choices:
         self._candidates: dict[tuple[str, Atoms, str], list[Entity | None]] = {}
         self._classes_of_entities: dict[str, list[tuple[Entity, tuple[str, str]]]] = {}
         self.exists: Callable[[Entity], bool] = lambda _: True
-        """Which entities of the universe may be chosen. Call `forget` after a change."""
+        """Tells which entities of the universe may be chosen. Call `forget` after a change."""
 
     def forget(self) -> None:
         """Drop cached choices, because the universe has grown or the caller holds more."""

@@ -1,4 +1,4 @@
-"""Who may do one operation, found from the rows of the object back to principals, and not by a decision for each user.
+"""The principals that may do one operation, found from the rows of the object back to principals, and not by a decision for each user.
 
 A condition has no negation, so the users for whom it holds are unions and intersections of the users for whom its atoms
 hold, and each atom takes few look-ups. Details about a single user come from the reference.
@@ -58,7 +58,7 @@ class Principal:
 
 
 class WhoCan:
-    """The answer for one operation on one object. `users` are sorted; `anyone`: users that no row names may, and those who are not `excepted`."""
+    """The answer for one operation on one object. `users` are sorted; `anyone`: users whom no row names are allowed, and so is everybody who is not `excepted`."""
 
     def __init__(self, reference: Reference, state: State, request: Request) -> None:
         reference.vocabulary.check_question(request)
@@ -146,7 +146,7 @@ class WhoCan:
         )
 
     def _keys_of_atoms(self) -> set[str]:
-        """The entities whose rows count: on the paths of the atoms' entities, and with `or below` on those below."""
+        """The entities whose rows count: on the paths of the atoms' entities, and with `or below` on entities below."""
         found: set[str] = set()
         for atom in self._atoms:
             if isinstance(atom, HasBelow | OwnsBelow):
@@ -195,7 +195,7 @@ class WhoCan:
 
 
 def who_can(reference: Reference, state: State, request: Request) -> WhoCan:
-    """Who may do what `request` asks for, regardless of its user; `state` is the one that the reference was built from.
+    """Find everyone who is allowed a request, regardless of its user; `state` is the state that the reference was built from.
 
     Raises InvalidRequest if the request uses names that the policy does not know.
     """
@@ -206,7 +206,7 @@ def who_can(reference: Reference, state: State, request: Request) -> WhoCan:
 
 
 def evidence_text(through: Iterable[Evidence]) -> str:
-    """What is granted through whom: `READ, WRITE by role:dev (group:hr); owner (project:web)`. Omits mere membership."""
+    """The rights with the principals that hold them: `READ, WRITE by role:dev (group:hr); owner (project:web)`. Omits mere membership."""
     atoms_by_source: dict[str, list[str]] = {}
     listed = list(through)
     for t in [t for t in listed if not t.atom.startswith("member (")] or listed:
@@ -216,7 +216,7 @@ def evidence_text(through: Iterable[Evidence]) -> str:
 
 
 def _atom_and_source(t: Evidence) -> tuple[str, str]:
-    """What is granted and through whom; the entity is omitted if every line would repeat it."""
+    """The right and its source; the entity is omitted if every line would repeat it."""
     name, _, rest = t.atom.partition(" (")
     is_privilege = bool(rest) and name not in {"owner", "member", "holds"}
     via = f" ({t.via})" if t.via else ""

@@ -44,7 +44,7 @@ class ProvenanceStep:
     text: str
     place: RowLocation | None = None
     window: Window = ALWAYS
-    """When the row holds; it is in the text, too."""
+    """The time in which the row holds, which is also in the text."""
     ends: tuple[str, str] | None = None
     """From which principal to which principal, entity or service it leads; None for a value."""
 
@@ -109,7 +109,7 @@ class Provenance:
     def about(self, evaluation: EvaluationContext, *, every_link: bool = False) -> Provenance:
         """The same for another request of the caller, with the same groups and active roles.
 
-        `every_link`: chains then have all rows through which the caller is a principal, in any order, and not those of the shortest way.
+        `every_link`: chains then have all rows through which the caller is a principal, in any order, and not only the rows of the shortest way.
         """
         found = copy(self)
         found.evaluation, found.every_link = evaluation, every_link
@@ -212,7 +212,7 @@ class Provenance:
         )
 
     def _values(self, compare: Compare) -> Iterator[ProvenanceStep]:
-        """Where the values of a comparison that holds come from: the rows of the state, or what the request says."""
+        """The sources of the values of a comparison that holds: rows of the state, or the request."""
         found = {term: cast(Value, self.evaluation.value(term)) for term in compare.terms}
         for term, value in found.items():
             holder = self.evaluation.holder(term)
@@ -241,7 +241,7 @@ class Provenance:
     def _to_caller(self, principal: str, path: Iterable[str], *, active: bool = False) -> Iterator[Chain]:
         """The chains by which the caller is a principal: one for each row that gives it; scopes count only if they are on the path.
 
-        `active`: only those that pass an active role, if the request names active roles and the principal is a role.
+        `active`: only chains that pass an active role, if the request names active roles and the principal is a role.
         """
         if principal == f"user:{self.evaluation.user}":
             yield ()
@@ -305,7 +305,7 @@ class Provenance:
 
 
 def _counts(holder: str, principal: str, active: Collection[str] | None, *, counts: bool) -> bool:
-    """Whether a principal counts that is reached by a holder that does or does not; None: every role is active."""
+    """Return whether a principal counts that is reached by a holder that does or does not; None: every role is active."""
     if active is None or not principal.startswith(ROLE):
         return True
     return principal.removeprefix(ROLE) in active or (holder.startswith(ROLE) and counts)

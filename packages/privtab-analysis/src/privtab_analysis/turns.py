@@ -36,7 +36,7 @@ from privtab_analysis.provenance import Provenance
 from privtab_analysis.rights import Right, Rights, about, key_of, right_text, with_key
 
 ROLE_SETS = 64
-"""How many sets of additional roles are tried."""
+"""The most sets of additional roles that are tried."""
 
 
 class Remedies(NamedTuple):
@@ -67,7 +67,7 @@ def remedies(reference: Reference, state: State, request: Request) -> Remedies:
 
 
 def _is_unplaced(reference: Reference, request: Request) -> bool:
-    """Whether no row of the state places an object of a request."""
+    """Return whether no row of the state places an object of a request."""
     reference.vocabulary.check(request)
     return bool(EvaluationContext(reference, request).unplaced)
 
@@ -108,7 +108,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             "assignments": None,  # sets of roles are tried one after another
             "": None,
         }
-        """Who is given a right, by its table: the caller, or a new role or group of theirs; None if there is no way."""
+        """The principal that gets a right, by its table: the caller, or a new role or group of theirs; None if there is no way."""
         self.additions = tuple(additions)
         groups = [change.group for change in self.additions if isinstance(change, AddToGroup)]
         roles = [change for change in self.additions if isinstance(change, Assign)]
@@ -191,7 +191,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
                 yield frozenset(self.additions) | changes
 
     def suffices(self, changes: Changes) -> bool:
-        """Whether the changes turn the denial."""
+        """Return whether the changes turn the denial."""
 
         def holds(atom: Atom) -> bool:
             return any(way <= changes for way in self.atom(atom))
@@ -199,7 +199,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         return Truth(self.program, self.flags, self.types, holds, self.caller.levels).fold(self.condition)
 
     def _minimise(self, changes: Changes) -> Changes:
-        """A sufficient set of changes without those that are not needed."""
+        """A sufficient set of changes without unneeded ones."""
         for change in sorted(changes, key=order, reverse=True):
             if self.suffices(changes - {change}):
                 changes -= {change}
@@ -256,7 +256,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
 
 
 def _kind_for_caller(program: Program, allowed: Collection[str]) -> PrincipalKind | None:
-    """What may have something that the caller is to have: the caller, a new role, or a new group; None if there is no way."""
+    """The principal that may be given a right for the caller: the caller, a new role, or a new group; None if there is no way."""
     semantics = program.semantics
     ways: dict[PrincipalKind, bool] = {
         "user": True,

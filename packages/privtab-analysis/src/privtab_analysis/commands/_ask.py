@@ -49,7 +49,7 @@ def limit_option(noun: str, most: int) -> Any:
 
 
 def shown_number(limit: int | None, format_: str, most: int) -> int:
-    """How many things are shown; 0 for all."""
+    """The number of entries to show; 0 for all."""
     return limit if limit is not None else most if format_ == "text" else 0
 
 
@@ -58,7 +58,7 @@ StepsOption = Annotated[int | None, option("--max-steps N", "Ignore longer paths
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallerOptions:
-    """What a request says of its user, and its flags."""
+    """The user's part of a request, and the flags."""
 
     flag: FlagOption = None
     group: GroupOption = None
@@ -96,7 +96,7 @@ class CallerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOptions(CallerOptions):
-    """What a request gives beside its user, operation and entity; `with_options` makes options of it."""
+    """The parts of a request beside user, operation and entity; `with_options` makes options of them."""
 
     with_: WithOption = None
     attribute: AttributeOption = None
@@ -180,7 +180,7 @@ def check_required_flags(flags: frozenset[str], program: Program) -> None:
 
 
 def besides(request: Request) -> str:
-    """What a request gives beside its user, operation and entity, as text."""
+    """The parts of a request beside user, operation and entity, as text."""
     words = [f" {name}={object_}" for name, object_ in sorted(request.with_.items())]
     flags = [f" +{flag}" for flag in sorted(request.flags)]
     active = [] if request.active_roles is None else [f" as {', '.join(request.active_roles) or 'no role'}"]

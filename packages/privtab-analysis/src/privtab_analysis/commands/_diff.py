@@ -67,7 +67,7 @@ class Side:
     name: str
     choice: Choice = field(default_factory=Choice)
     stored: bool = False
-    """Whether `name` is a bundle, or a release of a channel."""
+    """True if `name` is a bundle, or a release of a channel."""
 
     @property
     def display_name(self) -> str:
@@ -162,7 +162,7 @@ def _revision_of(text: str) -> str | None:
 
 
 def _is_only_revision(text: str) -> bool:
-    """Whether an argument is a revision and not a policy."""
+    """Return whether an argument is a revision and not a policy."""
     if _revision_of(text) is not None:
         return False
     try:
@@ -268,7 +268,7 @@ def _knows(revision: str, folder: Path | None = None) -> bool:
 
 
 def _output(problem: str, *arguments: str, folder: Path | None = None) -> bytes:
-    """What git prints. Raises FileError, which begins with the problem, if it fails."""
+    """The output of git. Raises FileError, which begins with the problem, if git fails."""
     process = _git(*arguments, folder=folder)
     if process.returncode:
         lines = process.stderr.decode("utf-8", "replace").strip().splitlines()

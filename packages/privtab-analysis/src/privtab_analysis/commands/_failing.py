@@ -1,4 +1,4 @@
-"""What makes a command that compares fail: the words of `--fail-on`, and logs with gaps."""
+"""Reasons for which commands that compare fail: the words of `--fail-on`, and logs with gaps."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def run(
 ) -> None:
     """Explain why a request is allowed, row by row of the state, or what would allow it: roles, groups, grants, ownership.
 
-    As the action, `row_filter` or `column_mask` asks which filter applies, and why those before it do not.
+    As the action, `row_filter` or `column_mask` asks which filter applies, and why earlier filters do not.
 
     Example:
       privtab explain alice load table:m/c/s/t -p gravitino/1.1.0 -s state.yaml

@@ -21,7 +21,7 @@ MOST_LINES = 40
 
 
 By = Literal["user", "principal"]
-"""What to list."""
+"""The kinds of entries in a list."""
 
 
 def run(

@@ -37,10 +37,10 @@ def diff(
     shown: tuple[str, str] | None = None,
     renames: Mapping[str, str] | None = None,
 ) -> Diff:
-    """Compare every operation of either program, and what else the files declare differently.
+    """Compare every operation of both programs, and the other declarations of their files.
 
-    `shown`: the names of the two sides for display. `renames`: names that changed, old to new, besides those of which the later policy
-    says so: of types, privileges, or `type/operation`. They are compared under the new name.
+    `shown`: the names of the two sides for display. `renames`: changed names, old to new, besides the changes that the later policy
+    declares: of types, privileges, or `type/operation`. They are compared under the new name.
     """
     for program in (before, after):
         Tool.DIFF.check(program)

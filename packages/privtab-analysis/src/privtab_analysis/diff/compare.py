@@ -57,7 +57,7 @@ class Comparison:
         self._flat = bool(before.flat or after.flat)
 
     def in_both(self, pair: Pair) -> bool:
-        """Whether both sides have the operation."""
+        """Return whether both sides have the operation."""
         return pair in self.before.rules and pair in self.after.rules
 
     def row(self, pair: Pair) -> RowChange:
@@ -95,7 +95,7 @@ class Comparison:
         )
 
     def _same_ids(self, before: ir.Rule, after: ir.Rule) -> bool:
-        """Whether ids and places mean the same on both sides, for the objects of requests."""
+        """Return whether ids and places mean the same on both sides, for the objects of requests."""
         if not self._flat:
             return True
         types = {before.entity, *(t for rule in (before, after) for slot in rule.withs for t in slot.named)}
@@ -103,7 +103,7 @@ class Comparison:
         return all(_flat_links(self.before, type_) == _flat_links(self.after, type_) for type_ in known)
 
     def same(self, pair: Pair) -> bool:
-        """Whether a row and all rows that it reaches by `can` are the same on both sides and need no comparison."""
+        """Return whether a row and all rows that it reaches by `can` are the same on both sides and need no comparison."""
         if pair not in self._same:
             before, after = self.before.rules.get(pair), self.after.rules.get(pair)
             self._same[pair] = (
@@ -125,14 +125,14 @@ class Comparison:
                 yield f"{rule.operation}, which is tried before"
 
     def _parts_of_filter(self, pair: Pair) -> Iterator[str]:
-        """What differs of a filter besides its row."""
+        """The differences of a filter besides its row."""
         if sql(self.before, self.before.rules[pair]) != sql(self.after, self.after.rules[pair]):
             yield "sql"
         if _operations(self.before.earlier(*pair)) != _operations(self.after.earlier(*pair)):
             yield "order"
 
     def _names_mean_the_same(self, rule: ir.Rule) -> bool:
-        """Whether the names that a row itself uses mean the same on both sides."""
+        """Return whether the names that a row itself uses mean the same on both sides."""
         if not self._declared:
             return True
         types = {rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.named)}
@@ -231,7 +231,7 @@ class Comparison:
         return None
 
     def _compared(self, pair: Pair) -> Iterator[ComparedRequests]:
-        """What to compare for a row: everything at once or, where types nest, for each number of levels."""
+        """The comparisons of a row: everything at once or, where types nest, one for each number of levels."""
         rules = self.before.rules[pair], self._comparable_after.rules[self._type_renaming.pair(*pair)]
         sides = self.before, self._comparable_after
         before = [side.earlier(rule.entity, rule.operation) for side, rule in zip(sides, rules, strict=True)]
@@ -251,7 +251,7 @@ class Comparison:
 
 
 def _full_condition(rule: ir.Rule, before: Sequence[ir.Rule]) -> ir.Formula:
-    """A condition with the atoms of a row, and for a filter with those of the ones that are tried before it."""
+    """A condition with the atoms of a row and, for a filter, with the atoms of the filters that are tried earlier."""
     return ir.Or(parts=tuple(map(item_condition, (rule, *before)))) if before else item_condition(rule)
 
 
@@ -326,7 +326,7 @@ def _check_objects(program: ir.Program, rule: ir.Rule) -> None:
 
 
 class ComparedRequests(NamedTuple):
-    """The requests that one question is about: those that a row accepts on each side, and both directions of implication."""
+    """The requests of one comparison: the shapes that a row accepts on each side, and both directions of implication."""
 
     shapes: tuple[Shape, Shape]
     forward: ImplicationChecker
@@ -345,7 +345,7 @@ class LevelComparison:
         self._checkers: dict[int, tuple[ImplicationChecker, ImplicationChecker]] = {}
 
     def of(self, rules: Sequence[ir.Rule], before: Sequence[Sequence[ir.Rule]]) -> Iterator[ComparedRequests]:
-        """What to compare for the rows of both sides; `before`: of filters, the rows of those that are tried before."""
+        """The comparisons of the rows of both sides; `before`: for filters, the rows of the filters that are tried earlier."""
         conditions = [_full_condition(rule, others) for rule, others in zip(rules, before, strict=True)]
         most = levels_that_matter(*((side.program, f) for side, f in zip(self._sides, conditions, strict=True)))
         varying = {ir.RESOURCE}.union(
@@ -363,7 +363,7 @@ class LevelComparison:
             yield ComparedRequests((shapes[0], shapes[1]), *checkers)
 
     def _numbers(self, rules: Sequence[ir.Rule], slot: str, most: int) -> list[int]:
-        """The numbers of levels of the object in a slot: those that matter, and one that a single side accepts."""
+        """The numbers of levels of the object in a slot: the levels that matter, and a level that a single side accepts."""
         types = {type_ for rule in rules for type_ in _types(rule, slot)}
         bounds = [tuple(side.bound(type_) for side in self._sides) for type_ in types]
         known = [[bound for bound in pair if bound] for pair in bounds]

@@ -17,7 +17,7 @@ EffectKey: TypeAlias = tuple[str, str, Target]
 
 
 def outcomes(effects: Iterable[Effect], *, gains: bool) -> frozenset[EffectKey]:
-    """What the caller gains or may give and take, or what is revoked; a set counts as its members."""
+    """The rights that the caller gains or may give and take, or the revoked rights; a set counts as its members."""
     return frozenset(
         (effect.kind, what, effect.target)
         for effect in effects

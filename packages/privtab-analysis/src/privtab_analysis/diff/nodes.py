@@ -19,11 +19,11 @@ Decided: TypeAlias = Literal["allow", "deny", "invalid"]
 Tables: TypeAlias = Mapping[str, list[dict[str, str]]]
 DeclarationKind: TypeAlias = Literal["semantics", "type", "privilege", "alias", "set", "role", "attribute"]
 Shows: TypeAlias = Literal["wider", "narrower", "effects"]
-"""What a witness shows."""
+"""The difference that a witness shows."""
 
 
 class Verdict(StrEnum):
-    """How an operation, or a declaration of the file, changed."""
+    """The kind of change of an operation, or of a declaration in the file."""
 
     WIDER = "wider"
     NARROWER = "narrower"
@@ -60,7 +60,7 @@ class Cell:
     parent: str | None
     """The parent type of the row's type."""
     unnamed: bool
-    """Whether a request may omit the last name."""
+    """True if a request may omit the last name."""
     note: str | None
     source: str | None
     span: Span
@@ -109,7 +109,7 @@ class Waiver:
     """None applies to any system."""
 
     def covers(self, system: str, row: RowChange) -> bool:
-        """Whether the waiver applies to this change."""
+        """Return whether the waiver applies to this change."""
         return (
             self.operation == row.name and self.change is row.verdict and (self.system is None or self.system == system)
         )
@@ -134,13 +134,13 @@ class RowChange:
     was: Pair | None = None
     """The earlier pair, if the operation or its entity was renamed."""
     recognised: str | None = None
-    """How a renamed operation was recognised."""
+    """The evidence for a renamed operation."""
     witnesses: tuple[Witness, ...] = ()
     waived: Waiver | None = None
 
     @property
     def row_changed(self) -> bool:
-        """Whether the row itself changed, or a row that it refers to, and not only declarations."""
+        """True if the row itself changed, or a row that it refers to, and not only declarations."""
         not_deciding = {"note", "deprecated", "report", "sensitive"}
         return bool(set(self.parts) - not_deciding) or any(reason.startswith("can ") for reason in self.because)
 
@@ -151,7 +151,7 @@ class RowChange:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether there is nothing to report: the same meaning in the same words."""
+        """True if there is nothing to report: the same meaning in the same words."""
         return self.verdict is Verdict.EQUAL and not self.parts and not self.because and self.was is None
 
 
@@ -175,7 +175,7 @@ class DeclarationChange:
     was: str | None = None
     recognised: str | None = None
     meaning: bool = True
-    """Whether decisions can depend on it; they do not depend on titles and deprecations."""
+    """True if decisions can depend on the declaration; they do not depend on titles and deprecations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +209,7 @@ class Diff:
 
     @property
     def same(self) -> bool:
-        """Whether neither decisions nor names changed."""
+        """True if neither decisions nor names changed."""
         return not self.changes and not any(change.meaning for change in self.declared)
 
     def count(self, verdict: Verdict) -> int:
@@ -222,7 +222,7 @@ Types = dict[str, str]
 
 
 class PathForm(NamedTuple):
-    """How many names the path of a resource has, and whether it ends with `/`: without its last name it may, and where types nest it does."""
+    """The number of names in the path of a resource, and whether the path ends with `/`: without its last name it may, and where types nest it does."""
 
     names: int
     slash: bool = False
@@ -237,14 +237,14 @@ class Shape:
     conditions: Mapping[PathForm, Formula]
     """By the form of the path of the resource; with any other form a request is invalid."""
     unless: Mapping[PathForm, Formula] = field(default_factory=dict)
-    """Where a row is that of a filter: what holds if an earlier one applies, by the form of the path."""
+    """The condition of any earlier filter that applies instead, by the form of the path; only for the rows of filters."""
     flags: frozenset[str]
     required_flags: frozenset[str]
     """Flags that a request must state, set or not set."""
 
     @classmethod
     def of(cls, program: Program, rule: Rule, *, slash: bool = False, nests: bool = True) -> Shape:
-        """The shape of a row. With flat ids, the names are those on the path, not of the id.
+        """The shape of a row. With flat ids, the names are names on the path, not of the id.
 
         `slash`: paths without their last name may end with `/`; where the type `nests`, they
         do. Two policies in which no type nests take the same spellings, so one is enough.

@@ -1,4 +1,4 @@
-"""Which names changed while the meaning stayed: what the later policy says by `renamed_from` and aliases, and what the caller says."""
+"""Names that changed while the meaning stayed: from `renamed_from` and aliases of the later policy, and from the caller."""
 
 from __future__ import annotations
 

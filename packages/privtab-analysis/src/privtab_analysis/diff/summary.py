@@ -47,7 +47,7 @@ class Group:
 
     @property
     def declared_only(self) -> bool:
-        """Whether the rows did not change, and only declarations of the file cause the difference."""
+        """True if the rows did not change, and only declarations of the file cause the difference."""
         return not self.first.row_changed and self.verdict in {
             nodes.Verdict.WIDER,
             nodes.Verdict.NARROWER,
@@ -122,7 +122,7 @@ def summary(diff: nodes.Diff) -> str:
 
 
 def page_values(diff: nodes.Diff | None) -> dict[str, Any]:
-    """What the template `pages/diff` shows of a diff."""
+    """The values for the template `pages/diff`."""
     return {
         "diff": diff,
         "summary": "" if diff is None else summary(diff),
@@ -164,14 +164,14 @@ def also_by(row: nodes.RowChange) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldedChange:
-    """A changed operation, with those that changed only because they require it by `can`."""
+    """A changed operation, with the operations that changed only because they require it by `can`."""
 
     row: nodes.RowChange
     through: tuple[nodes.RowChange, ...] = ()
 
 
 def folded(rows: Sequence[nodes.RowChange]) -> list[FoldedChange]:
-    """The operations whose rows changed, each with those that changed only through `can`, directly or indirectly."""
+    """The operations whose rows changed, each with the operations that changed only through `can`, directly or indirectly."""
     by_name = {row.name: row for row in rows}
     through: dict[str, list[nodes.RowChange]] = {}
     roots: list[nodes.RowChange] = []
@@ -419,7 +419,7 @@ def findings(diff: nodes.Diff, failing: Collection[nodes.Verdict]) -> Iterator[t
 
 
 def message(row: nodes.RowChange) -> str:
-    """What changed, on one line, with the witnesses."""
+    """The change of an operation on one line, with the witnesses."""
     text = f"`{row.name}` is {row.verdict}"
     if row.was is not None:
         text += f", it was `{row.was[0]}/{row.was[1]}`"

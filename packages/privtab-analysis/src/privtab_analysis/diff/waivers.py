@@ -137,7 +137,7 @@ def _unused(waiver: Waiver) -> Diagnostic:
 
 
 def failing(diff: Diff, verdicts: Collection[Verdict]) -> bool:
-    """Whether an operation changed in one of these ways without a waiver; an unknown change counts as any of them."""
+    """Return whether an operation changed in one of these ways without a waiver; an unknown change counts as any of them."""
     return any(
         row.waived is None and (row.verdict in verdicts or (verdicts and row.verdict is Verdict.UNKNOWN))
         for row in diff.changes

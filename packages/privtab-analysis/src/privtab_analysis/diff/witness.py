@@ -134,7 +134,7 @@ def separation(exact: ImplicationChecker, first: Shape, second: Shape, *, denied
 
 
 def _plainest_first(exact: ImplicationChecker, first: Formula, second: Formula) -> list[Fact]:
-    """The facts that two conditions depend on, first those that take one row, about the caller alone, and by privileges.
+    """The facts that two conditions depend on; first the facts that take one row, about the caller alone, and by privileges.
 
     Grants are near their object. Who owns is the owner of the root, which objects of a request may share. Last are comparisons in other
     conditions, which these may imply.
@@ -153,7 +153,7 @@ def _plainest_first(exact: ImplicationChecker, first: Formula, second: Formula) 
 
 
 def _oddity(program: Program, fact: Fact) -> tuple[int, bool, bool, bool, bool]:
-    """How many rows a fact takes besides its own, and what else makes others plainer."""
+    """The number of rows that a fact takes besides its own, and further reasons to prefer other facts."""
     carrier, name = getattr(fact, "carrier", None) or "user", getattr(fact, "name", None)
     by_role = getattr(fact, "kind", "") == "role"
     if isinstance(fact, Granted):
@@ -249,7 +249,7 @@ class WitnessCheck:
         return replace(request, active_roles=roles), {**tables, "assignments": held}
 
     def _minimised(self, witness: Witness) -> Witness:
-        """The witness without rows that are not needed: without any one of those that remain, the answers are others."""
+        """The witness without unneeded rows: without any remaining row, the answers are others."""
 
         def shown(found: Witness) -> object:
             return found.before, found.after, found.effects_before, found.effects_after

@@ -1,1 +1,1 @@
-"""Who may do what, and through which rows: one evaluator over the index of a state, for one entity, one subject or all."""
+"""Entitlements, and the rows through which they hold: one evaluator over the index of a state, for one entity, one subject or all."""

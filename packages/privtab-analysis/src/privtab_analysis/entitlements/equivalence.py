@@ -1,4 +1,4 @@
-"""Which entities are alike for the same subjects in some states, so that what is asked of them is decided once."""
+"""Entities that are equivalent for the same subjects in some states, so that each question about them is decided once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EntityEquivalence:
     def __init__(self, evaluators: Sequence[Evaluator]) -> None:
         there: dict[str, set[object]] = defaultdict(set)
         self._single: set[str] = set()
-        """What an entity stands for by its name, or holds by what lies below it, is told by more than its path."""
+        """Names of entities and of paths that stand for principals or have rows below, so that more than the path tells their rights."""
         for number, evaluator in enumerate(evaluators):
             for path, what in _there(evaluator):
                 there[path].add((number, what))
@@ -51,7 +51,7 @@ class EntityEquivalence:
 
 
 def _there(evaluator: Evaluator) -> Iterator[tuple[str, object]]:
-    """What subjects have on entities, by path: grants and ownership, memberships, roles within scopes; and attributes."""
+    """The facts of subjects on entities, by path: grants and ownership, memberships, roles within scopes; and attributes."""
     subjects, index = evaluator.subjects, evaluator.index
     for type_, table in index.tables.items():
         for path, holders in table.items():

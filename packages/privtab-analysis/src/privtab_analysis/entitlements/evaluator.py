@@ -1,8 +1,8 @@
-"""Who may do what: the subjects for whom a condition holds, as sets, and through which rows each of its atoms holds for them.
+"""Evaluates entitlements: the subjects for whom a condition holds, as sets, and the rows through which each of its atoms holds.
 
-A condition has no negation, so the subjects for whom it holds are unions and intersections of those for whom its atoms hold, and
-each atom takes a few look-ups in the index of a state: from an entity to principals, and from these to subjects. Of a conjunction,
-the part that can hold for the fewest is worked out first, and the others for those that are left.
+A condition has no negation, so the subjects for whom it holds are unions and intersections of the subjects for whom its atoms hold.
+Each atom takes a few look-ups in the index of a state: from an entity to principals, and from principals to subjects. In a
+conjunction, the part that can hold for the fewest is evaluated first, and the other parts for the remaining subjects.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from privtab_analysis.entitlements.request_forms import (
 from privtab_analysis.entitlements.subjects import NOBODY, Numbers, Subjects, shown, united
 
 MOST_REMEMBERED = 4_000_000
-"""How many subjects are kept in sets, and in sources, that are worked out once."""
+"""The most subjects that are kept in sets, and in sources, which are worked out once."""
 FEW = 8
-"""How many subjects are looked at one by one, and how many times fewer subjects than principals."""
+"""The most subjects that are looked at one at a time, and the factor by which subjects must be fewer than principals."""
 SORTED = 1_000
 """For how many subjects it matters which part of a conjunction is worked out first."""
 Entries: TypeAlias = Mapping[int, Sequence[tuple[str, int, Numbers]]]
-"""What is held on an entity: by how far above it the rows are, the name of the principal, the kind, and who has the principal; in order."""
+"""The holdings on an entity: the distance of the rows above it, the name of the principal, the kind, and the holders of the principal; in order."""
 
 
 class _Reach(NamedTuple):
-    """Who is granted and denied a privilege, and who owns, on an entity and on what contains it."""
+    """The subjects to whom a privilege is granted and denied, and the owners, on an entity and on its containers."""
 
     granted: tuple[Numbers, ...]
     denied: tuple[Numbers, ...]
@@ -109,7 +109,7 @@ class Evaluator:
         return self.holders(question.form.condition, question)
 
     def holders(self, part: Part, question: EntityQuestion, among: Numbers | None = None) -> Numbers:
-        """The subjects for whom a part of a condition holds, of those in `among` if it is given."""
+        """The subjects for whom a part of a condition holds; only subjects in `among`, if it is given."""
         if part.within < len(question.paths[RESOURCE]) - 1:
             found = self._outer(part, question)
             return found if among is None else found & among
@@ -195,7 +195,7 @@ class Evaluator:
                 assert_never(part.kind)
 
     def _most(self, part: Part, question: EntityQuestion) -> int:
-        """How many subjects a part can hold for at most, as far as that is known without a search."""
+        """The most subjects for whom a part can hold, as far as this is known without a search."""
         if part.within < len(question.paths[RESOURCE]) - 1:
             return len(self._outer(part, question))
         if part.shared:
@@ -218,7 +218,7 @@ class Evaluator:
                 return len(self._direct(part, question))
 
     def _has(self, part: Part, path: list[str], number: int) -> bool:
-        """Whether one subject has a privilege, by a look-up for each of their principals."""
+        """Return whether one subject has a privilege, using a look-up for each of their principals."""
         principals, bits = self.subjects.all[number].principals, 0
         for type_, depth in part.chain:
             holders = self.index.table(base_type(type_)).get(path[depth])
@@ -235,7 +235,7 @@ class Evaluator:
         return any(number in numbers for n in links for _, numbers in self._by_default(part, path, n))
 
     def _count(self, bits: int, type_: str, path: str) -> int:
-        """How many subjects have any of some bits on an entity, those who have them in several ways counted several times."""
+        """The number of subjects with any of some bits on an entity; subjects with several holdings count several times."""
         rights = self.index.table(type_).get(path)
         if not rights:
             return 0
@@ -301,7 +301,7 @@ class Evaluator:
         return found
 
     def _reach(self, part: Part, path: list[str], links: int) -> _Reach:
-        """What is held on the entity of the last of the first links of a chain and on what contains it."""
+        """The holdings on the entity of the last of the first links of a chain, and on its containers."""
         type_, depth = part.chain[links - 1]
         key = part.privilege, type_, path[depth], links
         known = self._reached.get(key)
@@ -413,7 +413,7 @@ class Evaluator:
         return map(known.__getitem__, subjects)
 
     def _assigned(self, part: Part, bit: int, path: list[str], left: set[int], known: dict[int, int]) -> set[int]:
-        """Find the sources of some subjects, the nearest first; return those that have none."""
+        """Find the sources of some subjects, the nearest first; return the subjects without any."""
         waiting: dict[int, list[tuple[str, int, Numbers]]] = defaultdict(list)
         for distance in range(len(part.chain)):
             if not left:
@@ -429,7 +429,7 @@ class Evaluator:
         return left
 
     def _entries_on(self, part: Part, bit: int, path: list[str], links: int, left: Iterable[int]) -> Entries:
-        """What the index has on the entity of one of the types of a chain."""
+        """The index's entries for the entity of one of the types of a chain."""
         type_, depth = part.chain[links - 1]
         base, at = base_type(type_), path[depth]
         holders = self.index.table(base).get(at, {})

@@ -1,4 +1,4 @@
-"""Who has a principal, by the rows of a state: the users behind it, or the principals that have it without others."""
+"""Holders of principals, from the rows of a state: the users behind a principal, or the principals that hold it without others."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ USER = "user:"
 
 
 class Holders:
-    """Who has a principal, as names of subjects."""
+    """The holders of principals, as names of subjects."""
 
     def __init__(self, program: Program, state: State, holdings: Holdings) -> None:
         self.program = program
         self.holdings = holdings
         self.rows = state
         self.state = closed(program, state)
-        """The rows, with those that follow from chains of groups and of roles."""
+        """The rows, with the rows that follow from chains of groups and of roles."""
         self._assigned: dict[str, list[tuple[str, str | None]]] = {}
 
     def assigned(self, role: str) -> list[tuple[str, str | None]]:
@@ -53,15 +53,15 @@ class Holders:
         raise NotImplementedError
 
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
-        """For a `role:…`, pairs of a scope's key and those who hold the role within that scope."""
+        """For a `role:…`, pairs of a scope's key and the holders of the role within that scope."""
         raise NotImplementedError
 
     def is_known(self, principal: str) -> bool:  # noqa: ARG002  (overridden)
-        """Whether there is a group or a role that an entity is named after; nobody has one that no row names."""
+        """Return whether a group or a role with the name of an entity exists; nobody holds one that no row names."""
         return True
 
     def subject(self, name: str) -> Subject:
-        """What one of them has."""
+        """The subject with a name."""
         raise NotImplementedError
 
 
@@ -122,7 +122,7 @@ class UserHolders(Holders):
         return CHAIN.join(chains[role][1:]) or None
 
     def containers(self, principal: str) -> Iterator[str]:
-        """What rows say that a principal is in or holds."""
+        """The groups and roles that rows give a principal."""
         kind, _, name = principal.partition(":")
         columns = self.rows.column("memberships", "user"), self.rows.column("memberships", "group")
         if kind == "user":
@@ -150,7 +150,7 @@ class PrincipalHolders(Holders):
         self._roles |= {principal for principal in named if principal.startswith(ROLE)}
 
     def names(self, keys: Collection[str]) -> set[str]:
-        """Every group and role; a role within those scopes where it counts for some entities, by their keys."""
+        """Every group and role; roles within the given scopes, where they count for some entities, by their keys."""
         like = {last_name(path_of(key)) for key in {*keys, *self._objects}}
         found = {member for member in self.state.column("memberships", "user").names if member.startswith(GROUP)}
         found |= self.groups
@@ -189,11 +189,11 @@ class PrincipalHolders(Holders):
         return found.items()
 
     def is_known(self, principal: str) -> bool:
-        """Whether a row names the group, or assigns the role."""
+        """Return whether a row names the group, or assigns the role."""
         return principal in self.groups or principal in self._held
 
     def subject(self, name: str) -> Subject:
-        """What a principal has by itself."""
+        """A principal by itself, as a subject."""
         principal, _, scope = name.partition("\n")
         if name == ANYONE or name.startswith(USER):
             return Subject(principal=name, user=name.removeprefix(USER), principals=(name,))
@@ -228,7 +228,7 @@ class SubjectsOnDemand(Subjects):
     """Subjects that are looked up among the rows of a state when a question comes to them."""
 
     def __init__(self, holders: Holders, names: Sequence[str], users: Mapping[str, int], index: Index) -> None:
-        """`names`: as `holders` call them. `users`: by name, the numbers of those that are users."""
+        """`names`: as in `holders`. `users`: the numbers of the subjects that are users, by name."""
         self.through = {}
         self._holders_of = holders
         self._number(_Each(holders, names), users, index)

@@ -1,4 +1,4 @@
-"""What the evaluator reads and finds: conditions of requests with what is the same for all entities, and sources of atoms."""
+"""Inputs and results of the evaluator: conditions of requests with everything that is the same for all entities, and sources of atoms."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ class Part(NamedTuple):
     """The types on that path from the first on which what is held counts."""
     privilege: str = ""
     owned: bool = False
-    """Whether owners hold the privilege."""
+    """True if owners hold the privilege."""
     atom: conditions.Atom | None = None
     """None for several parts."""
     shared: bool = False
-    """Whether the subjects for whom it holds are kept for the question: it stands in several places of a large condition."""
+    """True if the subjects for whom the part holds are kept for the question: it stands in several places of a large condition."""
     within: int = NEVER_KEPT
     """The number of names of the resource's path by which the subjects for whom it holds are kept; only what takes few look-ups is."""
 
 
 class RequestForm:
-    """What all requests of a form have in common: condition, and minimal sets as numbers of atoms."""
+    """The common parts of all requests of a form: condition, and minimal sets as numbers of atoms."""
 
     def __init__(self, rule: Mapping[str, Any], plan: FormPlan, engine: RowEngine) -> None:
         """`rule`: as in the program's JSON; without its minimal sets, it has a condition only."""
@@ -79,7 +79,7 @@ class RequestForm:
 
     @cached_property
     def bits(self) -> int:
-        """Of the index's numbers, those that its atoms depend on, moved by one for `ALWAYS`."""
+        """The bits of the index that the form's atoms depend on, moved by one for `ALWAYS`."""
         of_condition = (_part(atom, self._engine) for atom in conditions.atoms_of(self._plan.condition))
         return reduce(or_, (_bits(part, self._engine) for part in (*of_condition, *self.parts)), ALWAYS)
 

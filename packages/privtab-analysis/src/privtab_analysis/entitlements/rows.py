@@ -33,7 +33,7 @@ class SatisfiedSet:
 def satisfied_sets(
     evaluator: Evaluator, question: EntityQuestion, subjects: Numbers, *, every: bool
 ) -> Iterator[SatisfiedSet]:
-    """Every minimal set that holds, or the first for each subject; the subjects are those for whom the condition holds.
+    """Every minimal set that holds, or the first for each subject; the condition holds for all `subjects`.
 
     Raises AssertionError if none holds for a subject.
     """

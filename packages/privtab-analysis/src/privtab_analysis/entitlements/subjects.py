@@ -21,7 +21,7 @@ from privtab.state.principal_rows import scoped_principal
 from privtab_analysis.entitlements.request_forms import ALWAYS, RequestForms
 
 Holding: TypeAlias = tuple[str, str]
-"""How a subject holds a role: through which group (empty: directly), and the key of the scope (empty: everywhere)."""
+"""A holding of a role: the group through which a subject holds it (empty: directly), and the key of the scope (empty: everywhere)."""
 Numbers: TypeAlias = frozenset[int]
 """Subjects by their position among all."""
 NOBODY: Numbers = frozenset()
@@ -112,7 +112,7 @@ class Subjects:
         self.with_attributes: Numbers = frozenset(users[user] for user in users.keys() & index.user_attributes.keys())
 
     def of(self, principals: Iterable[str]) -> Numbers:
-        """Who has any of some principals."""
+        """The subjects with any of some principals."""
         return united([found for principal in principals if (found := self.holders.get(principal))])
 
     def standing(self, kind: str, path: str) -> list[str]:
@@ -126,7 +126,7 @@ class Subjects:
 
 
 class Concerns:
-    """What of a state concerns some subjects, by entity: so that entities with equal answers are answered once."""
+    """The entities of a state that concern some subjects, so that entities with equal answers are answered once."""
 
     def __init__(self, subjects: Subjects, index: Index) -> None:
         holders = subjects.holders
@@ -148,7 +148,7 @@ class Concerns:
         self._names = subjects.names()
 
     def on(self, path: Sequence[str], given: Mapping[tuple[str, str], object]) -> list[int]:
-        """What concerns the subjects on a path, by number of names: bits as `RequestForm.bits` has them. `given`: what requests give of entities.
+        """The bits that concern the subjects on a path, by number of names, as in `RequestForm.bits`. `given`: attributes of entities in requests.
 
         Entities of a type have the same rights, but for their names, if they have the same nearest entity with a bit of the form.
         """

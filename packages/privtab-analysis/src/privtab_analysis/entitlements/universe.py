@@ -22,7 +22,7 @@ _COLUMNS = {"user": USERS, "group": (("memberships", "group"),), "role": (("assi
 
 
 def rows_entities(state: State, types: Collection[str] | None = None) -> Iterator[Entity]:
-    """Every entity that a row of the state names, once; only those of some types where these are given."""
+    """Every entity that a row of the state names, once; only entities of some types where types are given."""
     for text in state.named_entities():
         type_, _, path = text.partition(":")
         if types is None or type_ in types:
@@ -35,10 +35,10 @@ def named_principals(state: State) -> set[str]:
 
 
 class Universe:
-    """The entities that are taken to exist: those named, their ancestors, and the `single` entities of all of these."""
+    """The entities that are taken to exist: named entities, their ancestors, and the `single` entities of both."""
 
     def __init__(self, program: Program, entities: Iterable[Entity] = (), where: Locations | None = None) -> None:
-        """`where`: where entities with flat ids lie; those without a place are left out, since nothing is allowed on them."""
+        """`where`: the places of entities with flat ids; entities without a place are left out, since nothing is allowed on them."""
         self.where = where
         self._shapes = vocabulary(program).shapes
         self._chains = vocabulary(program).chains
@@ -69,7 +69,7 @@ class Universe:
         return sum(map(len, self.by_type.values()))
 
     def add(self, entity: Entity) -> list[Entity]:
-        """Add an entity, its ancestors and the `single` entities of these; returns those that are new."""
+        """Add an entity, its ancestors and their `single` entities; returns the new entities."""
         if self._shapes[entity.type].flat is not None:
             keys = None if self.where is None else self.where.find(entity)
             return self._add_keys(keys or ())
@@ -114,7 +114,7 @@ def universe(program: Program, state: State, types: Collection[str] | None = Non
 
 
 def base_type(program: Program, type_: str) -> str:
-    """The type itself, or for a `single` one the nearest type above it that is not: its entities exist wherever those do."""
+    """The type itself, or for a `single` type the nearest type above it that is not `single`: its entities exist wherever its parents do."""
     while program.entities[type_].single and (parent := program.entities[type_].parent) is not None:
         type_ = parent
     return type_
@@ -190,7 +190,7 @@ def asked_entities(program: Program, request: Request) -> Iterator[Entity]:
 
 
 def _is_named(state: State, kind: str, name: str) -> bool:
-    """Whether a row clearly names a principal: look this up before all names are collected."""
+    """Return whether a row clearly names a principal: look this up before all names are collected."""
     return any(
         state.column(*column).where([text])
         for columns, text in ((_COLUMNS[kind], name), (PRINCIPALS, f"{kind}:{name}"))

@@ -35,7 +35,7 @@ from privtab_analysis.state_diff.subjects import Question, Side, Subject, Subjec
 __all__ = ["ChangedAccess", "ChangedRow", "StateDiff", "changed_rows", "state_diff"]
 
 Difference: TypeAlias = tuple[bool, int, GivenAttributes, frozenset[Subject]]
-"""Whether something is gained, with which of several sets of flags, if a request gives which values, and who gains or loses it."""
+"""True for a gain, the number of the set of flags, the values that a request gives, and the subjects that gain or lose the permission."""
 
 MOST_QUESTIONS = 1_000_000
 """Limit on the questions that are decided in both states; this takes a minute or two."""
@@ -66,8 +66,8 @@ def state_diff(
     """Compare two states of one policy: every user, every operation, and every entity that either state names.
 
     As in `what-can`, operations that create are compared at the entity that contains the new one. Rows are compared with their
-    windows, decisions at one moment (default: now). `tell` is called with the number of affected subjects that are done, and
-    of all of them. `entities` are compared besides those that a state names. Without `causes`, the rows that make a difference are not looked for, and each change has none.
+    windows, decisions at one moment (default: now). `tell` is called with the number of affected subjects that are done, and with
+    the number of all of them. `entities` are compared besides the entities that a state names. Without `causes`, the rows that make a difference are not looked for, and each change has none.
     """
     Tool.STATE_DIFF.check(program)
     rows = tuple(changed_rows(before, after, places))
@@ -125,7 +125,7 @@ class Comparison:
         self._questions: dict[tuple[str, bool], list[Question]] = {}
         self._equivalence: EntityEquivalence | None = None
         self._differing: dict[tuple[int, Key], list[Difference]] = {}
-        """What was found for the subjects that are compared, by the number of what is asked."""
+        """The differences for the compared subjects, by the number of the question and the key of its objects."""
         self._numbers: dict[object, int] = {}
         """Equal for questions that ask the same, under whatever name."""
 
@@ -172,7 +172,7 @@ class Comparison:
         return self.tree.named([t.name for t in self.program.entities.values() if t.principal is not None])
 
     def notes(self) -> Iterator[str]:
-        """What the answer does not cover although it may seem to."""
+        """Limits of the answer: differences that it does not cover although it may seem to."""
         if self.sides[0].uses.request_groups and self.rows:
             yield "groups of requests are compared one at a time: `group:NAME` is a user whose request names that group alone"
         parts = {
@@ -190,7 +190,7 @@ class Comparison:
             yield f"no row names {'; '.join(nameless[:MOST_NAMELESS])}{more}: what changes for such is not compared"
 
     def _nameless(self) -> Iterator[str]:
-        """What has changed for entities that no row names, where none of their type is named that would show it."""
+        """The changes for entities that no row names, if no named entity of their type would show them."""
         inside: dict[str, list[str]] = defaultdict(list)
         for type_ in dict.fromkeys(rule.entity for rule in self.program.rules.values()):
             for outer in self.program.chain(type_)[:-1]:
@@ -370,7 +370,7 @@ class Comparison:
     def _differences(
         self, variants: Sequence[Question], objects: Mapping[str, Entity], sets: tuple[SubjectSets, SubjectSets]
     ) -> Iterator[Difference]:
-        """Who gains and loses what a rule decides about some objects, with the fewest flags and values for which they do."""
+        """The subjects that gain and lose what a rule decides about some objects, with the fewest flags and values for which they do."""
         found_before: dict[bool, list[tuple[frozenset[str], frozenset[Subject]]]] = {True: [], False: []}
         for position, question in enumerate(variants):
             if question.requested(objects[RESOURCE]) is None:
@@ -390,7 +390,7 @@ class Comparison:
     def _changed(
         self, question: Question, objects: Mapping[str, Entity], sets: tuple[SubjectSets, SubjectSets]
     ) -> dict[bool, list[tuple[GivenAttributes, frozenset[Subject]]]]:
-        """Who gains (True) and who loses (False) what is asked, for each choice of values that a request gives, fewest first."""
+        """The subjects that gain (True) and lose (False) what is asked, for each choice of values in a request, fewest first."""
         found: dict[bool, list[tuple[GivenAttributes, frozenset[Subject]]]] = {True: [], False: []}
         # What an object lies in, and so whose attributes count, may be known in one of the states alone.
         choices = max((subject_sets.given(question, objects, MOST_VALUES) for subject_sets in sets), key=len)

@@ -1,4 +1,4 @@
-"""Which decisions changed rows can change, and for each changed decision a smallest set of the rows that make the difference."""
+"""The decisions that changed rows can change, and for each changed decision a smallest set of rows that make the difference."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ class CauseFinder:
                     yield tuple(sorted(found)), self._causes.whole(smallest)
 
     def _world(self, subjects: frozenset[Subject], rows: Rows) -> SubjectSets:
-        """What the subjects may do in the first state with only some of the rows changed."""
+        """The permissions of the subjects in the first state with only some of the rows changed."""
         key = subjects, rows
         if key not in self._worlds:
             if subjects not in self._bases:
@@ -227,7 +227,7 @@ class CauseFinder:
         return {table: [getattr(state, table)[row] for row in found[table]] for table in TABLES}
 
     def _placements(self, rows: State, moves: Sequence[ChangedRow]) -> list[Any]:
-        """Where the entities of some rows and the objects lie in the first state, with some moves."""
+        """The places of the objects and of the entities of some rows in the first state, with some moves."""
         objects = [str(entity) for entity in self._objects.values() if entity.type]
         around = self._causes.addresses.containers([*rows.named_entities(), *objects])
         entities = self._causes.sides[0].state.entities
@@ -269,10 +269,10 @@ EVERYWHERE = frozenset({""})
 
 
 class ChangeImpact:
-    """Finds what changed rows affect, by both states. Never too little; what a decision really depends on is decided later.
+    """Finds the decisions that changed rows affect, from both states. Never too few; the rows behind each decision are found later.
 
-    An atom of a condition is about the object of a request or about what contains it. So a row with an entity affects the
-    objects at its path or below; a row that gives a principal affects those at or below everything that the principal has.
+    An atom of a condition is about the object of a request or about its containers. So a row with an entity affects the
+    objects at its path or below; a row that gives a principal affects the objects at or below everything that the principal has.
     """
 
     def __init__(self, program: Program, sides: tuple[Side, Side], tree: EntityTree) -> None:
@@ -338,7 +338,7 @@ class ChangeImpact:
                 return frozenset({self._address(row.cells["entity"])})
 
     def _of_role(self, name: str, scope: str | None) -> frozenset[str]:
-        """Where a role counts that is held within a scope, with the roles that it holds."""
+        """The paths on which a role counts that is held within a scope, with the roles that it holds."""
         key = name, scope
         found = self._paths_of_role.get(key)
         if found is None:
@@ -348,14 +348,14 @@ class ChangeImpact:
         return found
 
     def _of_held(self, name: str, scope: str | None) -> frozenset[str]:
-        """Where a role counts, without the roles that it holds."""
+        """The paths on which a role counts, without the roles that it holds."""
         if scope is not None:
             return frozenset({self._address(scope)}) | self._paths_named_after("role", name)
         own = EVERYWHERE if name in self._defaults else self._paths_held({f"role:{name}"})
         return own | self._paths_named_after("role", name)
 
     def _of_group(self, name: str) -> frozenset[str]:
-        """Where membership in a group counts: what it has itself and through the groups that contain it, and their roles."""
+        """The paths on which membership in a group counts: of its own rights, and of the groups that contain it and their roles."""
         found: set[str] = set()
         for group in {group for side in self.sides for group in side.holdings.above([name])}:
             principal = f"group:{group}"

@@ -19,7 +19,7 @@ T = TypeVar("T")
 _LINE = re.compile(r"(?P<path>.+):(?P<line>[0-9]{1,9})")
 _ROW = re.compile(r"(?P<path>.+): (?P<table>[a-z_]+) row (?P<row>[0-9]{1,9})")
 COMPARED = 200
-"""How many of the rows with most words in common are compared by letters, to suggest one."""
+"""The most rows, of the rows with most words in common, that are compared by letters to suggest one."""
 
 
 def find_rows(texts: Iterable[str], state: State, places: Places, shown: str) -> list[tuple[str, int]]:

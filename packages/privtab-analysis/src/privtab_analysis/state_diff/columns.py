@@ -12,7 +12,7 @@ from privtab.state.nodes import Column
 
 
 def only_in_one(columns: Iterable[tuple[Column, Column]]) -> tuple[list[int], list[int]]:
-    """The numbers of the rows that one of two tables has and the other has not, each row once. `columns`: those of both tables."""
+    """The numbers of the rows that only one of two tables has, each row once. `columns`: the columns of both tables, in pairs."""
     joined = []
     first_length = 0
     for first, second in columns:
@@ -28,7 +28,7 @@ def only_in_one(columns: Iterable[tuple[Column, Column]]) -> tuple[list[int], li
 
 
 def _alike(first: Codes, second: Codes) -> int:
-    """How many rows at the beginning of two tables of one length are equal."""
+    """The number of equal rows at the beginning of two tables of one length."""
     different = first != second
     return int(different.argmax()) if different.any() else len(first)
 

@@ -26,7 +26,7 @@ _FLAT = re.compile(r"(?:.*/)?%[a-z][a-z0-9_]*:(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class EntityClass:
-    """Entities of one type with equal answers: those below a path but not below any of some deeper ones."""
+    """Entities of one type with equal answers: entities below a path but not below any of some deeper paths."""
 
     type: str
     paths: list[str]
@@ -61,7 +61,7 @@ class EntityClass:
 
 
 class EntityTree:
-    """The entities that states name, by type and address, with those that `entitlements.universe.Universe` adds."""
+    """The entities that states name, by type and address, and the entities that `entitlements.universe.Universe` adds."""
 
     def __init__(self, program: Program, *states: State) -> None:
         self.addresses = Addresses(program, states)
@@ -80,7 +80,7 @@ class EntityTree:
         return found
 
     def around(self, address: str) -> Iterator[str]:
-        """An address and those of what contains its entities in either state, from the root of all on."""
+        """An address and the addresses that contain its entities in either state, starting at the root."""
         yield from prefixes(address)
         outermost = address.partition("/")[0].removeprefix("%")
         if outermost in self.addresses.moved:

@@ -82,14 +82,14 @@ class ChangedAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateDiff:
-    """What changed from one state to another."""
+    """The changes from one state to another."""
 
     rows: tuple[ChangedRow, ...]
     access: tuple[ChangedAccess, ...] = ()
     decided: int = 0
     """The number of questions that were decided."""
     undecided: tuple[str, ...] = ()
-    """What was not compared, and why; empty if the difference is complete."""
+    """The parts that were not compared, with reasons; empty if the difference is complete."""
     notes: tuple[str, ...] = ()
 
     def count(self, *, gained: bool) -> int:

@@ -26,7 +26,7 @@ def changed_rows(
 
 
 def _only(before: State, after: State, table: str) -> tuple[list[int], list[int]]:
-    """The numbers of the rows that only the one state has, and of those that only the other has."""
+    """The numbers of the rows that only the first state has, and of the rows that only the second has."""
     windows = table in before.windows or table in after.windows
     if getattr(before, table) is getattr(after, table) and not windows:
         return [], []
@@ -41,7 +41,7 @@ def _only(before: State, after: State, table: str) -> tuple[list[int], list[int]
 def _only_in_one(
     before: Iterable[tuple[object, ...]], after: Iterable[tuple[object, ...]]
 ) -> tuple[list[int], list[int]]:
-    """The numbers of the rows that only the one has, and of those that only the other has; the first of equal ones."""
+    """The numbers of the rows that only the first has, and of the rows that only the second has; the first of equal rows."""
     was, now = ({row: n for n, row in reversed([*enumerate(rows)])} for rows in (before, after))
     return sorted(was[row] for row in was.keys() - now), sorted(now[row] for row in now.keys() - was)
 

@@ -43,10 +43,10 @@ class GivenValues:
         self._types = {term: type_ for term in self._terms if (type_ := program.attribute(term)) is not None}
         self._pool: set[str | int | bool] | None = None
         self.of_entities = any("request" in type_.origins and term.target for term, type_ in self._types.items())
-        """Whether requests give attributes of the objects."""
+        """True if requests give attributes of the objects."""
 
     def __bool__(self) -> bool:
-        """Whether requests give any."""
+        """True if requests give any attributes."""
         return any("request" in type_.origins for type_ in self._types.values())
 
     def all(self, context: EvaluationContext, objects: Mapping[str, Entity]) -> Iterator[GivenAttributes]:
@@ -128,7 +128,7 @@ class Question:
     flags: frozenset[str]
     condition: Formula
     before: tuple[Formula, ...]
-    """Of a row filter or column mask: the conditions of those that are tried before it."""
+    """For a row filter or column mask: the conditions of the filters or masks that are tried earlier."""
     shape: PathShape
     given: GivenValues
     """The values that its request can give attributes."""
@@ -177,7 +177,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a subject holds: principals everywhere, roles within scopes, the names of roles and of groups."""
+    """The holdings of a subject: principals everywhere, roles within scopes, the names of roles and of groups."""
 
     principals: frozenset[str]
     scoped: tuple[tuple[str, str], ...]
@@ -203,14 +203,14 @@ class Side:
         self._known: dict[Subject, Holding] = {}
 
     def holding(self, subject: Subject) -> Holding:
-        """What a subject holds."""
+        """The holdings of a subject."""
         found = self._known.get(subject)
         if found is None:
             found = self._known[subject] = Holding(*self.holdings.of_user(*asking(subject)))
         return found
 
     def places(self, key: str) -> bool:
-        """Whether the state tells where an entity lies."""
+        """Return whether the state tells where an entity lies."""
         return self.holdings.locations.find(Entity.parse(key)) is not None
 
     def holders(self, principal: str) -> set[Subject]:
@@ -287,7 +287,7 @@ class Side:
 
 
 class SubjectSets:
-    """For some subjects, those who are allowed what is asked, by the rows of one state about their principals."""
+    """Of some subjects, the subjects that are allowed a request, using the rows of one state about their principals."""
 
     def __init__(self, side: Side, subjects: Collection[Subject]) -> None:
         self._reference = side.reference
@@ -304,7 +304,7 @@ class SubjectSets:
         return list(islice(question.given.all(self._caller.about(requested), requested), most + 1))
 
     def equivalence(self, other: SubjectSets) -> EntityEquivalence:
-        """Which entities are alike for the same subjects, in this state and in another one."""
+        """The entities that are equivalent for the same subjects, in this state and in another one."""
         return EntityEquivalence([self._evaluator, other._evaluator])
 
     def allowed(self, request: Request) -> frozenset[Subject]:
@@ -319,7 +319,7 @@ class SubjectSets:
         return subjects
 
     def applied(self, request: Request) -> frozenset[Subject]:
-        """The same; of a row filter or column mask, those to whom it applies, since none that is tried before it does."""
+        """As `allowed`; for a row filter or column mask, the subjects to whom it applies, since no earlier one does."""
         others = self._reference.program.earlier(request.resource.type, request.action)
         return self.allowed(request).difference(
             *(self.allowed(replace(request, action=rule.operation)) for rule in others)

@@ -46,7 +46,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """What changed because of the same rows."""
+    """The changes because of the same rows."""
 
     gained: bool
     rows: tuple[ChangedRow, ...]
