@@ -48,7 +48,7 @@ def rows(program: Program | None, location: str) -> RawState:
 
 
 def bundles(system: str | None, location: str) -> list[bytes]:
-    """The bundles of a state: one, or those of its shards."""
+    """Return the bundles of a state: one, or one per shard."""
     place = place_of(location)
     if place.revision is not None:
         return [_revision(place, system, "state")]

@@ -39,7 +39,7 @@ def opened(location: str) -> BundleLocation:
 
 
 def authority(program: Program, authorise: Iterable[str]) -> Authority:
-    """Who may change what in a store with these options. Raises ImportError where an extra is missing."""
+    """Return the operations that authorise changes in a store with these options. Raises ImportError where an extra is missing."""
     from privtab_server.store.authority import Authority
 
     return Authority(program, authorise)

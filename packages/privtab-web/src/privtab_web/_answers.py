@@ -24,7 +24,7 @@ CONTENT_TYPE = "application/problem+json"
 
 
 class Tell(StrEnum):
-    """How much detail a refused caller gets."""
+    """The amount of detail that a refused caller gets."""
 
     NOTHING = "nothing"
     """Only the refusal and the decision's id, with which operators find the rest in the log."""

@@ -1,4 +1,4 @@
-"""Whether every route has a decision: what guards each one, what the probe saw, and what documents and the policy say of it."""
+"""Decisions of routes: the guards of each route, the answers to the probe, and the entries of documents and of the policy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNKNOWN = FindingKind("R006", "unknown-operation", Severity.ERROR)
 
 
 class Status(StrEnum):
-    """Whether a route has a decision."""
+    """The decision of a route, as far as it is known."""
 
     PROVED = "proved"
     """A guard was asked, and its denial ended the request."""
@@ -83,7 +83,7 @@ def covered(
     answers: Mapping[int, tuple[Answer, ...]] | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> Coverage:
-    """Judge each route. `answers`: those of the probe, by the position of the route; None for a description, which cannot be asked.
+    """Judge each route. `answers`: the probe's answers, by the position of the route; None for a description, which cannot be probed.
 
     `where`: the place of findings about routes whose handlers have none. `found`: findings about the documents.
     """
@@ -198,7 +198,7 @@ def row_of(needs: RequestTemplate | None) -> str:
 
 
 def _unknown(needs: RequestTemplate | None, vocabulary: Vocabulary, span: Span, route: str) -> Iterator[Diagnostic]:
-    """What a request names that the policy does not have, or lacks that the policy needs."""
+    """Report names in a request that the policy does not have, and names that the policy needs and the request lacks."""
     if needs is None or (needs.type_ is None and any(needs.action in rows for rows in vocabulary.operations.values())):
         return
     try:

@@ -1,4 +1,4 @@
-"""What documents say of routes: a file of routes, and descriptions in OpenAPI."""
+"""Documents that describe routes: a file of routes, and descriptions in OpenAPI."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAPPED = ("action", "resource", "arg", "with", "flags")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What a document says of one route: why it is open, or else what is requested before it runs."""
+    """The entry of one route in a document: why the route is open, or the request that is decided before it runs."""
 
     route: str
     by: str
@@ -90,7 +90,7 @@ class _Reader(DocumentReader):
         return None if text is None else (text.value, text.span)
 
     def entry(self, node: Node, route: str, by: str, span: Span, known: frozenset[str] | None = None) -> Entry | None:
-        """What is said of one route; `known` are its parameters, if they are."""
+        """Read the entry of one route; `known` are the route's parameters, if they are known."""
         before = self.mistakes
         fields = self.fields(node, f"`{route}`", ("open", *_MAPPED))
         if fields is None or self.mistakes > before:
@@ -174,7 +174,7 @@ class _Reader(DocumentReader):
                 self.unknown(key, value, f"`{path}`", (*METHODS, *_BESIDE))
 
     def resolved(self, root: Node, node: Node) -> Node:
-        """What a reference within the document refers to; one to another file is an error."""
+        """Follow a reference within the document to its target; a reference to another file is an error."""
         seen: set[str] = set()
         while (reference := _child(node, "$ref")) is not None:
             text = getattr(reference, "text", "")
@@ -211,5 +211,5 @@ def _child(node: Node | None, name: str) -> Node | None:
 
 
 def gateway_cover(type_: str, method: str) -> Cover:
-    """What a gateway requests: the method on the entity that the path is, as in AuthZEN's profile for gateways."""
+    """Return the request of a gateway: the method on the entity of the path, as in AuthZEN's profile for gateways."""
     return Cover(by="gateway", needs=request_template(method, (type_, "path")))

@@ -43,7 +43,7 @@ def mark(guarding: Callable[..., Any], template: RequestTemplate) -> None:
 
 @dataclass(slots=True)
 class Denials:
-    """What guards were asked during one request of the probe, and denied."""
+    """The questions that guards were asked, and denied, during one request of the probe."""
 
     asked: list[tuple[str, Entity]] = field(default_factory=list)
     overcome: bool = False
@@ -177,7 +177,7 @@ class Guard:
             )
 
     def enforces(self) -> bool:
-        """Whether denials are enforced, which is also the case without a client."""
+        """Return whether denials are enforced, which is also the case without a client."""
         return self.denies_all or self._asker is None or self._asker.mode is Mode.ENFORCE
 
     def caller(self, user: Callable[[], CallerLike] | None = None) -> Caller | None:

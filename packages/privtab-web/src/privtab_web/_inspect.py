@@ -45,7 +45,7 @@ _PLACEHOLDER = re.compile(r"\{\w+(:\w+)?\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cover:
-    """What guards a route, and what it requests; `needs` is None where every request is refused."""
+    """The guard of a route, and its request; `needs` is None where every request is refused."""
 
     by: str
     needs: RequestTemplate | None
@@ -117,7 +117,7 @@ def inspected(app: Any) -> Inspected:
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """Where the walk is: the path so far, the middleware around, and what each router above must select."""
+    """The position of the walk: the path so far, the middleware around, and what each router above must select."""
 
     prefix: str = ""
     around: tuple[tuple[Middleware[Any, Any], str], ...] = ()
@@ -200,7 +200,7 @@ class _Leaf:
         return replace(route, covers=(*covers, *route.covers), samples=tuple(samples))
 
     def _taken(self, method: str, path: str) -> object:
-        """What takes a request instead of this handler; None if it reaches it."""
+        """Return the other handler that takes a request first; None if the request reaches this handler."""
         for select, prefix, expected in self.at.levels:
             if (taken := select(method, _root(prefix, path), path)) is not expected:
                 return taken or "nothing"
@@ -209,7 +209,7 @@ class _Leaf:
     def _by(
         self, middleware: Middleware[Any, Any], prefix: str, route: AppRoute, samples: Iterable[str]
     ) -> Iterator[Cover]:
-        """What a middleware requests for the paths of a route; nothing if one of them passes without a decision."""
+        """Yield the requests of a middleware for the paths of a route; nothing if any path passes without a decision."""
         needs: dict[str, RequestTemplate | None] = {}
         # Where a route of the middleware is open, a path of this route may match it.
         opened = [_PLACEHOLDER.sub(MADE_UP[0], prefix + r.path) for r in middleware.routes if r.needs is None]
@@ -349,7 +349,7 @@ class _Walk:
     def dependencies(
         self, route: Any, shared: Mapping[int, frozenset[Any]], overrides: dict[Any, Any], codes: list[CodeType]
     ) -> Iterator[Cover]:
-        """What the dependencies of a FastAPI route request, but for those that the application overrides; `codes` gets their code."""
+        """Yield the requests of a FastAPI route's dependencies, except overridden ones; `codes` gets the code of all of them."""
         of_routers = shared.get(id(getattr(route, "original_route", route)), ())
         waiting = [dependant] if (dependant := getattr(route, "dependant", None)) is not None else []
         while waiting:
@@ -437,12 +437,12 @@ class _Walk:
 
 
 def _wrapped_by(app: Any) -> Any:
-    """What an application or a bound method wraps, if that is known."""
+    """Return the application inside an application or a bound method, if it is known."""
     return next((inner for name in WRAPPED if (inner := getattr(app, name, None)) is not None), None)
 
 
 def _opaque(app: Any, at: _Position) -> Iterator[_Leaf]:
-    """An application whose routes nobody knows: those of the middleware around it, and everything that this lets pass."""
+    """Yield the leaves of an application with unknown routes: the routes of its middleware, and all that the middleware lets pass."""
     middleware = at.around[-1][0] if at.wraps else None
     for route in middleware.routes if middleware is not None else ():
         yield _Leaf(at=at, path=route.path, methods=tuple(sorted(route.methods)), endpoint=app)

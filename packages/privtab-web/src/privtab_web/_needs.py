@@ -93,7 +93,7 @@ def request_template(
 
 
 def _filler(place: EntityTemplate, where: str) -> tuple[Filler, frozenset[str], str | None]:
-    """What fills the place of an entity, the arguments that it needs, and the type."""
+    """Return the filler for the place of an entity, the arguments that the filler needs, and the type."""
     match place:
         case str():
             return _template(place, where)

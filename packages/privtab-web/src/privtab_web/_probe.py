@@ -36,7 +36,7 @@ CSRF = {"cookie": f"csrftoken={'a' * 32}", "x-csrftoken": "a" * 32}
 
 @dataclass(slots=True, kw_only=True)
 class Answer:
-    """What came of one request: what guards were asked, the status, and whether a guard's refusal ended it without an answer."""
+    """The result of one request: the guards' denials, the status, and whether a guard's refusal ended it without an answer."""
 
     method: str
     denials: Denials = field(default_factory=Denials)
@@ -45,7 +45,7 @@ class Answer:
 
     @property
     def proves(self) -> bool:
-        """Whether a guard was asked, and its refusal was the end: that of a handler which goes on is the handler's own."""
+        """Return whether a guard denied and its refusal ended the request; a handler that goes on gives its own refusal."""
         return bool(self.denials.asked) and not self.denials.overcome and (self.refused or self.status in REFUSALS)
 
     def __str__(self) -> str:
@@ -141,7 +141,7 @@ class _Leaving:
 
 
 def _is_refusal(error: BaseException | None) -> bool:
-    """Whether it is a denial, or was raised where one was caught."""
+    """Return whether an error is a denial, or was raised while handling a denial."""
     match error:
         case None | AccessDenied():
             return error is not None
@@ -183,7 +183,7 @@ class _Loop:
             raise UsageError(f"the application did not start within {START_TIMEOUT:g} s") from None
 
     def run(self, coroutine: Coroutine[Any, Any, None]) -> bool:
-        """Whether it ended in time."""
+        """Run a coroutine, and return whether it ended in time."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         if wait([future], TIMEOUT).done:
             return True

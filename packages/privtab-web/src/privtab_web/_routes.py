@@ -206,7 +206,7 @@ ANY = "x"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a router makes of a request: the handler's path, with `x` for each parameter, and its parameters in their order."""
+    """A router's reading of a request: the handler's path, with `x` for each parameter, and its parameters in their order."""
 
     handler: str
     parameters: Mapping[str, object]
@@ -279,7 +279,7 @@ def selected(router: Any, scope: dict[str, Any]) -> tuple[Any, dict[str, Any]] |
 
 
 def leaves(routes: Iterable[Any]) -> Iterator[Any]:
-    """The routes in their order, those of FastAPI's included routers as if they were declared here."""
+    """Yield the routes in their order; routes of FastAPI's included routers come as if they were declared here."""
     for route in routes:
         included = getattr(route, "effective_route_contexts", None)
         for leaf in (route,) if included is None else included():
@@ -339,7 +339,7 @@ DEEPEST = 50
 
 
 def marks(function: Any) -> tuple[RequestTemplate, ...]:
-    """What a function requests before it runs, if a guard says so."""
+    """Return the requests that a function's guards make before it runs."""
     while isinstance(function, partial):
         function = function.func
     found: tuple[RequestTemplate, ...] = getattr(function, NEEDS, ())
@@ -383,7 +383,7 @@ def codes_of(handler: Any) -> tuple[CodeType, ...]:
 
 
 def span_of(handler: Any) -> Span | None:
-    """The first line of a handler in the working directory: those of frameworks are no place for a finding."""
+    """Return the first line of a handler in the working directory; a framework's handler is no place for a finding."""
     codes = codes_of(handler) if callable(handler) else ()
     return _place(codes[-1].co_filename, codes[-1].co_firstlineno) if codes else None
 

@@ -28,8 +28,8 @@ class AsgiMiddleware(Middleware[App, User]):
 
     `user` returns the caller from the connection's scope, as a name, a Caller or None; by default, the caller of the guard.
     It is also the caller for guarded functions in `app`. `guard` is a Guard or a client. A websocket is refused before it
-    is accepted. The router of Starlette or FastAPI says which parameters the handler will get: if these are not those of the
-    route, the request is refused.
+    is accepted. The router of Starlette or FastAPI says which parameters the handler will get: if they differ from the
+    parameters of the route, the request is refused.
     """
 
     _router_of = staticmethod(asgi_router)

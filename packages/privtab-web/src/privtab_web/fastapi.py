@@ -95,7 +95,7 @@ def _values(template: RequestTemplate, request: Request) -> dict[str, Any]:
 
 
 def _read(request: Request, name: str) -> Iterator[Any]:
-    """What the handler and its dependencies read as an argument, under this name or an alias, also in a model of several."""
+    """Yield the values of an argument for the handler and its dependencies, under its name or an alias, also from models."""
     dependants = [request.scope["route"].dependant]
     while dependants:
         dependant = dependants.pop()

@@ -53,5 +53,5 @@ def _headers(traceparent: str | None, tracestate: str | None) -> Mapping[str, st
 
 
 def _visible(text: str) -> bool:
-    """Whether a text is one line of printable ASCII, as headers require."""
+    """Return whether a text is one line of printable ASCII, as headers require."""
     return all(32 <= ord(letter) <= 126 for letter in text)

@@ -25,7 +25,7 @@ class WsgiMiddleware(Middleware[App, User]):
     `user` returns the caller from the environment, as a name, a Caller or None; by default, the caller of the guard, else
     REMOTE_USER, which is set by the server and not by a header. It is also the caller for guarded functions during the call
     of `app`. `guard` is a Guard or a client. The router of Flask, or another `url_map` of Werkzeug's, says which parameters the
-    handler will get: if these are not those of the route, the request is refused.
+    handler will get: if they differ from the parameters of the route, the request is refused.
     """
 
     _router_of = staticmethod(wsgi_router)

@@ -1,4 +1,4 @@
 """The OpenID AuthZEN Authorization API 1.0 over HTTP, for any engine; run by `privtab serve`.
 
-`messages` reads bodies, `service` answers them, `app` serves both over HTTP. Sections (§) are those of the specification.
+`messages` reads bodies, `service` answers them, `app` serves both over HTTP. Sections (§) refer to the specification.
 """

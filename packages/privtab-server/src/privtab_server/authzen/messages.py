@@ -27,7 +27,7 @@ class Malformed(Exception):
 
 
 class Semantic(StrEnum):
-    """How many of the evaluations in one message are carried out."""
+    """The rule by which the evaluations of one message stop early."""
 
     EXECUTE_ALL = "execute_all"
     DENY_ON_FIRST_DENY = "deny_on_first_deny"

@@ -33,14 +33,14 @@ class DecisionPoint(ABC):
 
     @abstractmethod
     async def check_many(self, requests: Sequence[Request]) -> list[bool]:
-        """Whether each request is allowed, by position."""
+        """Decide requests; the results (True: allowed) are in the order of the requests."""
 
     @abstractmethod
     async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
         """Decisions with explanations, by position."""
 
     async def revision(self) -> Revision:
-        """What decides now, as far as it says."""
+        """Return the policy and the state that decide now, as far as they are known."""
         return Revision(policy=None, state=None)
 
     async def directory(self) -> Directory | None:
@@ -54,7 +54,7 @@ class DecisionPoint(ABC):
 
     @abstractmethod
     async def ready(self) -> bool:
-        """Whether it can answer now; never raises."""
+        """Return whether the decision point can answer now; never raises."""
 
     async def refresh(self) -> None:  # noqa: B027  (most do so by themselves)
         """Load a newer policy and state, unless the PDP does so by itself."""

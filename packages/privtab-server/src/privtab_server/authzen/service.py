@@ -267,7 +267,7 @@ MOST_RESULTS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagePosition:
-    """Where a page begins: after which name (None: at the start), and its maximum number of results.
+    """The start of a page: the name before it (None: none), and the page's maximum number of results.
 
     Its opaque token is not signed: every result is decided again, so a forged one can only change where the page begins.
     """
@@ -284,7 +284,7 @@ class PagePosition:
 
 
 def page_position(search: Search, system: str, default_limit: int) -> PagePosition:
-    """Where a page begins; raises Malformed for a token of another search or a changed limit (§8.2)."""
+    """Return the start of a page; raises Malformed for a token of another search or a changed limit (§8.2)."""
     search_hash = _search_hash(search, system)
     if search.token is None:
         return PagePosition(
@@ -427,7 +427,7 @@ async def read_page(
 
 
 async def anyone(plan: SearchPlan, check_many: CheckMany) -> bool:
-    """Whether a user that no row names is allowed."""
+    """Return whether a user that no row names is allowed."""
     return (await check_many([plan.request_for(f"{_NOBODY}{uuid.uuid4()}")]))[0]
 
 

@@ -81,7 +81,7 @@ def open_registry(
 
 
 def no_channel(registry: Registry, name: str) -> str:
-    """What to say of a channel that a registry does not have: which it has."""
+    """Return the message for a channel that a registry does not have; it lists the registry's channels."""
     if not registry.settings():
         return f"there is no registry at {registry.url}"
     available = sorted({f"{channel.channel}/{channel.system}" for channel in registry.channels()})
@@ -89,7 +89,7 @@ def no_channel(registry: Registry, name: str) -> str:
 
 
 def running_channels(registry: Registry, channel: str | None, system: str | None) -> list[Channel]:
-    """The channels that ever ran something, all or those of a name and of a system."""
+    """Return the channels that ever ran something, optionally only the channels of a name and of a system."""
     found = [registry.channel(channel, system)] if channel and system else registry.channels()
     return [c for c in found if c.last and channel in (None, c.channel) and system in (None, c.system)]
 

@@ -50,7 +50,7 @@ ChannelOption = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
-    """Where it is read what sidecars run."""
+    """Options for the source of the fleet: a server or OPAs."""
 
     server: Annotated[
         str | None, option("--server URL", "Registry server that sidecars report to.", envvar="PRIVTAB_SERVER")
@@ -87,7 +87,7 @@ class FleetOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseOptions(FleetOptions):
-    """Which channel is released to, and how long its sidecars are watched."""
+    """Options of a release: the channel, and how long its sidecars are watched."""
 
     registry: RegistryOption = None
     channel: ChannelOption = "dev"
@@ -98,11 +98,11 @@ class ReleaseOptions(FleetOptions):
 
     @property
     def quiet(self) -> bool:
-        """Whether only the outcome is printed, as JSON."""
+        """Return whether only the outcome is printed, as JSON."""
         return self.format_ == "json"
 
     def rollout(self, registry: Registry, system: str, read: FleetReader | None, *, signed: bool) -> Rollout:
-        """What releases to the channel, and shows how sidecars activate it on standard error."""
+        """Return the rollout to the channel; on standard error, it shows how sidecars activate the release."""
         from privtab_server.registry.deploy.rollout import Rollout
 
         return Rollout(
@@ -285,7 +285,7 @@ def show_gate(gate: Gate) -> None:
 
 
 def _state(gate: Gate) -> None:
-    """What users gain and lose by the new state."""
+    """Print the operations that users gain and lose by the new state."""
     from privtab_analysis.commands.state_diff import show_groups
 
     assert gate.state is not None
@@ -370,7 +370,7 @@ class DeployReport:
 
     @property
     def all_passed(self) -> bool:
-        """Whether no gate stops the deployment."""
+        """Return whether no gate stops the deployment."""
         return all(gate.passed for gate in self.gates)
 
     def stop(self, why: str) -> None:

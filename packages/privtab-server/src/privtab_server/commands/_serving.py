@@ -217,7 +217,7 @@ def raise_file_limit() -> None:
 
 
 def _served(feeds: Feeds) -> tuple[str, dict[str, object]]:
-    """What is served, as text and as JSON."""
+    """Describe the registry and the channels that are served, as text and as JSON."""
     channels = [f"{channel}/{system}" for channel, system in sorted(feeds.channels)]
     shown = f"{feeds.registry.url} ({', '.join(channels) or 'no channels yet'})"
     return shown, {"registry": feeds.registry.url, "channels": channels}
@@ -231,7 +231,7 @@ POLL_SECONDS = 0.2
 
 
 class ServedBundles(NamedTuple):
-    """What serves bundles."""
+    """Routes and tasks that serve bundles."""
 
     at_once: int
     routes: Sequence[Route] = ()

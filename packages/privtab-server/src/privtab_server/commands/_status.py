@@ -86,7 +86,7 @@ class ChannelSnapshot:
 
     @property
     def good(self) -> bool:
-        """Whether there are no problems and all sidecars, except silent ones, run what they should."""
+        """Return whether there are no problems, and all sidecars except silent ones run what they should."""
         if self.trouble:
             return False
         if self.fleet is None:

@@ -86,7 +86,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a change did, or would do: its rows, and the JSON of `state diff`, or why that is not known."""
+    """The effect of a change, done or proposed: its rows, and the JSON of `state diff`, or why that is not known."""
 
     number: int
     changes: Sequence[Change]
@@ -338,7 +338,7 @@ def _names(named: Mapping[str, Any]) -> str:
 
 
 def proposed(planned: Planned) -> Answer:
-    """What a change of a store that is opened here would do."""
+    """Return the effect that a change would have on a store that is opened here."""
     from privtab_server.store.guarded import proposal_json
 
     return Answer.of(proposal_json(planned))

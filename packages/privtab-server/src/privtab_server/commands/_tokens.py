@@ -11,7 +11,7 @@ TOKEN_VARIABLE = "PRIVTAB_TOKEN"  # noqa: S105  (the name of a variable)
 
 
 def is_http(url: str) -> bool:
-    """Whether an address is that of a server, not of a folder or a database."""
+    """Return whether an address is the URL of a server, not a folder or a database."""
     return url.startswith(("http://", "https://"))
 
 

@@ -69,7 +69,7 @@ def _reason(name: str, meaning: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployOptions(PolicyArguments):
-    """What is deployed, and through which gates."""
+    """Options for what is deployed, and for its gates."""
 
     door: Annotated[
         list[str] | None, option("--door DOCUMENT", "Also answer another system in its own form; repeatable.")
@@ -307,7 +307,7 @@ class _Deployment:
     def _compare(
         self, before: Channel, program: Program, path: Path, loaded: State | None, opened: Collection[str]
     ) -> None:
-        """Run the gates that compare the policy and the state with those of the channel."""
+        """Run the gates that compare the policy and the state with the channel's."""
         from privtab_server.registry.deploy.gates import state_gate
 
         report, options = self.report, self.options

@@ -34,7 +34,7 @@ app.command("registry", cls=RegistryCommand)(serve_registry)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Who decides."""
+    """Options for what decides: policies, compiled bundles or an OPA."""
 
     policy: Annotated[
         list[str] | None,

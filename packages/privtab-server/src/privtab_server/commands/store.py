@@ -75,7 +75,7 @@ def create(
 ) -> None:
     """Create a store for the system of a policy.
 
-    The first service administrators are those of `--admin`, and of `store.administrators` in privtab.toml, or in
+    The first service administrators are named by `--admin`, and by `store.administrators` in privtab.toml, or in
     `[tool.privtab]` of pyproject.toml, in the working directory or above.
 
     Example:

@@ -31,7 +31,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """What was checked, and the problems found."""
+    """The amounts that were checked, and the problems found."""
 
     revisions: int
     channels: int
@@ -42,7 +42,7 @@ class CheckReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcReport:
-    """What was or would be removed: unneeded revisions, and bundles without a record."""
+    """The revisions without use and the bundles without a record that were or would be removed."""
 
     revisions: tuple[Revision, ...]
     orphans: tuple[str, ...]
@@ -128,7 +128,7 @@ def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remo
 
 
 def _unneeded(registry: Registry, keep: int, older_than: float) -> GcReport:
-    """What would be removed now."""
+    """Report the files that would be removed now."""
     channels = registry.channels()
     for current in channels:
         if current.held:
@@ -190,7 +190,7 @@ def _unreadable(
 
 
 def _unexpected_paths(registry: Registry) -> Iterator[str]:
-    """Paths among those of systems and channels that are neither."""
+    """Yield paths in the folders of systems and channels that are neither."""
     for top in (names.REVISIONS, names.CHANNELS):
         for name in registry.store.names(top):
             if not names.is_valid(name):

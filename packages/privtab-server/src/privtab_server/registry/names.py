@@ -33,7 +33,7 @@ def checked(label: str, name: str) -> str:
 
 
 def is_valid(name: str) -> bool:
-    """Whether a name is valid."""
+    """Return whether a name is valid."""
     return bool(_NAME.fullmatch(name)) and ".." not in name
 
 

@@ -71,7 +71,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
-    """What a part of the sidecars runs instead of the channel's revisions.
+    """The revisions that a part of the sidecars runs instead of the channel's.
 
     Of the sidecars with all of `labels`, the `share` is always the same for given revisions, and a larger share includes a
     smaller one. Revisions that are None stay as in the channel.
@@ -91,7 +91,7 @@ class Canary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """What a channel runs of a system since its last release. `sequence` numbers the releases; 0: there was none."""
+    """The revisions that a channel runs of a system since its last release. `sequence` numbers the releases; 0: none."""
 
     channel: str
     system: str
@@ -123,12 +123,12 @@ class Channel:
 
     @property
     def held(self) -> bool:
-        """Whether a newer release is unreadable: what runs stays until the next release."""
+        """Return whether a newer release is unreadable; the running revisions then stay until the next release."""
         return self.last > self.sequence
 
     @property
     def trouble(self) -> str:
-        """What is wrong with its history, as text; empty if nothing is."""
+        """Describe the faults of the channel's history; empty if there are none."""
         if not self.broken:
             return ""
         reasons = "; ".join(why for _, why in sorted(self.broken.items(), reverse=True)[:3])
@@ -146,7 +146,7 @@ class Channel:
         return {"privtab_channel": VERSION, **_json_of(self, *_OF_READERS), "canary": canary}
 
     def runs(self, *, canary: bool = False) -> dict[tuple[str, str], str]:
-        """What is served, (kind, shard) → revision: to the canary's sidecars if `canary`, else to the others."""
+        """Return the revisions served, (kind, shard) → revision: to the canary's sidecars if `canary`, else to the others."""
         overrides = self.canary if canary else None
         policy = (overrides.policy if overrides else None) or self.policy
         state = (overrides.state if overrides else None) or self.state
@@ -187,7 +187,7 @@ def decoded(where: str, content: bytes) -> dict[str, Any]:
 
 
 def too_deep(value: Any) -> bool:
-    """Whether a document is nested more deeply than any record; it could be read but not written again."""
+    """Return whether a document is nested more deeply than any record; it could be read but not written again."""
     level = [value]
     for _ in range(DEEPEST):
         children = [

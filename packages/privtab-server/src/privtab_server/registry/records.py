@@ -201,7 +201,7 @@ class Holds:
 
     @contextlib.contextmanager
     def remove(self, digests: Iterable[str]) -> Iterator[frozenset[str]]:
-        """Yields those of these bundles that are not held; no writer will rely on them until the end of the block."""
+        """Yield the bundles among these that are not held; no writer will rely on them until the end of the block."""
         removing = frozenset(digests)
         with self._entry("remove", removing):
             yield removing - self._live_digests("keep")

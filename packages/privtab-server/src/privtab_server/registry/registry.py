@@ -211,7 +211,7 @@ class Registry:
         raise RegistryConflict(f"{path} keeps changing: revisions are being removed concurrently")
 
     def revisions(self, system: str, kind: str = "policy") -> list[Revision]:
-        """All readable revisions of a system, newest last; for shards, those of every shard."""
+        """Return all readable revisions of a system, newest last; for shards, the revisions of every shard."""
         found = [record for record in records.all_of(self.store, system, kind) if isinstance(record, Revision)]
         return sorted(found, key=lambda revision: (revision.created, revision.shard, revision.id))
 
@@ -395,7 +395,7 @@ class Registry:
                 raise RegistryError(f"{self.url} has lost the bundle of {key}: put it again") from None
 
     def requires_signatures(self) -> bool:
-        """Whether only signed bundles are accepted."""
+        """Return whether only signed bundles are accepted."""
         return bool(self.settings().get("verification_keys"))
 
     def trust(self) -> Trust | None:

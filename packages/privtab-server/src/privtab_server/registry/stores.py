@@ -254,7 +254,7 @@ class FsspecStore(Store):
 
 
 def _is_local(options: Mapping[str, Any]) -> bool:
-    """Whether the endpoint is on this machine."""
+    """Return whether the endpoint is on this machine."""
     from privtab.client._address import is_loopback
 
     endpoints = [options.get("endpoint_url"), options.get("client_kwargs", {}).get("endpoint_url")]
@@ -264,7 +264,7 @@ def _is_local(options: Mapping[str, Any]) -> bool:
 
 
 def _is_conflict(error: OSError) -> bool:
-    """Whether a conditional write failed: 412, or 409 during a concurrent write."""
+    """Return whether a conditional write failed: 412, or 409 during a concurrent write."""
     response = getattr(error.__cause__, "response", None)
     status = (response or {}).get("ResponseMetadata", {}).get("HTTPStatusCode")
     return status in (409, 412)

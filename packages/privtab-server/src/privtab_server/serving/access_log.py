@@ -74,7 +74,7 @@ class AccessLog:
 
 
 def _is_ambiguous(scope: Scope) -> bool:
-    """Whether a request declares its length in two ways."""
+    """Return whether a request declares its length in two ways."""
     names = {name for name, _ in scope["headers"]}
     return b"content-length" in names and b"transfer-encoding" in names
 

@@ -102,7 +102,7 @@ class BoundedProtocol(H11Protocol):
     # --- private ---
 
     def _awaits_request(self) -> bool:
-        """Whether the head of a request comes next."""
+        """Return whether the head of a request comes next."""
         cycle: RequestResponseCycle | None = self.cycle  # None at first, despite its declared type.
         return cycle is None or cycle.response_complete
 
@@ -153,7 +153,7 @@ class HandshakeLimitedLoop(asyncio.SelectorEventLoop):
 
 
 def network(address: str) -> str:
-    """What counts as one address; for IPv6 the /64 network, which is usually one customer's.
+    """Return the network that counts as one address; for IPv6 the /64 network, which is usually one customer's.
 
     >>> network("10.0.0.7"), network("2001:db8::7"), network("::ffff:10.0.0.7")
     ('10.0.0.7', '2001:db8::/64', '10.0.0.7')
@@ -209,7 +209,7 @@ class Tls:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reachable only from this machine."""
+    """Return whether an address is reachable only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

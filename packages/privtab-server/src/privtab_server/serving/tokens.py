@@ -46,7 +46,7 @@ class Bearer:
     """Labels that a sidecar with this token must have."""
 
     def is_for(self, instance: str) -> bool:
-        """Whether it is bound to this name, exactly or by a pattern."""
+        """Return whether the token is bound to this name, exactly or by a pattern."""
         pattern = ".*".join(map(re.escape, self.instance.split("*")))
         return bool(self.instance) and re.fullmatch(pattern, instance) is not None
 
@@ -72,7 +72,7 @@ class Tokens:
         return matching
 
     def bound(self, instance: str) -> bool:
-        """Whether a token is bound to this name."""
+        """Return whether a token is bound to this name."""
         return any(bearer.is_for(instance) for bearer in self._bearers)
 
     def refresh(self) -> None:

@@ -1,7 +1,7 @@
-"""Which operation of a policy authorises a change of rows, for callers who must not choose a weaker one themselves, nor reach further.
+"""Operations of a policy that authorise a change of rows, for callers who must neither choose a weaker operation nor reach further.
 
-What a row is about decides, not what the caller says: the entity or the scope that it names, else the role or the group whose members
-or holders it changes. The policy says which operations delegate what; of a policy that says nothing of it, the names of operations tell.
+The subject of a row decides, not the caller's choice: the entity or the scope that it names, else the role or the group whose members
+or holders it changes. The policy says which operations delegate what; if the policy says nothing, the names of operations tell.
 docs/reference/store.md has the rule.
 """
 
@@ -89,7 +89,7 @@ def _asking(program: Program) -> frozenset[tuple[str, str]]:
 
 
 def declares(program: Program) -> bool:
-    """Whether a policy says which operations delegate what: then, names of operations say nothing."""
+    """Return whether a policy says which operations delegate what: then, names of operations say nothing."""
     return bool(_delegations(program))
 
 
@@ -207,7 +207,7 @@ class Authority:
         return next(iter(self.operations(table, verb, type_, privileges)), None)
 
     def described(self, table: str, verb: Verb, type_: str) -> str:
-        """Which operation authorises the change on entities of this type, or which ones the policy lacks."""
+        """Describe the operation that authorises the change on entities of this type, or the operations that the policy lacks."""
         if (operation := self.operation(table, verb, type_)) is not None:
             return f"`{operation}` authorises {table}.{verb}"
         names = () if declares(self.program) else self._names.get((table, verb), ())
@@ -228,7 +228,7 @@ class Authority:
         return found
 
     def objects(self, table: str, row: Mapping[str, str], paths: Callable[[str], Collection[str]]) -> Iterator[Entity]:
-        """The entities that a row is about. `paths`: those of the entities of a type that can contain principals.
+        """Yield the entities that a row is about. `paths` returns the paths of entities of a type that can contain principals.
 
         A role or a group that its name does not place may be in any entity that can contain it.
         """
@@ -258,7 +258,7 @@ class Authority:
         return next((name for name in names if (type_, name) in self.program.rules), None)
 
     def _fits(self, table: str, type_: str) -> bool:
-        """Whether rows of a table are about entities of this type."""
+        """Return whether rows of a table are about entities of this type."""
         principal = self.program.entities[type_].principal
         if table == "grants":
             return any(type_ in privilege.on for privilege in self.program.privileges.values())
@@ -315,7 +315,7 @@ def check_reach(
 
 
 class _Reach:
-    """What changes of rows concern beside what their request is about."""
+    """The reach of changed rows beyond the subject of their request."""
 
     def __init__(self, program: Program, excerpt: Excerpt, after: State, request: Request) -> None:
         self.program = program
@@ -342,7 +342,7 @@ class _Reach:
             self._holder(change, row, scope or named)
 
     def everywhere(self, kind: str, paths: Callable[[str], Collection[str]]) -> bool:
-        """Whether the caller may do the same in every place: in one that no row names or, as a service administrator, in all of them."""
+        """Return whether the caller may do the same in every place: in a place that no row names or, as a service administrator, in all."""
         chain = self._named_types(self.request.resource.type)
         around = [self._named_types(type_)[-2:-1] for type_ in types_of_kind(self.program, kind)]
         places = {type_ for types in around for type_ in types if type_ in chain} or set(chain[:1])
@@ -390,7 +390,7 @@ class _Reach:
             self._cross(change, kind, f"{holder} is of {place}, and {about} is not in it")
 
     def _reaches_beyond(self, kind: str, name: str, place: str) -> bool:
-        """Whether a role or a group has rights outside of its place, or holds roles or is in groups of others."""
+        """Return whether a role or a group has rights outside of its place, or holds roles or is in groups of other places."""
         principals = self.excerpt.above(f"{kind}:{name}")
         named = [entity_named(self.program, *text.split(":", 1)) for text in principals]
         rows = self.excerpt.held_by(principals)
@@ -399,7 +399,7 @@ class _Reach:
         return any(entity is None or not self._inside(entity, place) for entity in (*named, *entities))
 
     def _may(self, place: str, path: str) -> bool:
-        """Whether the caller may do what they ask for in another place: an entity of the type `place`, which contains the resource."""
+        """Return whether the caller may do the same in another place: an entity of the type `place`, which contains the resource."""
         own = self.request.resource
         if vocabulary(self.program).lies_in_state(own.type):
             return False

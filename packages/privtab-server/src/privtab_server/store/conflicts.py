@@ -30,7 +30,7 @@ class Violation:
     through: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Who could do what, through what, and why they must not."""
+        """Name the user, the operations, the principals that give them, and the reason of the conflict."""
         why = f": {self.conflict.why.strip()}" if self.conflict.why else ""
         most = "" if self.conflict.at_most == 1 else f", of which {self.conflict.at_most} are permitted"
         where = f" in {self.within}" if self.within else ""

@@ -250,7 +250,7 @@ def keep_rows(
 ) -> None:
     """Replace the rows of a filter in a table, which is made if there is none, in one transaction.
 
-    `url`: that of a store. `columns` and `rows`: those of the filter; `revision`, of the state, gets a column of its own.
+    `url`: the store's. `columns` and `rows`: the filter's. `revision`: the state's, which gets a column of its own.
     Raises UsageError for a name that is no plain one or is of the store itself, FileError, StoreError.
     """
     if not _TABLE_NAME.fullmatch(name) or name in METADATA.tables:
@@ -280,7 +280,7 @@ MOST_TOGETHER = 100
 
 
 class _Group(Generic[T]):
-    """What one thread asked for, which belongs into one transaction."""
+    """Items of one thread that belong into one transaction."""
 
     __slots__ = ("done", "items", "leads", "turn")
 

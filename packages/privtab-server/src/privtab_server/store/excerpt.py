@@ -175,7 +175,7 @@ class Excerpt:
         return principals | roles
 
     def _keys(self, objects: Iterable[Entity]) -> set[str]:
-        """The keys on the paths of some entities, with those of the single types, which have the path of what contains them."""
+        """Return the keys on the paths of some entities, and the keys of single types, which have the path of their container."""
         places = {row["entity"]: row["parent"] for _, row in self.rows.tables[ENTITIES].values()}
         singles = [name for name, type_ in self.program.entities.items() if type_.single]
         shapes = vocabulary(self.program).shapes
@@ -283,7 +283,7 @@ class Excerpt:
         return found
 
     def _was_looked_for(self, change: Change) -> bool:
-        """Whether a look-up has read the row of a change, if the store holds it."""
+        """Return whether a look-up has read the row of a change, if the store holds it."""
         cells = change.row or {}
         return any(
             table == change.table and all(cells.get(name) in texts[name] for name in texts)
@@ -314,7 +314,7 @@ class Excerpt:
             self.on_or_below(row["entity"])
 
     def _links_above(self, kind: Any, members: Collection[str]) -> set[str]:
-        """What contains some groups, or is held by some roles, at any distance; both as `group:…` or `role:…`."""
+        """Return what contains some groups, or is held by some roles, at any distance; both as `group:…` or `role:…`."""
         table, member, container, prefix = LINKS[kind]
 
         def above(waiting: set[str]) -> set[str]:
@@ -334,7 +334,7 @@ class Excerpt:
         reached(containers, below)
 
     def place(self, entities: Iterable[str] = ()) -> None:
-        """Read where some entities with flat ids lie, and those of all rows that were read."""
+        """Read the places of some entities with flat ids, and of the entities of all rows that were read."""
         if not self.program.flat:
             return
         shapes = vocabulary(self.program).shapes
@@ -382,7 +382,7 @@ class Excerpt:
         return found
 
     def _beneath(self, table: str, column: str, key: str) -> list[lookups.Cells]:
-        """The rows with an entity whose text begins like a key, as those of all entities below it do."""
+        """Return the rows with an entity whose text begins like a key, as the texts of all entities below it do."""
         type_, _, path = key.partition(":")
         types = [name for name, chain in self.program.chains.items() if type_ in chain]
         found: list[lookups.Cells] = []

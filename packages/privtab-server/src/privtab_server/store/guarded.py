@@ -51,7 +51,7 @@ class DesiredChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """How a change is made: idempotent by an id, and not over changes after `expect`."""
+    """Options of a change: an id that makes it idempotent, and the last change (`expect`) that it may follow."""
 
     request_id: str | None = None
     expect: int | None = None
@@ -59,7 +59,7 @@ class WriteOptions:
 
 @dataclass(slots=True)
 class Created:
-    """What the journal says about entities, up to a change."""
+    """Entities in the journal, up to a change."""
 
     number: int = 0
     """The number of that change."""
@@ -85,7 +85,7 @@ class CreatedEntities:
         self._copy = Created()
 
     def now(self) -> Created:
-        """What the journal says now; it does not change any more."""
+        """Return the entities in the journal now, as a copy that does not change any more."""
         with self._lock:
             self._read()
             last = self._last
@@ -94,7 +94,7 @@ class CreatedEntities:
             return self._copy
 
     def exists(self, entity: Entity, number: int) -> bool:
-        """Whether an entity was created until a change, or perhaps a later one, and not deleted since.
+        """Return whether an entity was created until a change, or perhaps a later one, and not deleted since.
 
         Not for types that the policy has no operation to delete: nothing would tell that one is gone.
         """
@@ -177,7 +177,7 @@ class GuardedStore:
         return outcome
 
     def propose(self, kind: ChangeKind, desired: DesiredChange, expect: int | None = None) -> Plan:
-        """What `carry_out` would do."""
+        """Plan what `carry_out` would do."""
         return self.store.plan(self._requested(kind, desired), expect)
 
     def delete_all(self, desired: Sequence[DesiredChange], how: WriteOptions) -> list[Outcome | PrivtabError]:
@@ -215,7 +215,7 @@ class GuardedStore:
         return snapshot.number, self._visible(snapshot, user, rows)
 
     def may_read(self, user: str, table: str, row: Row) -> bool:
-        """Whether a user may read a row."""
+        """Return whether a user may read a row."""
         return bool(self._visible(self.view.now(), user, {table: [row]})[table])
 
     def _visible(self, snapshot: Snapshot, user: str, rows: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
@@ -368,7 +368,7 @@ class GuardedStore:
 
 
 def proposal_json(planned: Proposal) -> dict[str, Any]:
-    """What a change would do: its rows, and in JSON of `state diff` who gains and loses what, or why that is not known."""
+    """Return the rows that a change would write, and the JSON of `state diff` of who gains and loses what, or why it is not known."""
     from privtab_analysis.state_diff import state_diff
     from privtab_analysis.state_diff.summary import state_diff_json
 

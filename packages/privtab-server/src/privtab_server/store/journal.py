@@ -223,7 +223,7 @@ class Journal:
             return [Entry.of(row) for row in islice(entries(connection, after), most)]
 
     def requests(self, after: int = 0) -> Iterator[tuple[int, str, str, dict[str, Any]]]:
-        """Who asked for what after a change: number, time, actor and request of each entry, without its decision and its rows."""
+        """Yield number, time, actor and request of each entry after a change, without its decision and its rows."""
         while True:
             with self.database.reading() as connection:
                 page = connection.execute(_REQUESTS, {"after": after}).all()
@@ -266,7 +266,7 @@ class Journal:
             return replayed(connection, self.database.shown, number, moment).as_tables()
 
     def latest(self, known: tuple[Head, Rows] | None = None) -> tuple[Head, Rows]:
-        """The last change, and the rows after it; `known`: those of an earlier look, which are only brought forward."""
+        """Return the last change and the rows after it; `known`: the result of an earlier call, which is only brought forward."""
         with self.database.reading() as connection:
             head = read_head(connection)
             if known is not None:
@@ -282,7 +282,7 @@ class Journal:
             return head, Rows.read(connection)
 
     def verify(self) -> list[str]:
-        """What is wrong: hashes that are not those of the entries, and rows that are not those of the replayed journal."""
+        """Return the faults of the journal: hashes that do not fit their entries, and rows that differ from the replayed journal."""
         with self.database.reading() as connection:
             head, rows, previous, number = read_head(connection), Rows(), BEGINNING, 0
             found: list[str] = []

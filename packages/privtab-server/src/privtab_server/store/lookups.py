@@ -245,6 +245,6 @@ def checked(program: Program, rows: Rows, shown: str, more: RawState | None = No
 
 
 def about(change: Change) -> tuple[str, ...]:
-    """What the row of a change is about: its table, and some of its cells."""
+    """Return the subject of a change's row: its table, and some of its cells."""
     cells = change.row or {}
     return change.table, *(cells.get(name) or "" for name in ABOUT[change.table])

@@ -1,4 +1,4 @@
-"""What an allowed request changes: the rows of its effects, those that go with a deleted entity, and those that it authorises."""
+"""Changes of an allowed request: the rows of its effects, rows that go with a deleted entity, and rows that it authorises."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Proposal):
-    """What a request would change, and its decision."""
+    """The changes that a request would make, and its decision."""
 
     decision: Decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """What is known of a store before a change that must not reach beyond what it is about, nor create what is there."""
+    """The known part of a store before a change that must neither reach beyond its subject nor create what is there."""
 
     number: int
     """The last change that is known."""
@@ -89,7 +89,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRequest:
-    """What the caller wants: to perform an operation, to delete its resource with all that is below, to change rows."""
+    """The caller's request: to perform an operation, to delete its resource with all that is below, or to change rows."""
 
     request: Request
     delete: bool = False
@@ -163,7 +163,7 @@ def plan(program: Program, excerpt: Excerpt, requested: ChangeRequest) -> tuple[
 
 
 def replaced(excerpt: Excerpt, *, add: RawState, remove: RawState) -> tuple[Change, ...]:
-    """What adds and removes some rows, whoever may do so. Raises StateInvalid and StoreConflict as `plan` does."""
+    """Return the changes that add and remove some rows, whoever may do so. Raises StateInvalid and StoreConflict as `plan` does."""
     removed = _removals(excerpt, remove)
     _, additions = _after(excerpt, removed, add)
     return (*removed, *additions)
@@ -353,7 +353,7 @@ def _check_covered(
 
 
 def _is_about(program: Program, object_: Entity, cells: Mapping[str, str | None]) -> bool:
-    """Whether a row that names principals alone is about an object: about a principal, or about a root, in which they all are."""
+    """Return whether a row that names principals alone is about an object: a principal, or a root, which contains all principals."""
     if len(program.chain(object_.type)) == 1:
         return True
     return any(may_be(program, kind, name, object_) for kind, name in _principals(cells))

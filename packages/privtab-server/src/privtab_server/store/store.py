@@ -81,7 +81,7 @@ LONGEST_ID = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What was done: the number of the change, the decision that allowed it, and the rows that it added and removed."""
+    """A change that was made: its number, the decision that allowed it, and the rows that it added and removed."""
 
     number: int
     decision: Decision
@@ -91,7 +91,7 @@ class Outcome:
 
     @classmethod
     def of(cls, entry: Entry) -> Outcome:
-        """What an earlier request did."""
+        """Return the outcome of an earlier request."""
         decision = Decision.from_json(entry.decision)
         return cls(number=entry.number, decision=decision, changes=entry.changes, repeated=True)
 
@@ -262,7 +262,7 @@ class Store(Journal):
         new: Entity | None = None,
         document: Mapping[str, Any] | None = None,
     ) -> Outcome | None:
-        """What `change` or `perform` did for this request id; None if nothing. Raises StoreConflict if it was another request."""
+        """Return the outcome of `change` or `perform` for this request id; None if none. Raises StoreConflict for another request."""
         requested = replace(_change_request(self.program, request, add, remove), new=new, document=document)
         with self.database.reading() as connection:
             return _known(connection, request_id, canonical(requested.to_json()))
@@ -277,11 +277,11 @@ class Store(Journal):
         new: Entity | None = None,
         expect: int | None = None,
     ) -> Plan:
-        """What `change` would do now, or `perform` or `delete_entity`; nothing is written."""
+        """Plan what `change`, `perform` or `delete_entity` would do now; nothing is written."""
         return self.plan(replace(_change_request(self.program, request, add, remove), delete=delete, new=new), expect)
 
     def plan(self, requested: ChangeRequest, expect: int | None = None) -> Plan:
-        """What `carry_out` would do now; nothing is written."""
+        """Plan what `carry_out` would do now; nothing is written."""
         with self.database.reading() as connection:
             head = read_head(connection)
             decision, changes = plan(self.program, self._excerpt(connection, head), requested)
@@ -290,7 +290,7 @@ class Store(Journal):
         return Plan(number=head.number, decision=decision, changes=changes, rows=read, program=self.program)
 
     def propose_undo(self, number: int) -> Proposal:
-        """What would take a change back now, whoever may do so: `inverse` gives the rows for `change`.
+        """Propose the rows that would undo a change now, whoever may do so: `inverse` gives the rows for `change`.
 
         Raises StoreConflict if rows that it added are not there any more, and UsageError if there is no such change.
         """
@@ -307,7 +307,7 @@ class Store(Journal):
         return Excerpt(self.program, Reader().at(connection, head.hash), self.database.shown)
 
     def _rows_after(self, number: int) -> Rows:
-        """The rows after a change: those of the tables if it is the last."""
+        """Return the rows after a change; for the last change, the rows of the tables."""
         with self.database.reading() as connection:
             if read_head(connection).number == number:
                 return Rows.read(connection)
@@ -357,7 +357,7 @@ class Store(Journal):
                 item.result = result
 
     def _result(self, connection: Connection, writer: Writer, waiting: _PendingChange) -> Outcome | PrivtabError:
-        """What becomes of one change. It is planned on the rows that the changes before it left, and then written."""
+        """Plan one change on the rows that the changes before it left, and write it."""
         requested, request_id = waiting.requested, waiting.request_id
         resource, action = requested.request.resource, requested.request.action
         try:
@@ -440,14 +440,14 @@ def _only(item: _PendingChange) -> Take[_PendingChange]:
 
 @once
 def fingerprint(program: Program) -> str:
-    """What tells whether rows that are valid under a policy are valid under another one: the same for both."""
+    """Return the same text for two policies only if rows that are valid under one are valid under the other."""
     return hashlib.sha256(canonical([__version__, program_json(program)]).encode()).hexdigest()
 
 
 def _known(
     connection: Connection, request_id: str, requested: str, pending: Sequence[Mapping[str, Any]] = ()
 ) -> Outcome | None:
-    """What an earlier request with the same id did. Raises StoreConflict if it was another request.
+    """Return the outcome of an earlier request with the same id. Raises StoreConflict if it was another request.
 
     `requested`: the request as the journal records it. `pending`: rows of the journal that are not written yet.
     """

@@ -1,4 +1,4 @@
-"""What a store holds now, for readers: its rows, the state that they make, and decisions on it."""
+"""A store's content now, for readers: its rows, the state of these rows, and decisions on it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Snapshot:
 
     @cached_property
     def where(self) -> Locations:
-        """Where entities lie."""
+        """Locations of the entities."""
         return locations(self.program, self.state)
 
     @cached_property
@@ -127,7 +127,7 @@ class Snapshot:
         return found
 
     def allowed(self, requests: Sequence[Request]) -> list[bool]:
-        """Which requests are allowed; those that the policy cannot answer are not."""
+        """Decide requests; a request that the policy cannot answer is not allowed."""
         answerable = [request for request in requests if self._is_valid(request)]
         answers = iter(self.opened().engine.allow_many(answerable) if answerable else ())
         valid = {id(request) for request in answerable}
@@ -158,7 +158,7 @@ class View:
         return 0 if last is None else last.number
 
     def now(self) -> Snapshot:
-        """What the store holds now. Raises StoreError if the database fails, or if its rows are wrong under the policy."""
+        """Return the store's content now. Raises StoreError if the database fails, or if its rows are wrong under the policy."""
         with self._lock:
             last = self._last
             head, rows = self.journal.latest(None if last is None else (last.head, last.rows))

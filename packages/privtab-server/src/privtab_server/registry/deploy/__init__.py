@@ -67,16 +67,16 @@ class Sidecar:
         return f"cannot be told apart from others, it may read {places}: give it `X-Privtab-Instance`"
 
     def runs(self, revision: str) -> bool:
-        """Whether a bundle of that revision is active, by its report or its request for a newer one."""
+        """Return whether a bundle of that revision is active, by the sidecar's report or its request for a newer one."""
         requested = any(feed.holds == revision for feed in self.feeds)
         return requested or any(bundle.revision == revision for bundle in self.bundles)
 
     def canary(self, channel: str, system: str) -> bool:
-        """Whether it is served a canary."""
+        """Return whether the sidecar is served a canary."""
         return any(feed.canary for feed in self.feeds if (feed.channel, feed.system) == (channel, system))
 
     def reads(self, channel: str, system: str | None) -> bool:
-        """Whether its bundles come from a channel; True if that is unknown."""
+        """Return whether the sidecar's bundles come from a channel; True if that is unknown."""
         if self.places is None and not self.feeds:
             return True
         places = (f"{feed.channel}/{feed.system}" for feed in self.feeds) if self.places is None else self.places

@@ -1,4 +1,4 @@
-"""Observe the decisions of a canary, and compare them with those of the other sidecars by a two-proportion test."""
+"""Observe the decisions of a canary, and compare them with the other sidecars' decisions using a two-proportion test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Movement: TypeAlias = Literal["alike", "moved", "quiet"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryPlan:
-    """Which sidecars go first, and how long their decisions are compared."""
+    """The sidecars that go first, and how long their decisions are compared."""
 
     part: Canary
     seconds: float
@@ -86,7 +86,7 @@ class CanaryCounts:
         self._found: Counts = {}
 
     def now(self, fleet: Fleet) -> Counts:
-        """The counts so far; those of before where the server does not know of the canary yet."""
+        """Return the counts so far; the earlier counts where the server does not know of the canary yet."""
         if self._place not in fleet.canaries_in_progress:
             return self._found
         since, decisions = fleet.canaries_in_progress[self._place]

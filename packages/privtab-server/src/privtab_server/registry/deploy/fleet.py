@@ -80,7 +80,7 @@ class OpaReader(HttpReader):
         return deploy.sidecar_from_status(str(id_ or url), status, url=url, seen=datetime.now(tz=UTC))
 
     def _verifies(self, sidecar: deploy.Sidecar) -> bool:
-        """Whether an OPA's configuration requires signatures; True if it does not tell."""
+        """Return whether an OPA's configuration requires signatures; True if the OPA does not tell."""
         try:
             configuration = mapping(mapping(self.get(f"{sidecar.url}/v1/config")).get("result"))
         except FleetUnreadable:

@@ -34,7 +34,7 @@ class GateStatus(StrEnum):
 
 
 class FailingOn(StrEnum):
-    """Which changes stop a deployment unless they are waived."""
+    """The changes that stop a deployment unless they are waived."""
 
     WIDER = "wider"
     ANY = "any"
@@ -70,7 +70,7 @@ class Gate:
 
     @property
     def passed(self) -> bool:
-        """Whether the deployment may continue."""
+        """Return whether the deployment may continue."""
         return self.outcome is not GateStatus.FAILED
 
     def record(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def diff_gate(
 
 
 def state_gate(compared: Diff | None, *, keep: str | None, in_shards: bool, sharded: bool) -> Gate | None:
-    """Whether the running state still fits: its index depends on declarations of the policy. None if nothing changed.
+    """Check that the running state still fits: its index depends on declarations of the policy. None if nothing changed.
 
     `keep`: the reason to keep it anyway. `in_shards`: whether the running state is sharded; `sharded`: whether the policy
     reads a sharded one. If these differ, the policy cannot read the state.
@@ -198,7 +198,7 @@ def state_diff_gate(
     accepted: str | None,
     tell: Callable[[int, int], None] | None = None,
 ) -> Gate:
-    """What users gain and lose by the new state, under the new policy. `accepted`: the reason to release it anyway."""
+    """Compare what users gain and lose by the new state, under the new policy. `accepted`: the reason to release it anyway."""
     started = time.perf_counter()
     found = state_diff(program, before, after, tell=tell)
     gained, lost = (totals(found, gained=gained) for gained in (True, False))
@@ -222,7 +222,7 @@ def state_diff_gate(
 
 
 def _affects_index(change: DeclarationChange) -> bool:
-    """Whether a changed declaration affects the index of a state. A state cannot use a name that is new."""
+    """Return whether a changed declaration affects the index of a state. A state cannot use a name that is new."""
     return change.meaning and (change.verdict is not Verdict.ADDED or change.kind in {"role", "semantics"})
 
 

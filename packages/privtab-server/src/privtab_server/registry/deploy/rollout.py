@@ -62,7 +62,7 @@ class FleetSnapshot:
 
     @property
     def complete(self) -> bool:
-        """Whether all awaited sidecars are active."""
+        """Return whether all awaited sidecars are active."""
         return self.problem is None and not self.late and len(self.confirmed) >= self.expected
 
     @property
@@ -124,7 +124,7 @@ def _last_requests(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, str], s
 
 
 def _still_refuses(status: deploy.SidecarStatus, first_requests: Mapping[tuple[str, str], str | None]) -> bool:
-    """Whether it is no use to wait: a sidecar is unsafe, or refuses a bundle that it requested after the watch began.
+    """Return whether waiting is useless: a sidecar is unsafe, or refuses a bundle that it requested after the watch began.
 
     Earlier errors are about older bundles.
     """
@@ -223,7 +223,7 @@ class NextRevisions:
     shards: Mapping[str, str] | None = None
 
     def changes(self, channel: Channel) -> bool:
-        """Whether the channel runs other revisions."""
+        """Return whether the channel runs other revisions."""
         return (
             (self.policy is not None and self.policy != channel.policy)
             or (self.state is not None and self.state != channel.state)
@@ -263,7 +263,7 @@ def running_revisions(channel: Channel) -> NextRevisions:
 
 
 def desired_revisions(before: Channel, after: Channel, *, canary: bool = False) -> deploy.DesiredRevisions:
-    """What sidecars should run after a release."""
+    """Return the revisions that sidecars should run after a release."""
     new_revisions, old_revisions = after.runs(canary=canary), before.runs()
     return deploy.DesiredRevisions(
         policy=new_revisions.get(("policy", "")),
@@ -349,7 +349,7 @@ class Rollout:
         return len(present) if all(self._awaited(one, channel) for one in present) else 0
 
     def _awaited(self, sidecar: deploy.Sidecar, channel: Channel | None) -> bool:
-        """Whether a release concerns a sidecar; with `channel`, which has a canary, only those in the canary."""
+        """Return whether a release concerns a sidecar; with `channel`, which has a canary, only sidecars in the canary."""
         if channel is None:
             return sidecar.reads(self.channel, self.system)
         from privtab_server.registry.server.sidecar import SidecarIdentity, in_canary

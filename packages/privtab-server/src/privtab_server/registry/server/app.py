@@ -91,7 +91,7 @@ LONGEST_WAIT = 600.0
 
 
 class Role(StrEnum):
-    """What a token permits."""
+    """The permissions of a token."""
 
     SIDECAR = "sidecar"
     """Download bundles, send reports."""

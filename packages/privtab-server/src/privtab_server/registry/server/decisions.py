@@ -123,7 +123,7 @@ def count_decisions(events: Any, canaries: Collection[RunningCanary] = ()) -> di
 
 
 def _after(event: Mapping[str, Any], since: str) -> bool:
-    """Whether an event happened in a later second than `since`, by the clock of its OPA."""
+    """Return whether an event happened in a later second than `since`, by the clock of its OPA."""
     timestamp = event.get("timestamp")
     return isinstance(timestamp, str) and timestamp.endswith("Z") and timestamp[: len(since)] > since
 

@@ -1,4 +1,4 @@
-"""What the server serves: channels watched in the storage, their bundles, and when each revision was active in them.
+"""Feeds of the server: channels watched in the storage, their bundles, and when each revision was active in them.
 
 While the storage fails, known channels are served from memory, with a header that says for how long. Waiting sidecars
 are told of a release only once its bundles are loaded.
@@ -201,7 +201,7 @@ class Feeds:
         return True
 
     async def _serve(self, channel: Channel) -> None:
-        """Serve a channel, after loading those of its bundles that sidecars have requested."""
+        """Serve a channel, after loading the bundles that sidecars have requested."""
         key = channel.channel, channel.system
         self.signed = await asyncio.to_thread(self.registry.requires_signatures)
         for canary in (False, True):
@@ -282,7 +282,7 @@ MOST_KNOWN = 1000
 
 
 class Releases(Protocol):
-    """Where channels and their bundles come from: a Registry, or something else with these methods of it."""
+    """The source of channels and their bundles: a Registry, or another object with these methods."""
 
     @property
     def url(self) -> str:
@@ -309,7 +309,7 @@ class Releases(Protocol):
         """The bundle with this SHA-256."""
 
     def requires_signatures(self) -> bool:
-        """Whether all bundles are signed."""
+        """Return whether all bundles are signed."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -343,14 +343,14 @@ class FleetTracker:
             del self._known[key]
 
     def _current_polls(self, known: KnownSidecar) -> dict[str, LastPoll]:
-        """What it still requests: it may have been configured to read another channel."""
+        """Return the sidecar's current requests: it may have been configured to read another channel."""
         oldest = time.time() - self._forget
         return {stream: poll for stream, poll in known.polls.items() if poll.waiting or poll.polled > oldest}
 
     def _reads(self, known: KnownSidecar, places: Mapping[str, Collection[str]]) -> tuple[list[str], bool]:
-        """Which channels a sidecar reads, as `channel/system`, and whether that is certain.
+        """Return the channels that a sidecar reads, as `channel/system`, and whether that is certain.
 
-        For a named sidecar, those it requests. Without a name, its revisions are matched with the channels in which they are
+        A named sidecar reads the channels that it requests. Without a name, its revisions are matched with the channels in which they are
         active and with nameless requests from its address. If several channels of a system remain, it is uncertain.
         """
         oldest = time.time() - self._forget

@@ -151,7 +151,7 @@ class KeptLogs:
         self._file, self._size = file, 0
 
     def _is_there(self) -> bool:
-        """Whether nobody took the open file away."""
+        """Return whether the open file still has its name in the folder."""
         assert self._file is not None
         try:
             return os.path.samestat(self._path.stat(), os.fstat(self._file))

@@ -81,7 +81,7 @@ class DesiredRevision:
         return f'"{self.id}.{self.digest[:MARK]}"'
 
     def is_current(self, held_etag: str | None) -> bool:
-        """Whether a sidecar with the bundle of this ETag should keep it.
+        """Return whether a sidecar with the bundle of this ETag should keep it.
 
         Also True if the last release is unreadable: the sidecar's bundle may be newer than any that can be sent.
         """
@@ -89,7 +89,7 @@ class DesiredRevision:
 
 
 def in_canary(channel: Channel, sidecar: SidecarIdentity) -> bool:
-    """Whether a sidecar is in a channel's canary: its labels match, and the hash of its name falls into the share."""
+    """Return whether a sidecar is in a channel's canary: its labels match, and the hash of its name falls into the share."""
     canary = channel.canary
     if canary is None or not sidecar.instance:
         return False

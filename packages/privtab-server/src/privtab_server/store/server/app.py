@@ -41,7 +41,7 @@ from privtab_server.store.store import Outcome
 
 
 class StoreScope(StrEnum):
-    """The scopes of tokens for a server of a store: those of the AuthZEN API, and reading and writing the store."""
+    """The scopes of tokens for a server of a store: the scopes of the AuthZEN API, and reading and writing the store."""
 
     EVALUATE = "evaluate"
     SEARCH = "search"
@@ -85,7 +85,7 @@ def routes(server: StoreServer) -> list[Route]:
         return json_response(200, document)
 
     def text(path: str, make: Callable[[str], bytes | str], media: str, headers: Mapping[str, str]) -> Route:
-        """What a user reads that is no JSON."""
+        """Return a route to a text that is not JSON."""
 
         def response(status: int, made: Any) -> Response:
             return Response(made, status, headers, media_type=media)
@@ -225,7 +225,7 @@ def _remove_row(table: str, server: StoreServer, call: calls.Call) -> calls.Json
 
 
 def _done_before(server: StoreServer, call: calls.Call) -> Outcome | None:
-    """What an earlier request with the same id did, which removed just this row; None if there was none."""
+    """Return the outcome of an earlier request with the same id, which removed just this row; None if there was none."""
     id_ = call.headers.get("idempotency-key")
     if id_ is None:
         return None
@@ -349,7 +349,7 @@ def _cursor(text: str | None) -> str | None:
 
 
 def authority(guarded: GuardedStore, call: calls.Call) -> calls.JsonResponse:
-    """Which operation authorises which rows."""
+    """Return the operations that authorise changes of rows."""
     del call
     authority = guarded.authority
     types = guarded.program.entities

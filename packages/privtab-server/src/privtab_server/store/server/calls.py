@@ -26,7 +26,7 @@ NUMBER = re.compile(r'(?:W/)?"?(\d{1,18})"?')
 
 
 class NotFound(UsageError):
-    """What the request names is not there, or the caller may not see it."""
+    """The target of a request does not exist, or the caller may not see it."""
 
 
 class Malformed(UsageError):
@@ -47,7 +47,7 @@ class Call:
 
     @property
     def dry_run(self) -> bool:
-        """Whether the change is only proposed."""
+        """Return whether the change is only proposed."""
         return flag(self.query, "dry_run")
 
     @property
@@ -80,7 +80,7 @@ def read_object(body: bytes) -> Mapping[str, Any]:
 
 
 def read_desired(call: Call, names: set[str], **rows: Any) -> DesiredChange:
-    """What the body wants, beside `names`. Raises Malformed."""
+    """Read the desired change from the body, beside `names`. Raises Malformed."""
     known = {*names, "operation", "resource", "with", "flags"}
     if unknown := sorted(set(call.body) - known):
         raise Malformed(f"the body has `{unknown[0]:.80}`; it may have {', '.join(sorted(known))}")
@@ -165,7 +165,7 @@ class Metrics(Collector):
         return generate_latest(self.registry)
 
     def collect(self) -> Iterator[Metric]:
-        """What the database says, and what this server's decisions know of it."""
+        """Yield metrics of the database, and of the changes that this server's decisions know."""
         number, lag, answers = 0, 0.0, 1
         known = self._view.known
         try:
