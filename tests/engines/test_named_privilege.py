@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from generated_programs import read
 
-from privtab.base.attributes import NONE_GIVEN, GivenAttributes
+from privtab.base.attributes import GivenAttributes
 from privtab.base.errors import InvalidRequest
 from privtab.base.request import Entity, Request
 from privtab.engines.index import Index
@@ -65,7 +65,7 @@ def test_it_is_each_privilege_where_the_request_names_it() -> None:
         reference, other = Reference(named, state), Reference(listed, state)
         for operation in ("pass_on", "below"):
             asked = Request(user="ann", action=operation, resource=Entity("table", "d/t"))
-            for given in (NONE_GIVEN, *(GivenAttributes(request={"privilege": name}) for name in PRIVILEGES)):
+            for given in (GivenAttributes.NONE, *(GivenAttributes(request={"privilege": name}) for name in PRIVILEGES)):
                 request = replace(asked, attributes=given)
                 right = other.decide(request).allowed
                 assert (reference.decide(request).allowed, engine.allow(request)) == (right, right), (request, chosen)

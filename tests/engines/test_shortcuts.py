@@ -8,7 +8,7 @@ import pytest
 import worlds
 from seeds import seeds
 
-from privtab.base.attributes import NONE_GIVEN
+from privtab.base.attributes import GivenAttributes
 from privtab.base.source import SourceFile
 from privtab.engines.index import Index
 from privtab.engines.python import LazyShortcuts, PythonEngine
@@ -32,7 +32,9 @@ def test_a_shortcut_answers_as_the_reference(seed: int, features: tuple[str, ...
     for request in worlds.requests(program, seed, per_rule=6):
         answer = shortcuts[request.resource.type, request.action](request.user, request.resource.id)
         if answer is not None:
-            plain = replace(request, groups=(), flags=frozenset(), with_={}, active_roles=None, attributes=NONE_GIVEN)
+            plain = replace(
+                request, groups=(), flags=frozenset(), with_={}, active_roles=None, attributes=GivenAttributes.NONE
+            )
             assert answer == reference.decide(plain).allowed, plain
         for name in NOBODY:
             assert not shortcuts[request.resource.type, request.action](name, request.resource.id), (name, request)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from engine_agreement import World, ask, differences, differences_at, put_state,
 from seeds import seeds
 from whole_states import merged
 
-from privtab.base.attributes import NONE_GIVEN, GivenAttributes
+from privtab.base.attributes import GivenAttributes
 from privtab.base.errors import InvalidRequest
 from privtab.base.moments import ALWAYS, FIRST, Window
 from privtab.base.request import Entity, Request
@@ -142,7 +142,7 @@ def test_many_requests_at_once(world: tuple[str, World]) -> None:
 def test_columns_decide_by_values_in_the_state(world: tuple[str, World]) -> None:
     engine = PythonEngine(world[1].artifacts.program, Index(index(world[1].program, STATE)))
     for request, _ in CASES:
-        assert in_columns(engine.plan(replace(request, attributes=NONE_GIVEN)))
+        assert in_columns(engine.plan(replace(request, attributes=GivenAttributes.NONE)))
 
 
 def test_requests_give_only_what_the_policy_takes_from_them(world: tuple[str, World]) -> None:

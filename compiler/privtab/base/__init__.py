@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from privtab.base.lazy import face
 
 if TYPE_CHECKING:
-    from privtab.base.attributes import Attribute, Attributes, GivenAttributes
+    from privtab.base.attributes import Attribute, Attributes, GivenAttributes, requested_attribute
     from privtab.base.caching import once
     from privtab.base.collection import no_collection
     from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span, sorted_diagnostics
@@ -76,7 +76,7 @@ else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
-            "attributes": "Attribute Attributes GivenAttributes",
+            "attributes": "Attribute Attributes GivenAttributes requested_attribute",
             "caching": "once",
             "collection": "no_collection",
             "diagnostics": "Diagnostic FindingKind Located Severity Span sorted_diagnostics",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, assert_never, cast
+from typing import Any, ClassVar, Literal, TypeAlias, assert_never, cast
 
 from privtab.base.errors import InvalidRequest
 from privtab.base.hints import hint
@@ -33,7 +33,11 @@ WIDEST = 2**53
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """The declared type of an attribute."""
+    """The declared type of an attribute.
+
+    >>> Attribute(type="integer", lowest=0).fits(-1), Attribute(type="enum", values=("eu", "us")).read("eu")
+    (False, 'eu')
+    """
 
     type: TypeName
     values: tuple[str, ...] = ()
@@ -140,7 +144,11 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """The attributes that a policy declares, by name."""
+    """The attributes that a policy declares, by name.
+
+    >>> Attributes(request={"mfa": Attribute(type="bool")}).of("request")["mfa"].describe()
+    'true or false'
+    """
 
     user: Mapping[str, Attribute] = field(default_factory=dict)
     entity: Mapping[str, Attribute] = field(default_factory=dict)
@@ -150,7 +158,7 @@ class Attributes:
         """Whether any is declared."""
         return bool(self.user or self.entity or self.request)
 
-    def of(self, kind: AttributeKind) -> Mapping[str, Attribute]:
+    def of(self, kind: str) -> Mapping[str, Attribute]:
         """The attributes of users, of entities or of requests."""
         return {"user": self.user, "entity": self.entity, "request": self.request}[kind]
 
@@ -182,23 +190,59 @@ Given: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenAttributes:
-    """The attributes that a request gives: of its user, of its resource, of its `with` objects, and of itself."""
+    """The attributes that a request gives: of its user, of its resource, of its `with` objects, and of itself.
+
+    >>> GivenAttributes(user={"department": "hr"}).to_json(), bool(GivenAttributes.NONE)
+    ({'user': {'department': 'hr'}}, False)
+    """
 
     user: Given = field(default_factory=dict)
     entity: Given = field(default_factory=dict)
     request: Given = field(default_factory=dict)
     with_: Mapping[str, Given] = field(default_factory=dict)
+    NONE: ClassVar[GivenAttributes]
+    """No attributes."""
 
     def __bool__(self) -> bool:
         """Whether any is given."""
         return bool(self.user or self.entity or self.request or any(self.with_.values()))
+
+    @classmethod
+    def read(cls, values: object) -> GivenAttributes:
+        """Read `{"user": {NAME: VALUE}, "entity": {…}, "request": {…}, "with": {OBJECT: {…}}}`, unless that is done. Raises InvalidRequest.
+
+        >>> GivenAttributes.read({"user": {"department": "hr"}}).user
+        {'department': 'hr'}
+        """
+        if isinstance(values, GivenAttributes):
+            return values
+        kinds = ("user", "entity", "request", "with")
+        if not isinstance(values, Mapping):
+            raise InvalidRequest(
+                f"attributes are a {type(values).__name__}; they must be a mapping of {', '.join(kinds)}"
+            )
+        for kind, of_kind in values.items():
+            if kind not in kinds:
+                raise InvalidRequest(f"unknown kind `{kind}` of attributes" + hint(str(kind), kinds))
+            parts = of_kind.items() if kind == "with" and isinstance(of_kind, Mapping) else ((kind, of_kind),)
+            for where, part in parts:
+                if not isinstance(part, Mapping):
+                    raise InvalidRequest(
+                        f"attributes[{where!r}] is a {type(part).__name__}; it must be a mapping of values"
+                    )
+        return cls(
+            user=values.get("user", {}),
+            entity=values.get("entity", {}),
+            request=values.get("request", {}),
+            with_=values.get("with", {}),
+        )
 
     def of_slot(self, slot: str) -> Given:
         """The values of the object in a slot: the resource in the empty one."""
         return self.with_.get(slot, {}) if slot else self.entity
 
     def to_json(self) -> dict[str, Any]:
-        """What `given_attributes` reads, without what is empty."""
+        """What `read` reads, without what is empty."""
         kinds = {"user": self.user, "entity": self.entity, "request": self.request, "with": self.with_}
         return {kind: {**values} for kind, values in kinds.items() if values}
 
@@ -210,48 +254,30 @@ class GivenAttributes:
             yield from (("entity", slot, name, value) for name, value in self.of_slot(slot).items())
 
 
-NONE_GIVEN = GivenAttributes()
-
-
-def given_attributes(values: object) -> GivenAttributes:
-    """Read `{"user": {NAME: VALUE}, "entity": {…}, "request": {…}, "with": {OBJECT: {…}}}`, unless that is done. Raises InvalidRequest."""
-    if isinstance(values, GivenAttributes):
-        return values
-    kinds = ("user", "entity", "request", "with")
-    if not isinstance(values, Mapping):
-        raise InvalidRequest(f"attributes are a {type(values).__name__}; they must be a mapping of {', '.join(kinds)}")
-    for kind, of_kind in values.items():
-        if kind not in kinds:
-            raise InvalidRequest(f"unknown kind `{kind}` of attributes" + hint(str(kind), kinds))
-        parts = of_kind.items() if kind == "with" and isinstance(of_kind, Mapping) else ((kind, of_kind),)
-        for where, part in parts:
-            if not isinstance(part, Mapping):
-                raise InvalidRequest(
-                    f"attributes[{where!r}] is a {type(part).__name__}; it must be a mapping of values"
-                )
-    return GivenAttributes(
-        user=values.get("user", {}),
-        entity=values.get("entity", {}),
-        request=values.get("request", {}),
-        with_=values.get("with", {}),
-    )
+GivenAttributes.NONE = GivenAttributes()
 
 
 def check_given(values: Given, declared: Mapping[str, Attribute], what: str) -> None:
     """Check the values that a request gives of `what`. Raises InvalidRequest for an unknown name or a wrong type."""
     for name, value in values.items():
-        attribute = requested(name, declared, what)
-        if not attribute.fits(value):
-            raise InvalidRequest(f"the attribute `{name}` of {what} must be {attribute.describe()}")
+        requested_attribute(name, declared, what, value)
 
 
-def requested(name: str, declared: Mapping[str, Attribute], what: str) -> Attribute:
-    """The declaration of an attribute that a request gives of `what`. Raises InvalidRequest if requests do not give it."""
+def requested_attribute(name: str, declared: Mapping[str, Attribute], what: str, *values: object) -> Attribute:
+    """The declaration of an attribute that a request gives of `what`.
+
+    Raises InvalidRequest if requests do not give it, and for a value of another type.
+
+    >>> requested_attribute("mfa", {"mfa": Attribute(type="bool")}, "the request", True).type
+    'bool'
+    """
     attribute = declared.get(name)
     if attribute is None:
         raise InvalidRequest(f"unknown attribute `{name}` of {what}" + hint(name, declared))
     if "request" not in attribute.origins:
         raise InvalidRequest(f"the attribute `{name}` of {what} comes from the state, so requests do not give it")
+    if not all(map(attribute.fits, values)):
+        raise InvalidRequest(f"the attribute `{name}` of {what} must be {attribute.describe()}")
     return attribute
 
 

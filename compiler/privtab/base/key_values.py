@@ -46,7 +46,7 @@ def attribute_values(options: Iterable[str] | None, declared: Attributes) -> Giv
         kind, dot, name = written.partition(".")
         if not dot:
             raise UsageError(f"`--attribute {written}={value}`: write {form}, as in {example}")
-        of_kind = declared.of(kind if kind in ("user", "request") else "entity")  # type: ignore[arg-type]
+        of_kind = declared.of(kind if kind in ("user", "request") else "entity")
         if name not in of_kind:
             raise UsageError(f"unknown attribute `{written}`" + hint(name, of_kind))
         found.setdefault(kind, {})[name] = _value(value, of_kind[name])

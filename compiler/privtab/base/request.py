@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
-from privtab.base.attributes import NO_ATTRIBUTES, NONE_GIVEN, Attribute, Attributes, Given, GivenAttributes
+from privtab.base.attributes import NO_ATTRIBUTES, Attribute, Attributes, Given, GivenAttributes
 from privtab.base.effects import Effect, effects_of, with_changes
 from privtab.base.errors import InvalidRequest
 from privtab.base.names import LEFT_OUT, bare_name
@@ -112,7 +112,7 @@ class Request:
     with_: Mapping[str, Entity] = field(default_factory=dict)
     flags: frozenset[str] = frozenset()
     active_roles: tuple[str, ...] | None = None
-    attributes: GivenAttributes = NONE_GIVEN
+    attributes: GivenAttributes = GivenAttributes.NONE
     """The declared attributes that the request gives."""
 
     def __post_init__(self) -> None:
@@ -147,7 +147,7 @@ class Request:
         """Whether the request has a user, an action and a resource, and nothing else."""
         if self.groups or self.with_ or self.flags or self.active_roles is not None:
             return False
-        return self.attributes is NONE_GIVEN or not self.attributes
+        return self.attributes is GivenAttributes.NONE or not self.attributes
 
     @classmethod
     def from_json(cls, value: object, names: PolicyNames | None = None) -> Request:
@@ -182,7 +182,7 @@ class Request:
             },
             active_roles=context_roles(context),
             flags=frozenset(flag for flag in context_flags(context) if flag_name(flag) not in declared.request),
-            attributes=_given_attributes(request, declared) if declared else NONE_GIVEN,
+            attributes=_given_attributes(request, declared) if declared else GivenAttributes.NONE,
         )
 
     def to_json(self) -> dict[str, Any]:

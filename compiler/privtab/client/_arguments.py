@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
-from privtab.base.attributes import NONE_GIVEN, GivenAttributes, given_attributes
+from privtab.base.attributes import GivenAttributes
 from privtab.base.errors import InvalidRequest
 from privtab.base.names import encode_name
 from privtab.base.request import NOT_SET, Entity, Request, exact, flag_name
@@ -17,7 +17,7 @@ EntityLike: TypeAlias = Entity | str | tuple[str, str | Sequence[str]]
 """An entity as callers pass it: `Entity`, `"table:m/c/s/t"`, `("table", "m/c/s/t")` or, with unencoded names,
 `("table", ["m", "c", "s", "t"])`."""
 
-_NOTHING_MORE: tuple[Any, ...] = ((), {}, frozenset(), NONE_GIVEN)
+_NOTHING_MORE: tuple[Any, ...] = ((), {}, frozenset(), GivenAttributes.NONE)
 
 
 def entity(value: object, where: str = "resource") -> Entity:
@@ -98,7 +98,7 @@ def request_details(
         "with_": {name: entity(value, f"with_[{name!r}]") for name, value in with_.items()} if with_ else {},
         "flags": frozenset(_names(_flag_names(flags), "flags")) if flags != () else frozenset(),
         "active_roles": None if active_roles is None else _names(active_roles, "active_roles"),
-        **({"attributes": given_attributes(attributes)} if attributes else {}),
+        **({"attributes": GivenAttributes.read(attributes)} if attributes else {}),
     }
 
 

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base import arrow, attributes
+from privtab.base import arrow
 from privtab.base.arrow import Codes, Truth, text_bytes
-from privtab.base.attributes import AttributeKind, Attributes, GivenAttributes, given_attributes, requested
+from privtab.base.attributes import AttributeKind, Attributes, GivenAttributes, requested_attribute
 from privtab.base.names import ESCAPES, UNUSABLE
 from privtab.engines.arrays import Arrays, TypeArrays
 
@@ -310,9 +310,9 @@ class GivenColumns:
     @classmethod
     def read(cls, values: Mapping[str, Any] | None, declared: Attributes) -> GivenColumns:
         """Read columns in the form of `given_attributes`. Raises InvalidRequest for an attribute that requests do not give."""
-        found = {(kind, slot, name): value for kind, slot, name, value in given_attributes(values or {}).each()}
+        found = {(kind, slot, name): value for kind, slot, name, value in GivenAttributes.read(values or {}).each()}
         for kind, _, name in found:
-            requested(
+            requested_attribute(
                 name, declared.of(kind), {"user": "the user", "entity": "entities", "request": "the request"}[kind]
             )
         return cls(found)
@@ -347,7 +347,7 @@ class GivenColumns:
             for (kind, slot, name), column in lists:
                 if column[row] is not None:
                     found.setdefault((kind, slot), {})[name] = column[row]
-            yield _attributes(found) if found else attributes.NONE_GIVEN
+            yield _attributes(found) if found else GivenAttributes.NONE
 
 
 def _attributes(values: Mapping[tuple[AttributeKind, str], Mapping[str, Any]]) -> GivenAttributes:

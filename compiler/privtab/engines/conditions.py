@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import product
 from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
-from privtab.base.attributes import NONE_GIVEN, Attributes, GivenAttributes, Operator, holds
+from privtab.base.attributes import Attributes, GivenAttributes, Operator, holds
 from privtab.base.names import quoted_privilege
 from privtab.base.paths import Chains, Level, at_level, base_type, located, shapes_of
 from privtab.base.request import Request
@@ -76,7 +76,7 @@ def operand(value: Mapping[str, Any], slot: str, declared: Attributes) -> Operan
 class RequestValues:
     """The attributes that a request gives, and those that the state has."""
 
-    given: GivenAttributes = NONE_GIVEN
+    given: GivenAttributes = GivenAttributes.NONE
     entities: Mapping[tuple[str, str], object] = field(default_factory=dict)
     """Of its objects, by key and name."""
     of_user: Mapping[str, object] = field(default_factory=dict)

@@ -12,7 +12,7 @@ import pytest
 from seeds import seeds
 
 from privtab.base import Attribute, Entity, GivenAttributes, InvalidRequest, Request, SourceFile
-from privtab.base.attributes import KINDS, AttributeKind, Value, given_attributes
+from privtab.base.attributes import KINDS, AttributeKind, Value
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import Compare, Program, Rule
 from privtab.pipeline import program_of
@@ -168,7 +168,7 @@ def _worlds(
                     action="read",
                     resource=entities["low"],
                     flags=frozenset({"force"} if force else ()),
-                    attributes=given_attributes(sent),
+                    attributes=GivenAttributes.read(sent),
                 ),
             )
 

@@ -6,7 +6,6 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from privtab.base import LEFT_OUT, Entity, GivenAttributes, InvalidRequest, path_of
-from privtab.base.attributes import NONE_GIVEN
 from privtab.base.paths import at_level
 from privtab.base.request import roles_not_held
 from privtab.ir.canonical import Leaf, Listing, atom_of, canonical
@@ -70,7 +69,7 @@ class Caller(EvaluationContext):
         groups: Collection[str] = (),
         flags: frozenset[str] = frozenset(),
         active_roles: Collection[str] | None = None,
-        attributes: GivenAttributes = NONE_GIVEN,
+        attributes: GivenAttributes = GivenAttributes.NONE,
     ) -> None:  # not EvaluationContext.__init__: there is no request yet
         self.program = reference.program
         self.vocabulary = reference.vocabulary

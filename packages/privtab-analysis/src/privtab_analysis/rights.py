@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias, assert_never
 
-from privtab.base.request import Entity
+from privtab.base import Entity
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, atom_of
 from privtab.ir.formula import with_targets

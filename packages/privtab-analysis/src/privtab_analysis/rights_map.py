@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from privtab.base import Entity
-from privtab.base.attributes import NONE_GIVEN
+from privtab.base import Entity, GivenAttributes
 from privtab.ir.nodes import RESOURCE, Rule
 from privtab.ir.support import Tool
 from privtab_analysis.state_diff import Comparison
@@ -62,7 +61,7 @@ def rights_map(comparison: Comparison, subjects: Sequence[Subject], type_: str, 
             continue
         for class_ in classes:
             if question.requested(class_.first) is not None:
-                request = question.request({RESOURCE: class_.first}, NONE_GIVEN)
+                request = question.request({RESOURCE: class_.first}, GivenAttributes.NONE)
                 counts.update(dict.fromkeys(((s, rule.id, unnamed) for s in sets.allowed(request)), class_.count))
     return RightsMap(
         subjects=tuple(subjects),

@@ -11,8 +11,18 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType, VariantType
 
-from privtab.base import LEFT_OUT, Attribute, InvalidRequest, UsageError, Vocabulary, did_you_mean, flag_name, hint
-from privtab.base.attributes import check_given, given_attributes, requested
+from privtab.base import (
+    LEFT_OUT,
+    Attribute,
+    GivenAttributes,
+    InvalidRequest,
+    UsageError,
+    Vocabulary,
+    did_you_mean,
+    flag_name,
+    hint,
+    requested_attribute,
+)
 from privtab.engines.columns import ATTRIBUTE, REASONS
 from privtab_spark.attribute_columns import (
     COLUMN_TYPES,
@@ -431,11 +441,11 @@ class ArgumentReader:
 def _read_attributes(reader: ArgumentReader, argument: AttributesLike | None) -> tuple[AttributeColumn, ...]:
     """Add the columns of attributes to a reader. Raises InvalidRequest for attributes that requests do not give, UsageError for other values."""
     found = []
-    for number, (kind, slot, name, value) in enumerate(given_attributes(argument or {}).each()):
-        attribute = requested(name, *declared(reader.vocabulary, kind))
+    for number, (kind, slot, name, value) in enumerate(GivenAttributes.read(argument or {}).each()):
+        attribute = requested_attribute(name, *declared(reader.vocabulary, kind))
         given = AttributeColumn(kind=kind, slot=slot, name=name)
         if isinstance(value, bool | int | list | tuple):
-            check_given({name: value}, *declared(reader.vocabulary, kind))
+            requested_attribute(name, *declared(reader.vocabulary, kind), value)
             found.append(AttributeColumn(kind=kind, slot=slot, name=name, constant=value))
             continue
         what = f"attribute {given}"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from privtab.base import Attribute, InvalidRequest, UsageError, Vocabulary
-from privtab.base.attributes import AttributeKind, requested
+from privtab.base import Attribute, InvalidRequest, UsageError, Vocabulary, requested_attribute
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -48,7 +47,7 @@ COLUMN_TYPES: Mapping[str, ColumnType] = {
 class AttributeColumn:
     """An attribute that rows give."""
 
-    kind: AttributeKind
+    kind: str
     slot: str
     """Of an entity: the name of the `with` object, empty for the resource."""
     name: str
@@ -60,7 +59,7 @@ class AttributeColumn:
         return f"`{self.slot or self.kind}.{self.name}`"
 
 
-def declared(vocabulary: Vocabulary, kind: AttributeKind) -> tuple[Mapping[str, Attribute], str]:
+def declared(vocabulary: Vocabulary, kind: str) -> tuple[Mapping[str, Attribute], str]:
     """The attributes of a kind, and what has them, for messages."""
     what = "entities" if kind == "entity" else f"the {kind}"
     return vocabulary.attributes.of(kind), what
@@ -87,7 +86,7 @@ def check_objects(
             raise InvalidRequest(f"the attribute {attribute} is of an object that is not given: `with_`")
         if attribute.slot in types:
             type_ = types[attribute.slot]
-            requested(attribute.name, vocabulary.attributes.declared_on(type_), f"`{type_}`")
+            requested_attribute(attribute.name, vocabulary.attributes.declared_on(type_), f"`{type_}`")
 
 
 def values(given: Iterable[AttributeColumn], cells: Mapping[str, Any]) -> dict[str, Any]:

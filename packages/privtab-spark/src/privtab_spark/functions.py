@@ -22,8 +22,8 @@ from privtab.base import (
     bare_name,
     check_principal,
     hint,
+    requested_attribute,
 )
-from privtab.base.attributes import KINDS, requested
 from privtab_spark.arguments import ColumnLike, FlagsLike, ResourceLike
 from privtab_spark.attribute_columns import COLUMN_TYPES, AttributeColumn, AttributesLike, declared
 from privtab_spark.choose import Limits
@@ -101,9 +101,9 @@ def _given(policy: OpenPolicy, attributes: Iterable[str]) -> tuple[AttributeColu
     found = []
     for number, place in enumerate(listed(attributes, "attributes")):
         kind, _, name = place.partition(".")
-        if kind not in KINDS:
-            raise InvalidRequest(f"unknown attribute `{place}`: write KIND.NAME, as in request.mfa" + hint(kind, KINDS))
-        requested(name, *declared(policy.vocabulary, kind))
+        if kind not in (kinds := ("user", "entity", "request")):
+            raise InvalidRequest(f"unknown attribute `{place}`: write KIND.NAME, as in request.mfa" + hint(kind, kinds))
+        requested_attribute(name, *declared(policy.vocabulary, kind))
         found.append(AttributeColumn(kind=kind, slot="", name=name, column=f"attribute_{number}"))
     return tuple(found)
 

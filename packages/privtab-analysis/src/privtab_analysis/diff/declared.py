@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias, TypeVar
 
 from privtab.base import ANY_PRIVILEGE, Attribute, Attributes
-from privtab.base.attributes import KINDS
 from privtab.ir.nodes import Alias, Effect, EntityType, Privilege, Program, Role, Rule, Target
 from privtab.ir.semantics import OwnerSemantics, Semantics
 from privtab.state.names import StateNames
@@ -217,7 +216,7 @@ def _roles(before: Program, after: Program) -> Iterator[DeclarationChange]:
 
 
 def _attributes(before: Attributes, after: Attributes) -> Iterator[DeclarationChange]:
-    for kind in KINDS:
+    for kind in ("user", "entity", "request"):
         for name, old, new in _pairs(before.of(kind), after.of(kind)):
             yield from _text_change("attribute", f"{kind}.{name}", _attribute_text(old), _attribute_text(new))
 

@@ -14,7 +14,6 @@ from math import prod
 from typing import TypeAlias
 
 from privtab.base import LEFT_OUT, Entity, GivenAttributes, count, current_moment
-from privtab.base.attributes import NONE_GIVEN
 from privtab.base.paths import count_names
 from privtab.base.sql_text import Word
 from privtab.ir.formula import atoms, item_condition
@@ -398,7 +397,7 @@ class Comparison:
             self.undecided.append(
                 f"`{question.rule.id}` compares attributes: requests can give more than {MOST_VALUES:,} combinations of values"
             )
-            choices = [NONE_GIVEN]
+            choices = [GivenAttributes.NONE]
         for given in choices:
             self.decided += 1
             request = question.request(objects, given)

@@ -9,7 +9,7 @@ from itertools import combinations, islice, product
 from typing import Any, TypeAlias
 
 from privtab.base import Attribute, Entity, GivenAttributes, PathShape, Request
-from privtab.base.attributes import NONE_GIVEN, AttributeKind, Value
+from privtab.base.attributes import Value
 from privtab.ir.comparisons import representatives
 from privtab.ir.formula import asked_condition, compared_terms, leaves
 from privtab.ir.nodes import RESOURCE, Compare, Formula, Or, Program, Rule, Term
@@ -28,7 +28,7 @@ from privtab_analysis.entitlements.subjects import Subject as EntitledSubject
 from privtab_analysis.entitlements.subjects import Subjects, held, program_forms
 from privtab_analysis.entitlements.universe import USERS, named_principals
 
-Variable: TypeAlias = tuple[AttributeKind, str, str]
+Variable: TypeAlias = tuple[str, str, str]
 """An attribute whose value a request gives: the key of its entity, or nothing, and its name."""
 
 
@@ -94,7 +94,7 @@ class GivenValues:
 
 
 def _given(values: Mapping[Variable, Value], objects: Mapping[str, Entity]) -> GivenAttributes:
-    def of(kind: AttributeKind, key: str = "") -> dict[str, Value]:
+    def of(kind: str, key: str = "") -> dict[str, Value]:
         return {name: value for (of_kind, on, name), value in values.items() if (of_kind, on) == (kind, key)}
 
     with_ = {
@@ -299,7 +299,7 @@ class SubjectSets:
     def given(self, question: Question, objects: Mapping[str, Entity], most: int) -> list[GivenAttributes]:
         """The values that requests can give, as `GivenValues.all`; at most so many and one more."""
         if not question.given:
-            return [NONE_GIVEN]
+            return [GivenAttributes.NONE]
         requested = question.objects(objects)
         return list(islice(question.given.all(self._caller.about(requested), requested), most + 1))
 

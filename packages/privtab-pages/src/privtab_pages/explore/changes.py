@@ -7,7 +7,6 @@ from itertools import islice
 from urllib.parse import parse_qsl
 
 from privtab.base import UsageError, count, parse_key_values
-from privtab.base.attributes import NO_ATTRIBUTES
 from privtab.ir.nodes import Program
 from privtab.ir.support import Tool
 from privtab.state.load import as_raw, from_tables, validate
@@ -61,7 +60,7 @@ def what_if(world: World, query: Query) -> Values:
 
 def _used(program: Program, table: str) -> bool:
     """Whether rows of a table can say anything under a policy."""
-    return bool(program.flat) if table == ENTITIES else table != "attributes" or program.attributes != NO_ATTRIBUTES
+    return bool(program.flat) if table == ENTITIES else table != "attributes" or bool(program.attributes)
 
 
 def added_row(query: Query) -> str | None:

@@ -6,8 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from privtab.base import NOT_SET, Entity, GivenAttributes, InvalidRequest, UsageError, Vocabulary, flag_name, hint
-from privtab.base.attributes import NONE_GIVEN, check_given, given_attributes
+from privtab.base import (
+    NOT_SET,
+    Entity,
+    GivenAttributes,
+    InvalidRequest,
+    UsageError,
+    Vocabulary,
+    flag_name,
+    hint,
+    requested_attribute,
+)
 
 Ways: TypeAlias = Literal["first", "all"]
 
@@ -22,7 +31,7 @@ class Question:
     operations: frozenset[str] | None = None
     withs: Mapping[str, Entity] | None = None
     flags: frozenset[str] = frozenset()
-    attributes: GivenAttributes = NONE_GIVEN
+    attributes: GivenAttributes = GivenAttributes.NONE
     """Those that every request gives: of the request itself and of `with` objects."""
     ways: Ways = "first"
 
@@ -67,7 +76,7 @@ def _entity(slot: str, text: str) -> Entity:
 def given(attributes: AttributesLike) -> GivenAttributes:
     """Read the argument `attributes`. Raises UsageError."""
     try:
-        return given_attributes(attributes or {})
+        return GivenAttributes.read(attributes or {})
     except InvalidRequest as error:
         raise UsageError(str(error)) from error
 
@@ -107,11 +116,13 @@ def check_attributes(given: GivenAttributes, withs: Mapping[str, Entity], vocabu
         what = "users" if given.user else "resources"
         raise UsageError(f"a matrix is about many {what}: their attributes come from the state alone")
     try:
-        check_given(given.request, declared.request, "the request")
+        for name, value in given.request.items():
+            requested_attribute(name, declared.request, "the request", value)
         for slot, values in given.with_.items():
             object_ = withs.get(slot)
             if object_ is None:
                 raise UsageError(f"the attributes of `{slot}` are those of an object that is not given: `with_`")
-            check_given(values, declared.declared_on(object_.type), f"`{slot}`")
+            for name, value in values.items():
+                requested_attribute(name, declared.declared_on(object_.type), f"`{slot}`", value)
     except InvalidRequest as error:
         raise UsageError(str(error)) from error

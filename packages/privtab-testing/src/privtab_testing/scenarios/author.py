@@ -21,7 +21,7 @@ from privtab.base import (
     UsageError,
     flag_name,
 )
-from privtab.base.attributes import Value, given_attributes
+from privtab.base.attributes import Value
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.language.syntax import yaml_tree
@@ -136,7 +136,7 @@ def read_given(
         found["with"] = {
             slot: _values(reader, part, declared.declared_on(objects[slot].type)) for slot, part in of_objects.items()
         }
-    return given_attributes(found)
+    return GivenAttributes.read(found)
 
 
 def _values(reader: ScenarioReader, node: Node, declared: Mapping[str, Attribute]) -> dict[str, Value]:
