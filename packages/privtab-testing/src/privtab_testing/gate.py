@@ -14,7 +14,7 @@ from privtab_testing.scenarios.run import Engine, Failure, ReferenceEngine, fail
 def failed_cases(
     policy: Path, variant: str | None, readings: Mapping[str, str], engine: Literal["reference", "opa", "both"]
 ) -> tuple[int, list[Failure]]:
-    """Run the cases for a variant and readings of a policy: their number, and those that failed. Raises PolicyInvalid."""
+    """Run the cases for a variant and readings of a policy: their number, and the failed cases. Raises PolicyInvalid."""
     case_count, failed = 0, list[Failure]()
     for plan in plans([policy], readings or None):
         if plan.subject.variant != variant or not plan.cases:

@@ -213,7 +213,7 @@ def _propose(
 
 
 def _selected(patterns: Sequence[str] | None, rule: Rule) -> bool:
-    """Whether a row is one of those of `--filter`, by `type/operation`, type or operation."""
+    """Return whether `--filter` selects a row, by `type/operation`, type or operation."""
     names = (f"{rule.entity}/{rule.operation}", rule.entity, rule.operation)
     return patterns is None or any(fnmatch(name, pattern) for pattern in patterns for name in names)
 

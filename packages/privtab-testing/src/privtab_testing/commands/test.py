@@ -47,7 +47,7 @@ Engines = Literal["reference", "opa", "both"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Which cases run, and what is measured."""
+    """The selection of cases, and the measurements."""
 
     engine: Annotated[Engines, option("--engine", "Engine; with `both`, they must agree.")] = "reference"
     filter_: Annotated[
@@ -75,14 +75,14 @@ class RunOptions:
 
     @property
     def covers(self) -> bool:
-        """Whether coverage is measured."""
+        """True if coverage is measured."""
         if self.coverage is not None:
             return self.coverage
         return self.filter_ is None or self.min_coverage is not None or self.suggest
 
     @property
     def mutates(self) -> bool:
-        """Whether it is measured which faults are noticed."""
+        """True if the mutation score is measured."""
         return self.mutation or self.min_mutation is not None
 
 

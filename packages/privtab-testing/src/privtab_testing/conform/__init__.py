@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SystemAnswer(StrEnum):
-    """What a system does with a request."""
+    """The system's reaction to a request."""
 
     ALLOWED = "allowed"
     REFUSED = "refused"
@@ -34,7 +34,7 @@ class SystemAnswer(StrEnum):
 
 
 class Verdict(StrEnum):
-    """How a system compares with its table."""
+    """The comparison of a system with its table."""
 
     AGREES = "agrees"
     WIDER = "wider"
@@ -53,17 +53,17 @@ class Question:
     request: Request
     expected: bool
     holds: str
-    """What the caller is given, in words."""
+    """The rights that the caller is given, in words."""
     state: State
     """The rows about the caller: the smallest world in which the question has its answer."""
     cells: tuple[int, ...]
     """The cells that it proves, by their positions in the plan."""
     readings: Mapping[str, bool]
-    """What other readings of an ambiguous row expect, where they differ."""
+    """The answers that other readings of an ambiguous row expect, where they differ."""
     purpose: str
-    """What it is for beside proving cells: a level of inheritance, a denial; empty if nothing."""
+    """The purpose beside proving cells: a level of inheritance, a denial; empty if there is none."""
     named: bool
-    """Whether the request names an existing entity as its resource."""
+    """True if the request names an existing entity as its resource."""
 
     @property
     def row(self) -> str:
@@ -78,11 +78,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What a system must contain before the questions are asked."""
+    """The required content of a system before the questions are asked."""
 
     state: State
     entities: tuple[Entity, ...]
-    """Every entity that must exist, parents first; without those that are principals."""
+    """Every entity that must exist, parents first; without entities that are principals."""
     users: tuple[str, ...]
     groups: tuple[str, ...]
     roles: tuple[str, ...]
@@ -104,7 +104,7 @@ class QuestionPlan:
     undecided: Mapping[str, str]
     """The rows that have no questions, and why."""
     digest: str
-    """Identifies the plan, so that answers are not taken for those of another."""
+    """Identifies the plan, so that answers are not taken for another plan's."""
     mistakes: tuple[Mistake, ...] = ()
     """The kinds of mistakes that a system could make with this policy, if questions were planned to show them."""
     unseen: tuple[Mistake, ...] = ()

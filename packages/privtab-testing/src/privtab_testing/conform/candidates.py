@@ -42,7 +42,7 @@ MAX_WAYS = 1_000
 LEVELS = 3
 """The most levels of a type that nests: with three, the outermost, the innermost and the one around it are not the same."""
 ELSEWHERE = "99"
-"""What ends the name of an entity that no request is about; other numbers tell the objects of a request apart."""
+"""The end of the name of an entity that no request is about; other numbers tell the objects of a request apart."""
 ASKING = "caller"
 """The user of a request that has no caller yet."""
 
@@ -58,11 +58,11 @@ class Setting:
     levels: Mapping[str, int]
     """The levels on the path of each object; 1 where no type nests."""
     is_deepest: bool
-    """Whether no setting has more levels."""
+    """True if no setting has more levels."""
     request: Request
     sets: MinimalSets
     ways: HeldSets
-    """The minimal sets with the names of the request, and those that hold something on an entity below instead."""
+    """The minimal sets with the names of the request, and sets that hold something on an entity below instead."""
     below: Mapping[HeldSet, str]
     """For `or below`: the ways that hold something on entities below, with the types of these in words."""
 
@@ -87,7 +87,7 @@ class Candidate:
     caller: Caller
     purpose: str = ""
     through_roles: int = 0
-    """How many roles lie between the caller and the privileges: 2 if a role that they hold holds another one, which has them."""
+    """The number of roles between the caller and the privileges: 2 if a role that they hold holds another role, which has them."""
 
 
 THROUGH_ROLES = ("through a role", "through a role that a role holds")
@@ -99,7 +99,7 @@ class Candidates:
     def __init__(self, program: Program, *, through_roles: bool = True) -> None:
         self._through_roles = through_roles and "role" in program.semantics.grantees
         self._by_role = int(self._through_roles and "user" not in program.semantics.grantees)
-        """How many roles lie at least between a caller and their privileges: one, where users are granted nothing themselves."""
+        """The least number of roles between a caller and their privileges: one, where users are granted nothing themselves."""
         Tool.CONFORM.check(program)
         self.program = program
         self._form = canonical(program)
@@ -172,7 +172,7 @@ class Candidates:
         return None if read is None else replace(setting, ways=read.ways, below={})
 
     def changed(self, settings_: Iterable[Setting], rules: Iterable[Rule]) -> Iterator[Candidate]:
-        """Callers that distinguish changed rows: those with a set that only a changed row has, and those without a part of it."""
+        """Callers that distinguish changed rows: callers with a set that only a changed row has, and callers without a part of such a set."""
         changed = tuple(rules)
         for setting in settings_:
             ways = [way for rule in changed for way in self._ways_of(setting, rule)]
@@ -256,7 +256,7 @@ class Candidates:
 
     @staticmethod
     def _elsewhere(setting: Setting, key: str) -> str:
-        """The key of an entity that lies below another entity than those of the request."""
+        """The key of an entity that does not lie below the entities of the request."""
         objects = [setting.request.resource, *setting.request.with_.values()]
         type_, _, path = key.partition(":")
         names = path.split("/")
@@ -292,7 +292,7 @@ class Candidates:
         return {way: found[way] for way in smallest(found)}
 
     def _held(self, leaf: Leaf, names: RequestNames) -> list[tuple[Right, str]]:
-        """What gives an atom: itself, or the same on an entity below, whose type is beside it; nothing if that cannot be."""
+        """The rights that give an atom: itself, or the same on an entity below, whose type is beside it; empty if a caller cannot be given the atom."""
         atoms = self._semantics.holding(leaf, names.key)
         if not isinstance(leaf, HasBelow | OwnsBelow):
             return [(atom, "") for atom in atoms]

@@ -23,7 +23,7 @@ BY_TYPE = ("members", "grants", "owners")
 """The tables whose rows name an entity, so that they are made in another way for each type."""
 PRINCIPALS = ("users", "groups", "roles")
 IN_CALLS = (*PRINCIPALS, "rows", "privileges")
-"""What makes a state by calls, which a system that reads it from a file does not need."""
+"""The keys that make a state by calls, which a system that reads its state from a file does not need."""
 _COMMON = (*IN_CALLS, "entities", "state", "operations", "allowed", "refused", "hidden", "separator")
 _SQL = (*_COMMON, "quote", "as", "database")
 _HTTP = (*_COMMON, "headers", "as")
@@ -47,7 +47,7 @@ Calls: TypeAlias = tuple[Call, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerPatterns:
-    """What in an answer tells what the system did: codes of errors, statuses, or parts of messages."""
+    """Marks in an answer that tell the system's reaction: codes of errors, statuses, or parts of messages."""
 
     allowed: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
@@ -56,17 +56,17 @@ class AnswerPatterns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifecycle:
-    """How something is created and removed; without `drop` it is removed with its container."""
+    """The calls that create and remove an object; without `drop`, the object is removed with its container."""
 
     make: Calls
     drop: Calls
     outside: bool = False
-    """Whether that happens outside the database of this name, since it is that database."""
+    """True if the calls run outside the database of this name, since the object is that database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """How an operation is asked. `shows`: a JMESPath expression for the names that a listing shows."""
+    """The calls that ask an operation. `shows`: a JMESPath expression for the names that a listing shows."""
 
     calls: Calls
     signs: AnswerPatterns
@@ -86,14 +86,14 @@ class DriverDocument:
     entities: MappingOf[str, Lifecycle]
     rows: MappingOf[tuple[str, str], Calls]
     state: State | None
-    """Rows beside those of a test, for a system whose state is in a file; None: principals and rows are made by calls."""
+    """Rows beside the rows of a test, for a system whose state is in a file; None: principals and rows are made by calls."""
     privileges: MappingOf[str, MappingOf[str, str]]
     operations: MappingOf[tuple[str, str], Operation]
     quote: str
     separator: str
-    """What stands between the names of the levels of a type that nests."""
+    """The separator between the names of the levels of a type that nests."""
     become: Calls
-    """How a connection becomes a user; for HTTP the headers of a user are in `headers`."""
+    """The calls by which a connection becomes a user; for HTTP the headers of a user are in `headers`."""
     database: str | None
     headers: tuple[tuple[str, Template], ...]
     admin_headers: tuple[tuple[str, Template], ...]
@@ -178,13 +178,13 @@ class _DriverReader(DocumentReader):
         return found
 
     def made(self, node: Node, what: str) -> Lifecycle:
-        """How something is created and removed."""
+        """Read the calls that create and remove an object."""
         fields = self.fields(node, what, ("make", "drop", "outside"), ("make",)) or {}
         make, drop = (self.calls(fields.get(key), f"`{key}`") for key in ("make", "drop"))
         return Lifecycle(make=make, drop=drop, outside=self.flag(fields, "outside"))
 
     def rows(self, node: Node | None) -> MappingOf[tuple[str, str], Calls]:
-        """How rows of a state are created."""
+        """Read the calls that create rows of a state."""
         found: dict[tuple[str, str], Calls] = {}
         for key, value in self.known(node, "`rows`", ALL_TABLES):
             if key.text in BY_TYPE:
@@ -208,7 +208,7 @@ class _DriverReader(DocumentReader):
         return state
 
     def operations(self, node: Node, signs: AnswerPatterns) -> Iterable[tuple[tuple[str, str], Operation]]:
-        """How operations are asked, by type and name; several names may share one entry: `alter, drop`."""
+        """Read the calls that ask operations, by type and name; several names may share one entry: `alter, drop`."""
         for type_, value in self.known(node, "`operations`", self.program.entities):
             names = tuple(operation for entity, operation in self.program.rules if entity == type_.text)
             for key, entry in self.entries(value, f"`{type_.text}`"):
@@ -236,7 +236,7 @@ class _DriverReader(DocumentReader):
         )
 
     def flag(self, fields: MappingOf[str, Node], key: str) -> bool:
-        """Whether a key says `true`."""
+        """Return whether a key says `true`."""
         return self.word(fields.get(key), f"`{key}`", ("true", "false")) == "true"
 
     def calls(self, node: Node | None, what: str) -> Calls:
@@ -279,7 +279,7 @@ class _DriverReader(DocumentReader):
         return tuple((name.value, Template(text.value)) for name, text in self.pairs(node, "`headers`"))
 
     def signs(self, fields: MappingOf[str, Node], usual: AnswerPatterns) -> AnswerPatterns:
-        """What tells the answers, where it is otherwise than usual."""
+        """The marks of answers, where they differ from the usual ones."""
 
         def words(name: str, otherwise: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(text.value for text in self.texts(fields[name], f"`{name}`")) if name in fields else otherwise

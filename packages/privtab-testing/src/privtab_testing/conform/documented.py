@@ -37,7 +37,7 @@ class DocumentedDriver(Driver):
         self.through_groups = in_file or (groups is not None and bool(groups.make))
         self._world: World | None = None
         self._made: set[str] = set()
-        """What this test has made, at least in part: nothing else is removed."""
+        """The names that this test has made, at least in part: nothing else is removed."""
         self._said: dict[str, str] = {}
 
     def asks(self, rule: Rule) -> bool:
@@ -120,9 +120,9 @@ class DocumentedDriver(Driver):
         return SystemAnswer.BROKEN
 
     def operation(self, request: Request) -> Operation | None:
-        """How a request is asked; None if it cannot be: a request without the last name only of what shows a listing.
+        """The operation by which a request is asked; None if it cannot be asked. Without the last name, only a listing can be asked.
 
-        Nor can one be that names groups or active roles, which no call can say.
+        A request that names groups or active roles cannot be asked either, since no call can say so.
         """
         operation = self._document.operations.get((request.resource.type, request.action))
         if request.groups or request.active_roles is not None:
@@ -132,7 +132,7 @@ class DocumentedDriver(Driver):
         return operation
 
     def is_named(self, request: Request) -> bool:
-        """Whether a request names its resource, rather than only what contains it."""
+        """Return whether a request names its resource, rather than only its container."""
         return vocabulary(self._program).complete(request.resource)
 
     def call(self, call: Call, step: MakingStep, *, absent_is_done: bool = False) -> str | None:
@@ -170,7 +170,7 @@ class SystemNames:
         """The password of every user that is created; random, so that no one else can use these users."""
 
     def entity(self, entity: Entity, before: str = "") -> dict[str, str]:
-        """The names on the path of an entity, by type; those of the levels of a type that nests are one text."""
+        """The names on the path of an entity, by type; the names of all levels of a type that nests are one text."""
         found: dict[str, list[str]] = {}
         for type_, name in zip(self._shapes[entity.type].types(entity.id), entity.names, strict=True):
             if name:

@@ -79,7 +79,7 @@ class PlainDriver(Protocol):
         """Make users, entities and rows."""
 
     def ask(self, request: Request) -> SystemAnswer | str:
-        """What the system does with a request."""
+        """The system's reaction to a request."""
 
     def clean(self) -> Sequence[str] | None:
         """Remove what `prepare` created, also after a failure; returns what could not be removed."""
@@ -89,27 +89,27 @@ class Driver:
     """A driver with the defaults of all optional methods; subclasses override them."""
 
     batch = 1
-    """How many requests `ask_many` takes at once."""
+    """The number of requests that `ask_many` takes at once."""
     keeps_state = False
-    """Whether the system has its state from `--write-state`: then all rows are planned, and callers are named for the plan."""
+    """True if the system has its state from `--write-state`: then all rows are planned, and callers are named for the plan."""
 
     file: StateFile | None = None
-    """Where the system reads its state from, if the driver writes it there."""
+    """The file from which the system reads its state, if the driver writes the file."""
     probe: Callable[[], bool] | None = None
-    """Whether the system shows the state of the file already."""
+    """Tells whether the system shows the state of the file already."""
 
     gives_attributes = True
-    """Whether the system takes attributes from the prepared state, and from requests."""
+    """True if the system takes attributes from the prepared state, and from requests."""
     through_roles = True
-    """Whether callers may hold their privileges through roles."""
+    """True if callers may hold their privileges through roles."""
     through_groups = True
-    """Whether callers may hold them through groups."""
+    """True if callers may hold their privileges through groups."""
     odd_names = True
-    """Whether names may differ in case alone, and whether what is of several kinds or types may have one name."""
+    """True if names may differ in case alone, and if several kinds or types may share a name."""
 
     @property
     def abilities(self) -> Abilities:
-        """What it can make."""
+        """The abilities of the driver, for planning."""
         return Abilities(
             groups=self.through_groups,
             roles=self.through_roles,
@@ -124,22 +124,22 @@ class Driver:
         return frozenset()
 
     def makes(self, world: World) -> bool:
-        """Whether it can make a world."""
+        """Return whether the driver can make a world."""
         del world
         return True
 
     def asks(self, rule: Rule) -> bool:
-        """Whether an operation can be asked; nothing is created for one that cannot."""
+        """Return whether an operation can be asked; nothing is created for other operations."""
         del rule
         return True
 
     def changes(self, rule: Rule) -> bool:
-        """Whether asking an operation may change the system: such questions come last, about entities of their own."""
+        """Return whether asking an operation may change the system: such questions come last, about entities of their own."""
         del rule
         return False
 
     def calls(self, world: World) -> int:
-        """How many calls `prepare` makes."""
+        """The number of calls that `prepare` makes."""
         return len(world.users) + len(world.groups) + len(world.roles) + len(world.entities) + world.rows
 
     def state(self, world: World) -> State:
@@ -151,7 +151,7 @@ class Driver:
         raise NotImplementedError
 
     def ask(self, request: Request) -> SystemAnswer:
-        """What the system does with a request. Raises DriverError if it does not answer."""
+        """The system's reaction to a request. Raises DriverError if the system does not answer."""
         raise NotImplementedError
 
     def ask_many(self, requests: Sequence[Request]) -> list[SystemAnswer]:
@@ -173,7 +173,7 @@ class Driver:
         return ""
 
     def message(self, request: Request) -> str:
-        """What the system said when the answer was BROKEN; empty if that is not known."""
+        """The system's message when the answer was BROKEN; empty if the message is not known."""
         del request
         return ""
 

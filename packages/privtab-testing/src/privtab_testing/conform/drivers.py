@@ -126,7 +126,7 @@ def _answer(value: object) -> SystemAnswer:
 
 
 USUAL = AnswerPatterns(allowed=("2xx",), refused=("401", "403"), hidden=("404",))
-"""What statuses mean unless the document says otherwise."""
+"""The meaning of statuses unless the document says otherwise."""
 MAX_BODY = 1 << 26
 """The most bytes of one answer."""
 
@@ -224,7 +224,7 @@ class HttpDriver(DocumentedDriver):
 
 
 def _shown(names_in: str, request: Request, body: bytes) -> SystemAnswer:
-    """Whether a listing shows the named item."""
+    """Return the answer of a listing, which shows the named item or hides it."""
     try:
         names = jmespath.search(names_in, strict_loads(body))
     except (ValueError, jmespath.exceptions.JMESPathError):
@@ -235,7 +235,7 @@ def _shown(names_in: str, request: Request, body: bytes) -> SystemAnswer:
 
 
 def read_answer(signs: AnswerPatterns, status: int, body: bytes) -> SystemAnswer:
-    """What a status and a body mean; a mark is a status, a class of them as in `2xx`, or a part of the body."""
+    """The meaning of a status and a body; a mark is a status, a class of statuses as in `2xx`, or a part of the body."""
 
     def fits(marks: tuple[str, ...]) -> bool:
         text = body.decode(errors="replace")
@@ -375,7 +375,7 @@ class SqlDriver(DocumentedDriver):
             connection.exec_driver_sql(statement)
 
     def _read_answer(self, request: Request, execute: Callable[[], None], signs: AnswerPatterns) -> SystemAnswer:
-        """What the statements came to. Raises DriverError if the connection broke."""
+        """The answer to executed statements. Raises DriverError if the connection broke."""
         from sqlalchemy.exc import DBAPIError
 
         try:

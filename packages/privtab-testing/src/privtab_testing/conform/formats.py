@@ -21,7 +21,7 @@ SHOWN = 5
 
 
 def title(report: Report) -> str:
-    """What the report is about."""
+    """The title of a report."""
     program = report.plan.program
     return f"Conformance with {program.system}/{program.version}"
 
@@ -36,7 +36,7 @@ def summary(report: Report) -> str:
 
 
 def mistake_lines(plan: QuestionPlan, *, verbose: bool = False) -> list[str]:
-    """How many kinds of mistakes the questions of a plan show, and which they do not; `verbose`: also those that the policy cannot show."""
+    """The number of kinds of mistakes that the questions of a plan show, and the other kinds; `verbose`: also kinds that the policy cannot show."""
     if not plan.mistakes:
         return []
     possible = {mistake.id for mistake in plan.mistakes}
@@ -99,7 +99,7 @@ def finding_text(finding: Finding) -> str:
 
 
 def reading_lines(row: RowReport) -> list[str]:
-    """Which reading of an ambiguous row the system follows."""
+    """The reading of an ambiguous row that the system follows."""
     if not row.readings:
         return []
     if not row.readings[0].requests:

@@ -18,7 +18,7 @@ from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.state.nodes import Assignment, Grant, State
 
 CONTINUED = "_more"
-"""What a name ends with that continues another one."""
+"""The end of a name that continues another name."""
 SAME = "x"
 Names = tuple[str, ...]
 T = TypeVar("T")
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a system decides by: a policy, rows, and the entities that there are."""
+    """The basis of a system's decisions: a policy, rows, and the existing entities."""
 
     program: ir.Program
     state: State
@@ -39,7 +39,7 @@ def _as_it_is(found: T, *_: object) -> T:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misreading:
-    """What a system takes a policy, rows and requests for."""
+    """A wrong reading of a policy, rows and requests."""
 
     program: Callable[[ir.Program], ir.Program] = _as_it_is
     view: Callable[[View], View] = _as_it_is
@@ -47,7 +47,7 @@ class Misreading:
 
     @property
     def is_of_policy(self) -> bool:
-        """Whether rows and requests are read rightly."""
+        """True if rows and requests are read rightly."""
         return self.view is _as_it_is and self.request is _as_it_is
 
 
@@ -60,10 +60,10 @@ class Mistake:
     misread: Misreading
     needs: str = "rights on entities"
     about_objects: bool = False
-    """Whether each row of a table could be decided with it, whatever the others are."""
+    """True if each row of a table could be decided with the mistake, independently of the other rows."""
 
     def answers(self, view: View) -> Callable[[Request], bool]:
-        """What a system with this mistake would answer."""
+        """The answers of a system with this mistake."""
         reference = Reference(self.misread.program(view.program), self.misread.view(view).state)
         return lambda request: right_answer(reference, self.misread.request(request, view.program))
 
@@ -177,17 +177,17 @@ def only(table: str, kept: Callable[[Any], bool]) -> Misreading:
 
 
 def grants_also(more: Callable[[View, Grant], Iterable[Grant]], *effects: str) -> Misreading:
-    """A mistake by which grants with these effects, or all, count as others, too."""
+    """A mistake by which grants with these effects, or all, also count as other grants."""
     return rows("grants", lambda view, row: [row, *(more(view, row) if row.effect in effects or not effects else ())])
 
 
 def counts_on(others: Callable[[View, Entity], Iterable[Entity]], *effects: str) -> Misreading:
-    """A mistake by which grants count on other entities, too."""
+    """A mistake by which grants also count on other entities."""
     return grants_also(lambda view, row: [replace(row, entity=entity) for entity in others(view, row.entity)], *effects)
 
 
 def owned(others: Callable[[View, Entity], Iterable[Entity]]) -> Misreading:
-    """A mistake by which whoever owns an entity owns others, too."""
+    """A mistake by which owners of an entity also own other entities."""
     return rows("owners", lambda view, row: [row, *((entity, row[1]) for entity in others(view, row[0]))])
 
 
@@ -241,7 +241,7 @@ def users(view: View) -> list[str]:
 
 
 def is_overridden(view: View, row: Grant) -> bool:
-    """Whether a row denies what its grantee is granted further down."""
+    """Return whether a row denies a privilege that its grantee is granted further down."""
     return row.effect == "deny" and any(
         other.effect == "allow"
         and (other.grantee, other.privilege) == (row.grantee, row.privilege)
@@ -251,7 +251,7 @@ def is_overridden(view: View, row: Grant) -> bool:
 
 
 def is_link(row: object) -> bool:
-    """Whether a row of memberships or assignments puts a group into a group, or gives a role to a role."""
+    """Return whether a row of memberships or assignments puts a group into a group, or gives a role to a role."""
     if isinstance(row, Assignment):
         return row.principal.startswith("role:")
     return isinstance(row, tuple) and str(row[0]).startswith("group:")
@@ -349,7 +349,7 @@ class Joined(Rebuilder):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags(Rebuilder):
-    """What flags require, always or never."""
+    """A mistake by which flags are required always or never."""
 
     required: bool
 

@@ -37,17 +37,17 @@ from privtab_testing.scenarios.masks import Key
 
 
 def _denies(program: ir.Program, *kinds: str) -> bool:
-    """Whether there are denials to principals of some kinds."""
+    """Return whether principals of some kinds can be denied privileges."""
     return program.semantics.deny != "none" and any(kind in program.semantics.grantees for kind in kinds)
 
 
 def _has_groups(program: ir.Program, of: Iterable[str]) -> bool:
-    """Whether groups of the state may be what some text names: grantees, or assignees."""
+    """Return whether groups of the state may be grantees or assignees, as `of` names them."""
     return "state" in program.semantics.groups and "group" in of
 
 
 def _has_roles(program: ir.Program) -> bool:
-    """Whether states have roles of their own."""
+    """Return whether states have roles of their own."""
     return "role" in program.semantics.grantees and not program.roles
 
 
@@ -88,11 +88,11 @@ _POSSIBLE: Mapping[str, Callable[[ir.Program], bool]] = {
         len({(t.parent, t.single) for t in program.entities.values()}) < len(program.entities)
     ),
 }
-"""Whether a policy has what mistakes need; where the policy itself is read wrongly, another reading shows it."""
+"""Tests of a policy for the needs of mistakes; where the policy itself is read wrongly, another reading shows the mistake."""
 
 
 def is_possible(mistake: Mistake, program: ir.Program) -> bool:
-    """Whether a policy can show a mistake at all."""
+    """Return whether a policy can show a mistake at all."""
     needed = _POSSIBLE.get(mistake.needs)
     if needed is not None and not needed(program):
         return False
@@ -284,7 +284,7 @@ def mistakes() -> tuple[Mistake, ...]:
 LOOKED_AT = 25
 """Rows of a table in which mistakes are looked for that are not about the objects of one row."""
 MOST = 4
-"""Most questions of a plan, as a multiple of those that prove its cells."""
+"""Most questions of a plan, as a multiple of the questions that prove its cells."""
 
 
 def extended(
@@ -306,13 +306,13 @@ def extended(
 
 
 def _view(program: ir.Program, question: Question) -> View:
-    """What a system decides by that has the rows of a question alone."""
+    """The basis of decisions of a system that has the rows of a question alone."""
     state = question.state
     return View(program, state, entities_of(program, state, question.request, question.rule))
 
 
 def _shows(mistake: Mistake, wrong: ir.Program, view: View, question: Question) -> bool:
-    """Whether a system with a mistake, which makes `wrong` of the policy, answers a question wrongly."""
+    """Return whether a system with a mistake, which makes `wrong` of the policy, answers a question wrongly."""
     changed, request = mistake.misread.view(view), mistake.misread.request(question.request, view.program)
     if wrong is view.program and request == question.request and _same_rows(changed.state, view.state):
         return False  # it sees what there is
@@ -320,7 +320,7 @@ def _shows(mistake: Mistake, wrong: ir.Program, view: View, question: Question) 
 
 
 def _same_rows(state: State, other: State) -> bool:
-    """Whether two states have the same rows in the same order."""
+    """Return whether two states have the same rows in the same order."""
     return all(tuple(getattr(state, table)) == tuple(getattr(other, table)) for table in ALL_TABLES)
 
 
@@ -351,7 +351,7 @@ class _Finder:
         self.programs = {id_: plan.program if other == plan.program else other for id_, other in changed.items()}
 
     def chosen(self) -> list[Question]:
-        """Neighbours for the mistakes about objects, in each row, then for those that are still unseen, wherever they are seen."""
+        """Neighbours for the mistakes about objects, in each row, then for mistakes that are still unseen, wherever they are seen."""
         found: list[Question] = []
         by_rule: dict[str, list[Question]] = {}
         for question in self._plan.questions:
@@ -468,7 +468,7 @@ def _numbered(
 
 
 def _words(state: State) -> str:
-    """What a caller has, in words."""
+    """The rights of a caller, in words."""
     grants = [
         f"{'denied ' if row.effect == 'deny' else ''}{row.privilege} ({row.entity}) of {row.grantee}"
         for row in state.grants

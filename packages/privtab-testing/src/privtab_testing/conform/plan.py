@@ -39,7 +39,7 @@ class Row:
         self.candidates = candidates
         self.observed = observed
         self.cells = list(self._cells(settings))
-        """The cells that some candidate proves, as coverage counts them, with those candidates."""
+        """The cells that some candidate proves, as coverage counts them, with these candidates."""
         self.readings = {name: observed.differing(rule) for name, rule in readings.items()}
         """The candidates that other readings answer otherwise."""
         is_unnamed = self.rule.each is None
@@ -67,7 +67,7 @@ class Row:
                 yield from ((cell, mask) for cell, mask in found if mask)
 
     def _parts(self, masks: Iterable[Mask]) -> Iterator[Mask]:
-        """The candidates in each mask that are allowed, and those that are refused."""
+        """The candidates in each mask that are allowed, and the candidates that are refused."""
         for mask in masks:
             yield mask & self.observed.allowed
             yield mask & ~self.observed.allowed
@@ -130,7 +130,7 @@ def chosen(program: Program, rows: Mapping[Key, Row], *, separate: bool = False)
 
 
 def hitting_set(masks: Iterable[Mask], preferred: Mask) -> Mask:
-    """Few positions, of which each mask has one; rare positions first, then those that most masks have."""
+    """Few positions, of which each mask has one; rare positions first, then the positions that most masks have."""
     distinct = sorted({mask & preferred or mask for mask in masks} - {0}, key=lambda mask: (mask.bit_count(), mask))
     hits: defaultdict[int, int] = defaultdict(int)
     for number, mask in enumerate(distinct):
@@ -159,7 +159,7 @@ def _kind(setting: Setting) -> object:
 
 
 PREFIX = "privtab_conform_"
-"""What every name begins with that a test makes in a system."""
+"""The beginning of every name that a test makes in a system."""
 NOT_ASKED = "the driver cannot ask this operation"
 NO_ATTRIBUTES = "it compares attributes, which the driver cannot give"
 SHARED_ATTRIBUTES = "it compares attributes of `{}`, which all requests share"
@@ -254,7 +254,7 @@ def _packed(
     *,
     marked: bool,
 ) -> QuestionPlan:
-    """The chosen candidates as questions: those that may change something come last."""
+    """The chosen candidates as questions: questions that may change something come last."""
     reached = {key for row in rows for key in dependencies(program, row)}
     rules = [rule for key, rule in program.rules.items() if key in reached]
     packing = Packing(program, rules, prefix, _mark(rows, chosen) if marked else "")
@@ -319,7 +319,7 @@ def _mark(rows: Mapping[Key, Row], chosen: Mapping[Key, tuple[int, ...]]) -> str
 
 
 def observed(program: Program, candidates: Mapping[Key, Iterable[Candidate]]) -> dict[Key, Observed]:
-    """What the candidates of each row hold, as the reference engine has it."""
+    """The holdings of each row's candidates, from the reference engine."""
     callers = CallerStates(program, shared=True)
     asked = {
         key: [

@@ -1,4 +1,4 @@
-"""What a conformance test found: a verdict for each cell and each row, and the reading that the system follows."""
+"""The report of a conformance test: a verdict for each cell and each row, and the reading that the system follows."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Finding:
     reproduce: str
     """A command that asks the same, to be pasted; empty if the driver has none."""
     message: str = ""
-    """What the system said, if the answer is broken and it is known."""
+    """The system's message, if the answer is broken and the message is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingAgreement:
-    """How many telling questions about an ambiguous row were answered as one reading says."""
+    """The number of telling questions about an ambiguous row that were answered as one reading says."""
 
     name: str
     """Empty: the row as it stands."""
@@ -48,7 +48,7 @@ class ReadingAgreement:
 
     @property
     def follows(self) -> bool:
-        """Whether every answer was that of the reading."""
+        """True if every answer was the reading's."""
         return bool(self.requests) and self.answered == self.requests
 
 
@@ -89,12 +89,12 @@ class Report:
 
     @property
     def cells(self) -> Counter[Verdict]:
-        """How many cells have each verdict."""
+        """The number of cells with each verdict."""
         return Counter(verdict for row in self.rows for _, verdict in row.cells)
 
     @property
     def verdicts(self) -> Counter[Verdict]:
-        """How many rows have each verdict."""
+        """The number of rows with each verdict."""
         return Counter(row.verdict for row in self.rows)
 
     def failing(self, fail_on: Failing) -> tuple[RowReport, ...]:
@@ -133,7 +133,7 @@ def report(plan: QuestionPlan, outcome: Interview, driver: Driver, waivers: Sequ
 
 
 def verdict_of(question: Question, answer: SystemAnswer | None) -> Verdict:
-    """How one answer compares with the table."""
+    """The comparison of one answer with the table."""
     match answer:
         case None | SystemAnswer.UNSUPPORTED:
             return Verdict.UNTESTED
@@ -188,7 +188,7 @@ def _row(
 
 
 def _with_causes(plan: QuestionPlan, rows: Sequence[RowReport]) -> list[RowReport]:
-    """The rows with those that they refer to and that differ in the same way: mending these may mend both."""
+    """The rows with the rows that they refer to and that differ in the same way: mending these may mend both."""
     found = {(row.rule.entity, row.rule.operation): row for row in rows}
     return [
         replace(

@@ -20,15 +20,15 @@ from privtab_testing.conform.driver import Driver, DriverError
 from privtab_testing.conform.worlds import needed_world
 
 CONTROLS = 5
-"""How many questions are asked again at the end, to see whether the state is still the same."""
+"""The number of questions that are asked again at the end, to see whether the state is still the same."""
 WITNESSES = 20
-"""How many requests that must be allowed are asked before a system that allows none of them is taken to lack the state."""
+"""The number of requests that must be allowed and are asked before a system that allows none of them is taken to lack the state."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How to ask."""
+    """The settings of a run."""
 
     jobs: int = 1
     rate: float | None = None
@@ -41,7 +41,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Interview:
-    """What came of asking: the answers so far, why it ended early, and what could not be removed."""
+    """The course of an interview: the answers so far, the reason if it ended early, and remains that could not be removed."""
 
     answers: dict[str, SystemAnswer] = field(default_factory=dict)
     failure: str | None = None
@@ -50,7 +50,7 @@ class Interview:
 
 
 def sampled(questions: Sequence[Question], number: int | None, seed: int = 0) -> Sequence[Question]:
-    """All questions, or some of them in the same order: those that prove cells are more likely."""
+    """All questions, or some of them in the same order: questions that prove cells are more likely."""
     if number is None or number >= len(questions):
         return questions
     generator = random.Random(seed)  # noqa: S311  (which questions are asked is no secret)
@@ -243,7 +243,7 @@ class AnswerFile:
     """The answers of a test in a file of JSON lines, the first of which names the plan: so that a test can be resumed."""
 
     def __init__(self, path: Path, plan: QuestionPlan) -> None:
-        """Read the answers so far, if there are any. Raises UsageError if they are those of another plan."""
+        """Read the answers so far, if there are any. Raises UsageError if they are answers to another plan."""
         self.path = path
         self.known: dict[str, SystemAnswer] = {}
         ids = {question.id for question in plan.questions}

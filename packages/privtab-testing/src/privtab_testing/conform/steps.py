@@ -1,4 +1,4 @@
-"""What a caller who is allowed has, and asks, one step away: elsewhere, of others, through each kind of link, beside denials."""
+"""Holdings and requests one step away from an allowed caller: elsewhere, of others, through each kind of link, beside denials."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from privtab_testing.conform import Question, World
 from privtab_testing.conform.misreadings import CONTINUED, Renaming, above
 
 OTHER = "_other"
-"""What a name ends with that is another one."""
+"""The end of the name of another object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:
-    """What a driver can make."""
+    """The abilities of a driver."""
 
     groups: bool = True
     roles: bool = True
     odd_names: bool = True
     """Names that differ in case alone, and users, groups and roles of one name."""
     makes: Callable[[World], bool] = lambda _: True
-    """Whether it can make a world."""
+    """Tells whether the driver can make a world."""
     there: frozenset[str] = frozenset()
     """The types whose entities are there before: no others can be asked about."""
 

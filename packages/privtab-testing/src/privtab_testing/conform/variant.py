@@ -140,7 +140,7 @@ class _AnsweredRows:
         }
 
     def wrong(self, key: Key, changed: Rule | None = None) -> int:
-        """How many answers about a row a program does not give; `changed`: the row, or one that it refers to."""
+        """The number of answers about a row that a program does not give; `changed`: the row, or a row that it refers to."""
         row = self.rows.get(key)
         if row is None:
             return 0
@@ -148,11 +148,11 @@ class _AnsweredRows:
         return (outcome ^ self._allowed[key]).bit_count()
 
     def wrong_answers(self, rule: Rule) -> int:
-        """How many answers a changed row does not give, with those about rows that refer to it."""
+        """The number of answers that a changed row does not give, including answers about rows that refer to it."""
         return sum(self.wrong(key, rule) for key in (_key(rule), *dependents(self.program, _key(rule))))
 
     def in_order(self) -> list[Key]:
-        """The rows with questions, each after those that it refers to."""
+        """The rows with questions, each after the rows that it refers to."""
         return sorted(self.rows, key=lambda key: len(dependencies(self.program, key)))
 
 

@@ -1,4 +1,4 @@
-"""What must exist in a system before questions are asked: the names and rows of callers, entities and principals."""
+"""The required content of a system before questions are asked: the names and rows of callers, entities and principals."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from privtab_testing.scenarios.generated import Caller, GeneratedCallers, asked_
 
 R = TypeVar("R", bound=Right)
 _SLOT = re.compile(r"\d*$")
-"""What ends the names of an object in `with`, as RequestNames writes them."""
+"""The end of the names of an object in `with`, as RequestNames writes them."""
 
 
 class Packing:
-    """Gives callers their final names and rows; those who hold the same are one user."""
+    """Gives callers their final names and rows; callers who hold the same are one user."""
 
     def __init__(self, program: Program, rules: Iterable[Rule], prefix: str, mark: str = "") -> None:
         """`rules`: the rows that are asked about. `mark`: follows the prefix in the names of principals."""

@@ -42,11 +42,11 @@ class Expected:
     reason: tuple[Because, ...] | None = None
     rule: str | None = None
     report: str | None = None
-    """What the row says about items that do not pass; looked up in the policy, since decisions do not include it."""
+    """The row's report about items that do not pass; looked up in the policy, since decisions do not include it."""
 
     @property
     def explained(self) -> bool:
-        """Whether more than the decision and its effects is frozen."""
+        """True if more than the decision and its effects is frozen."""
         return any(part is not None for part in (self.missing, self.reason, self.rule))
 
 
@@ -63,7 +63,7 @@ class Case:
     span: Span
     """The entry of the file that it comes from; several cases can share it."""
     holds: str | None = None
-    """What the caller holds, if the case was generated."""
+    """The rights that the caller holds, if the case was generated."""
     why: str | None = None
     tags: tuple[str, ...] = ()
 
@@ -77,7 +77,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What scenario files test: a policy with its variant and readings."""
+    """The subject of scenario files: a policy with its variant and readings."""
 
     policy: Path
     variant: str | None = None
@@ -107,7 +107,7 @@ class CasePlan:
     worlds: tuple[State, ...] = ()
     cases: tuple[Case, ...] = ()
     rules: Mapping[tuple[str, str], Rule] = field(default_factory=dict)
-    """The rules that the cases should cover; for a variant, those that it changes."""
+    """The rules that the cases should cover; for a variant, the rules that it changes."""
 
 
 def size(state: State) -> int:

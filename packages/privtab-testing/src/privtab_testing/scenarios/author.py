@@ -1,4 +1,4 @@
-"""What all kinds of entries share: the names of the policy, the states so far, and the reading of requests."""
+"""The common base of all kinds of entries: the names of the policy, the states so far, and the reading of requests."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Worlds:
 
 
 def without(state: State, removed: State) -> State:
-    """The rows of a state without those in `removed`."""
+    """The rows of a state without the rows in `removed`."""
     remaining: Any = {}
     for table in ALL_TABLES:
         dropped = set(getattr(removed, table))
@@ -155,7 +155,7 @@ NEEDS_CONTEXT_KEYS = ("with", "flags", "groups")
 CONTEXT_KEYS = (*NEEDS_CONTEXT_KEYS, "active_roles", "attributes")
 FROZEN_KEYS = ("effects", "missing", "reason", "rule", "report")
 FROZEN_BY_DECISION = {"effects": True, "reason": True, "missing": False}
-"""What may be frozen only of an allow, or only of a denial."""
+"""The parts that may be frozen only of an allow, or only of a denial."""
 REPORTS = ("errors",)
 
 
@@ -183,7 +183,7 @@ class Author:
         self._numbers: dict[int, int] = {}
 
     def world(self, state: State) -> int:
-        """The position of a state among those of the file."""
+        """The position of a state among the states of the file."""
         if id(state) not in self._numbers:
             self._numbers[id(state)] = len(self.states)
             self.states.append(state)
@@ -204,7 +204,7 @@ class Author:
                     yield fields, self.reader.span(entry), values
 
     def placements(self) -> tuple[Placement, ...] | None:
-        """Where entities with flat ids lie by the file's state; None after a finding."""
+        """The places of entities with flat ids in the file's state; None after a finding."""
         if not self.program.flat or self.file_state is None:
             return ()
         state = self.worlds.state(self.file_state)

@@ -1,4 +1,4 @@
-"""What callers can hold: sets of rights, and which of them suffice."""
+"""Sets of rights that callers can hold, and the sets that suffice."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def compares(rights: Iterable[Right]) -> Iterator[ir.Compare]:
 
 
 class CallerSemantics(Rights):
-    """Which rights give what a caller can hold, under the semantics of a program; denials take grants away."""
+    """The rights that give what a caller can hold, under the semantics of a program; denials take grants away."""
 
     def __init__(self, program: ir.Program, keys: Callable[[Entity], Iterable[str]]) -> None:
         """`keys`: the keys on the path of an entity."""
@@ -69,13 +69,13 @@ class CallerSemantics(Rights):
         self._known_ways: dict[HeldSet, tuple[Giving, ...]] = {}
 
     def suffices(self, way: HeldSet, rights: HeldSet, denied: Denied) -> bool:
-        """Whether a set holds, given some rights and some denials."""
+        """Return whether a set holds, given some rights and some denials."""
         if way not in self._known_ways:
             self._known_ways[way] = tuple(map(self.giving, way))
         return all(giving.hold(rights, denied) for giving in self._known_ways[way])
 
     def holding(self, leaf: Leaf, key: Callable[[ir.Target], str]) -> list[Right]:
-        """What fulfils an atom about the entities with these keys, any of them; nothing if a caller cannot be given that."""
+        """The rights that fulfil an atom about the entities with these keys, any of them; empty if a caller cannot be given the atom."""
         right = about(leaf, key)
         if isinstance(right, ir.Has | ir.HasBelow):
             names = self.program.granted_as(right.privilege)
@@ -87,9 +87,9 @@ class CallerSemantics(Rights):
         return [] if right is None else [right]
 
     def places(self, right: Right, everywhere: Iterable[str], privilege: str = "") -> list[Right]:
-        """What gives a right that may be held below: the same on its entity, and on each of some that lies below it.
+        """The rights that give a right that may be held below: the same right on its entity, and on each given entity below.
 
-        `privilege`: the one that is wanted, if a grant of the right's name gives another one.
+        `privilege`: the wanted privilege, if a grant of the right's name gives another one.
         """
         on = on_entity(right)
         keys = [key for key in everywhere if key_of(right) in self.keys(Entity.parse(key))]
@@ -113,7 +113,7 @@ class CallerSemantics(Rights):
         return sorted(filter(self.program.inherits, names))
 
     def grantable_around(self, right: Right, everywhere: Iterable[str]) -> tuple[bool, bool]:
-        """Whether a privilege can be granted above its object or by another that implies it, and on one of some entities below it."""
+        """Return whether a privilege can be granted above its object or by another that implies it, and on some of the entities below it."""
         if not isinstance(right, ir.Has):
             return False, False
         own, name = right.target.slot, right.privilege
@@ -123,7 +123,7 @@ class CallerSemantics(Rights):
         return above, any(own in self.grant_keys(name, key) for key in lower)
 
     def matters(self, asked: Iterable[Leaf]) -> Callable[[Right], bool]:
-        """Whether a right could matter to some rows: nobody need be a member or the owner of an entity without members or owners.
+        """A test of rights that could matter to some rows: nobody need be a member or the owner of an entity without members or owners.
 
         `asked`: the atoms in the conditions of these rows.
         """
@@ -151,15 +151,15 @@ class CallerSemantics(Rights):
 
 @once
 def _on_nothing(program: ir.Program) -> frozenset[Right]:
-    """What rows give a caller that is about no entity: service administration, and what else the conditions name."""
+    """The rights that rows give a caller about no entity: service administration, and others that the conditions name."""
     asked = (atom for rule in program.rules.values() for atom in atoms(item_condition(rule)))
     return frozenset({ir.ServiceAdmin(), *(atom for atom in asked if atom.kind.table and not atom.targets)})
 
 
 def at_or_below(program: ir.Program, key: str, suffix: str = "") -> Iterator[tuple[str, str]]:
-    """An entity and one of each type below it, each with what contains it; nothing contains the first here.
+    """An entity and one of each type below it, each with its container; the first has no container here.
 
-    If its type nests, one of the same type is below it, too, unless it has the most levels. `suffix` ends the names of those below.
+    If its type nests, one of the same type is also below it, unless it has the most levels. `suffix` ends the names of entities below.
     """
     yield key, ""
     waiting = [key]
@@ -182,5 +182,5 @@ def at_or_below(program: ir.Program, key: str, suffix: str = "") -> Iterator[tup
 
 
 def _may_nest(program: ir.Program, type_: ir.EntityType, path: str) -> bool:
-    """Whether an entity with this path may contain one of its own type; with flat ids, its place does not tell its level here."""
+    """Return whether an entity with this path may contain one of its own type; with flat ids, its place does not tell its level here."""
     return type_.nested > 0 and (type_.flat or vocabulary(program).shapes[type_.name].levels(path) < type_.nested)

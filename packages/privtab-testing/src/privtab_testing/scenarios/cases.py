@@ -68,7 +68,7 @@ def _case(author: Author, fields: Fields, span: Span) -> None:
 
 
 def _visible(author: Author, fields: Fields, call: Case, state: State) -> None:
-    """Add a case for each item of a listing: those under `visible` pass, all others do not."""
+    """Add a case for each item of a listing: items under `visible` pass, all others do not."""
     visible = _entities(author, fields["visible"], call.request)
     explicit_items = author.texts(fields, "items", call.request)
     all_items = tuple(explicit_items) if explicit_items is not None else items_of(author, state, call.request)
@@ -207,7 +207,7 @@ def _steps(author: Author, fields: Fields, state: State) -> None:
 
 
 def _apply_changes(author: Author, state: State, step: Fields) -> State | None:
-    """The state without the rows of `gone` and with those of `then`; None after a finding."""
+    """The state without the rows of `gone` and with the rows of `then`; None after a finding."""
     if "gone" in step:
         removed = author.worlds.rows(step["gone"])
         if removed is None:
@@ -333,14 +333,14 @@ class _Suite:
         return texts
 
     def _operations(self, text: str) -> list[str]:
-        """The operation as written, or those of the entities' types that match a pattern."""
+        """The operation as written, or the operations of the entities' types that match a pattern."""
         if not set(text) & set("*?["):
             return [text]
         types = {entity.partition(":")[0] for entity in self.entities}
         return [name for type_, name in self.author.program.rules if type_ in types and fnmatchcase(name, text)]
 
     def _exists(self, operation: str, entity: str) -> bool:
-        """Whether the policy has the operation for the entity's type; one from a pattern must need no other input."""
+        """Return whether the policy has the operation for the entity's type; one from a pattern must need no other input."""
         type_ = entity.partition(":")[0]
         rule = self.author.program.rules.get((type_, operation))
         if rule is None or operation in self.explicit:

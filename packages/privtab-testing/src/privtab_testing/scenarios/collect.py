@@ -27,7 +27,7 @@ def plans(paths: Iterable[str | Path], readings: Mapping[str, str] | None = None
     """The plan of every subject that the paths cover, sorted by policy.
 
     A path is a policy by name or file, with the scenario files for it in its folder; a scenario file; or a folder with
-    everything below it. `readings` replace those of the files. Raises PolicyInvalid with every finding.
+    everything below it. `readings` replace the files' readings. Raises PolicyInvalid with every finding.
     """
     found: list[Diagnostic] = []
     scripts, policies = _scripts(paths, found)
@@ -77,7 +77,7 @@ def _read(files: Iterable[Path], found: list[Diagnostic]) -> dict[Path, Script]:
 
 
 def is_scenarios(path: Path) -> bool:
-    """Whether a file is meant as a scenario file, by its name or by its key."""
+    """Return whether a file is meant as a scenario file, by its name or by its key."""
     return path.suffix in SUFFIXES and (".scenarios." in path.name or is_marked(path, MARK, unreadable=False))
 
 
@@ -113,7 +113,7 @@ def _plan(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> C
 
 
 def _program(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> Program | None:
-    """The program of a subject; its errors become findings like those of the scenarios."""
+    """The program of a subject; its errors become findings, as errors of the scenarios do."""
     try:
         program, diagnostics = check_policy(subject.policy, variant=subject.variant, readings=dict(subject.readings))
     except UsageError:
@@ -146,7 +146,7 @@ def _wrong_choices(subject: Subject, script: Script) -> Iterator[Diagnostic]:
 
 
 def _rules_to_cover(subject: Subject, program: Program) -> Iterator[tuple[tuple[str, str], Rule]]:
-    """The rules that cases should cover: all; for a variant or other readings, those that they change."""
+    """The rules that cases should cover: all; for a variant or other readings, the rules that they change."""
     if subject.variant is None and not subject.readings:
         yield from program.rules.items()
         return

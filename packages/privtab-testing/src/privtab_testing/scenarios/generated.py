@@ -29,7 +29,7 @@ class Caller:
 
 
 def holdings_key(program: Program, caller: Caller, request: Request, through_roles: int) -> Hashable | None:
-    """What callers who can be one user have in common; None for those whose request names them."""
+    """The common key of callers who can be one user; None for callers whom their request names."""
     if ONESELF in caller.held:
         return None
     # No other caller shares an entity of which the state has values.
@@ -72,7 +72,7 @@ def given_values(program: Program, values: AttributeValues, request: Request) ->
 
 
 def _is_given(program: Program, term: Term, request: Request) -> bool:
-    """Whether the request gives the value of an attribute: what the state can hold of others than objects, the state does."""
+    """Return whether the request gives the value of an attribute. Values that the state can hold of other entities than objects are left to the state."""
     declared = program.attribute(term)
     origins = () if declared is None else declared.origins
     if term.target is None:
@@ -87,16 +87,16 @@ class GeneratedCallers:
         """`number`: that of the last caller before these."""
         self.program = program
         self.placements: dict[Entity, Placement] = {}
-        """Where entities with flat ids lie."""
+        """The places of entities with flat ids."""
         self.prefix = prefix
         self.number = number
         self._rows: dict[str, dict[object, None]] = {}
         self._entities: dict[str, Entity] = {}
 
     def add_caller(self, caller: Caller, request: Request, *, through_roles: int = 0) -> Request:
-        """Give a new caller what they hold, and return their request. For `self`, the resource is named after them.
+        """Give a new caller their rights, and return their request. For `self`, the resource is named after them.
 
-        `through_roles`: their grants are those of a role that they hold; with more than one, each role holds the next. No row
+        `through_roles`: a role that they hold has their grants; with more than one, each role holds the next. No row
         names a principal of a kind that the policy refuses there.
         """
         semantics = self.program.semantics
@@ -146,7 +146,7 @@ class GeneratedCallers:
                 self._add("attributes", row)
 
     def _principal(self, user: str, kinds: Collection[str]) -> str:
-        """What has something that a caller is to have: the user, if these kinds of principals may be one, else a group or role of theirs."""
+        """The principal that is given a caller's right: the user, if these kinds of principals may be one, else a group or role of theirs."""
         if "user" in kinds:
             return f"user:{user}"
         if "group" in kinds:
@@ -178,10 +178,10 @@ class GeneratedCallers:
 
 
 class CallerStates:
-    """Generated callers in few states: those in one state agree on the attributes of entities that their requests are about."""
+    """Generated callers in few states: callers in one state agree on the attributes of entities that their requests are about."""
 
     def __init__(self, program: Program, placements: Iterable[Placement] = (), *, shared: bool = False) -> None:
-        """`placements`: where entities with flat ids lie. `shared`: callers who hold the same are one user."""
+        """`placements`: the places of entities with flat ids. `shared`: callers who hold the same are one user."""
         self._program = program
         self.placements = {row.entity: row for row in placements}
         self.where = locations(program, State(entities=tuple(self.placements.values())))

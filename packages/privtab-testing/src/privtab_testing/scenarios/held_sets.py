@@ -87,7 +87,7 @@ class HeldSetsReader:
         return smallest(frozenset().union(*combination) for combination in product(*parts))
 
     def _is_within_limit(self, node: Node, number: int) -> bool:
-        """Whether that many sets can be compared; reports a finding if not."""
+        """Return whether that many sets can be compared; reports a finding if not."""
         if number > MAX_WAYS:
             advice = "say it of a shorter part, or test the row by `cases`"
             self.reader.report("T205", node, f"this expands to more than {MAX_WAYS:,} ways", advice)
@@ -178,7 +178,7 @@ class HeldSetsReader:
         return self._atoms_on(node, parts["what"], valid, below=below)
 
     def _found(self, node: Node, found: T | Problem) -> T | None:
-        """What was found; None after a finding."""
+        """The result; None after a finding."""
         if not isinstance(found, Problem):
             return found
         self.reader.report(_CODE, node, found.message, found.help)
@@ -218,7 +218,7 @@ class HeldSetsReader:
 
 
 def is_comparison(text: str) -> bool:
-    """Whether the text of an atom is a comparison."""
+    """Return whether the text of an atom is a comparison."""
     found = _COMPARISON.fullmatch(text)
     if found is None:
         return _CONTAINED.fullmatch(text) is not None

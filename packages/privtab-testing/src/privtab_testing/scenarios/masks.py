@@ -175,7 +175,7 @@ class _HoldsAlgebra(Algebra[Mask]):
 
 
 def noticing(program: Program, observed: Mapping[Key, Observed], changed: Rule) -> Iterator[tuple[Key, Mask]]:
-    """The rules of which cases get another answer if one is changed, with these cases: itself, then those that refer to it."""
+    """The rules of which cases get another answer if one is changed, with these cases: itself, then the rules that refer to it."""
     key = changed.entity, changed.operation
     for other in (key, *dependents(program, key)):
         differing = observed[other].differing(changed) if other in observed else 0
@@ -184,11 +184,11 @@ def noticing(program: Program, observed: Mapping[Key, Observed], changed: Rule) 
 
 
 STEPS = 100_000
-"""How many parts of conditions are looked at for one rule."""
+"""The most parts of conditions that are looked at for one rule."""
 SETTING_COST = STEPS // 256
 """The cost of one kind of request: flags, and types of objects."""
 SOLVER_BUDGETS = 2.0
-"""How many times the budget of one question to the solver may be spent on one rule."""
+"""The factor by which one rule may exceed the solver's budget for one question."""
 
 Returned = TypeVar("Returned")
 

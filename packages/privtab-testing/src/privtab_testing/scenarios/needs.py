@@ -120,7 +120,7 @@ class ComparedAttributes:
 
 BELOW = (HasBelow, OwnsBelow)
 MADE_UP = " below"
-"""What ends the names of entities that are made up for `or below`."""
+"""The end of the names of entities that are made up for `or below`."""
 MAX_MIXED = 6
 """The limit on atoms, in one way to be denied, for which both kinds of lacking are combined."""
 
@@ -138,10 +138,10 @@ class Callers(CallerSemantics):
         are_below_listed: bool = False,
         comparisons: Iterable[Compare] = (),
     ) -> None:
-        """`where`: where entities with flat ids lie, if there are any.
+        """`where`: the places of entities with flat ids, if there are any.
 
         `are_below_listed`: for `or below`, the ways list each entity below on which a privilege is held; otherwise entities are made
-        up below. `comparisons`: those that callers fulfil or not beside those of the condition and the ways. Raises UsageError if there are too many ways, and Undecided if comparisons of attributes take too many steps.
+        up below. `comparisons`: comparisons that callers fulfil or not, beside the condition's and the ways' own. Raises UsageError if there are too many ways, and Undecided if comparisons of attributes take too many steps.
         """
         rule = program.rules[request.resource.type, request.action]
         condition = asked_condition(program, rule, named=vocabulary(program).complete(request.resource))
@@ -149,7 +149,7 @@ class Callers(CallerSemantics):
         growing = GrowingLocations(where or locations(program, State()))
         super().__init__(program, growing.keys)
         self.placed: dict[Entity, Entity] = {}
-        """Where entities with flat ids lie that are made up, by what contains them."""
+        """The places of made-up entities with flat ids, by their containers."""
         self.request = request
         slots = (request.resource, *request.with_.values())
         self.objects = tuple(dict.fromkeys(key for entity in slots for key in self._path_keys(entity)))
@@ -231,7 +231,7 @@ class Callers(CallerSemantics):
         yield from self._maximal_denied()
 
     def caller(self, held: HeldSet, denied: Denied, *, allowed: bool, words: str) -> Caller:
-        """A caller who fulfils those comparisons that are among the atoms held, and no others that the request is about."""
+        """A caller who fulfils the comparisons among the atoms held, and no others that the request is about."""
         return Caller(held, denied, allowed=allowed, words=words, values=self.compared.values(held))
 
     def with_only(self, atoms: HeldSet, denied: Denied) -> Caller:
@@ -259,13 +259,13 @@ class Callers(CallerSemantics):
         return any(other != way and self.suffices(other, atoms, denied) for other in self.ways)
 
     def allowed(self, atoms: HeldSet, denied: Denied) -> bool:
-        """Whether some listed set holds."""
+        """Return whether some listed set holds."""
         return any(self.suffices(way, atoms, denied) for way in self.ways)
 
     def denials(self, way: HeldSet, atoms: HeldSet, *, others: bool = False) -> Denied:
         """The privileges of a set, denied wherever the set still suffices: mostly further down.
 
-        `others`: those of all sets as well, which one of it may imply, and whatever else it implies.
+        `others`: the privileges of all sets as well, which one of it may imply, and whatever else it implies.
         """
         denied: Denied = frozenset()
         sets = chain.from_iterable(self.ways if others else ())

@@ -21,7 +21,7 @@ MAX_FAILURES, MAX_OF_ENTRY = 20, 2
 MAX_ROWS, MAX_ROWS_OF_MANY = 5, 2
 """The most rows with untested cells, or with unnoticed faults, shown for a single policy, and for each of several."""
 MAX_OF_ROW = 3
-"""How many cells or faults are shown for one row."""
+"""The most cells or faults that are shown for one row."""
 
 
 def show(console: Console, results: Sequence[Result], *, verbose: bool) -> None:

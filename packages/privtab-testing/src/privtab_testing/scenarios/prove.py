@@ -1,4 +1,4 @@
-"""What the passed cases prove: the cells of each row, and the mutation score: which mutants some case notices, and which are equivalent."""
+"""The proofs of the passed cases: the cells of each row, and the mutation score: mutants that some case notices, and equivalent mutants."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Coverage:
                 undecided.append(rule)
         self.cells = tuple(cells)
         self.undecided = tuple(undecided)
-        """Rules with more cells than the budget allows; those cells are not counted."""
+        """Rules with more cells than the budget allows; their cells are not counted."""
 
     @property
     def covered(self) -> int:
@@ -133,7 +133,7 @@ class Coverage:
                         yield cell
 
     def _is_impossible(self, sets: MinimalSets, atoms: tuple[Leaf, ...], missing: Leaf | None) -> bool:
-        """Whether no state can prove a cell.
+        """Return whether no state can prove a cell.
 
         This happens if owners hold privileges that can also be denied: a caller who should have `READ` below an
         entity but not on it must own what lies below, and then has everything that owners hold. And it happens if
@@ -183,13 +183,13 @@ def percent(part: int, total: int, undecided: Sequence[Rule] = ()) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How many mutants were killed, how many are equivalent to their rule, and those that survived."""
+    """The numbers of killed mutants and of mutants that are equivalent to their rule, and the surviving mutants."""
 
     killed: int
     equivalent: int
     survived: tuple[Mutant, ...]
     undecided: tuple[Rule, ...] = ()
-    """Rules with mutants that exceeded the budget; those mutants are not counted."""
+    """Rules with mutants that exceeded the budget; their mutants are not counted."""
 
     @property
     def mutants(self) -> int:
@@ -235,7 +235,7 @@ class Scoring:
         return Score(killed=killed, equivalent=equivalent, survived=tuple(survived), undecided=tuple(undecided))
 
     def kills(self, mutant: Mutant) -> bool:
-        """Whether some case gets another answer, from the mutated rule or from one that refers to it by `can`."""
+        """Return whether some case gets another answer, from the mutated rule or from a rule that refers to it by `can`."""
         observed = self.observed.get((mutant.rule.entity, mutant.rule.operation))
         if mutant.change == "effect":
             return observed is not None and self._effects_differ(observed, mutant)
@@ -253,7 +253,7 @@ class Scoring:
         return False
 
     def is_equivalent(self, mutant: Mutant, budget: Budget | None = None) -> bool:
-        """Whether no state and no request distinguishes the mutant from its rule; raises Undecided if too expensive."""
+        """Return whether no state and no request distinguishes the mutant from its rule; raises Undecided if too expensive."""
         rule, changed = mutant.original, mutant.rule
         if rule.effects != changed.effects or rule.report != changed.report:
             return False

@@ -25,7 +25,7 @@ from privtab_testing.scenarios.prove import undecided as undecided_by
 from privtab_testing.scenarios.run import Failure, reasons
 
 MAX_LINES = 8
-"""How many lines of a row are shown."""
+"""The most lines of a row that are shown."""
 
 
 def row_lines(span: Span, limit: int = MAX_LINES) -> list[str]:

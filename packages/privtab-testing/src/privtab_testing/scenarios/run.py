@@ -34,10 +34,10 @@ class Engine(Protocol):
 
     name: str
     knows_effects: bool
-    """Whether decisions without explanation include effects."""
+    """True if decisions without explanation include effects."""
 
     def decide(self, state: State, requests: Sequence[Request], *, explain: Sequence[bool]) -> list[Decision]:
-        """Decide requests in one state; those without `explain` get a brief decision."""
+        """Decide requests in one state; requests without `explain` get a brief decision."""
 
 
 class ReferenceEngine:
@@ -152,7 +152,7 @@ class Failure:
 def failures(
     plan: CasePlan, cases: Iterable[Case], engines: Sequence[Engine], on_progress: OnProgress = lambda _: None
 ) -> Iterator[Failure]:
-    """The cases that any engine answers wrongly, in order; with two engines, also those on which they differ."""
+    """The cases that any engine answers wrongly, in order; with two engines, also the cases on which they differ."""
     seen: set[tuple[str, str, bool]] = set()
     for world, batch in batches(cases):
         requests = [case.request for case in batch]
@@ -182,12 +182,12 @@ def failures(
 
 
 def _explained(case: Case, engine: Engine) -> bool:
-    """Whether a case needs more than a brief decision."""
+    """Return whether a case needs more than a brief decision."""
     return case.expected.explained or (case.expected.effects is not None and not engine.knows_effects)
 
 
 def _is_first(case: Case, seen: set[tuple[str, str, bool]]) -> bool:
-    """Whether a case is the first of its rule with its answer."""
+    """Return whether a case is the first of its rule with its answer."""
     key = case.request.resource.type, case.request.action, case.expected.allowed
     is_new = key not in seen
     seen.add(key)
@@ -195,7 +195,7 @@ def _is_first(case: Case, seen: set[tuple[str, str, bool]]) -> bool:
 
 
 def _agree(first: Decision, second: Decision) -> bool:
-    """Whether two decisions agree, as far as both were explained."""
+    """Return whether two decisions agree, as far as both were explained."""
     if "rule" in first.context and "rule" in second.context:
         return _answer(first) == _answer(second)
     return first.allowed is second.allowed
@@ -227,14 +227,14 @@ def batches(cases: Iterable[Case]) -> Iterator[tuple[int, list[Case]]]:
 
 
 def _answer(decision: Decision) -> tuple[object, ...]:
-    """What two engines must agree on."""
+    """The parts of a decision on which two engines must agree."""
     missing = sorted(sorted(atoms) for atoms in decision.missing)
     reasons = [sorted(reason.items()) for reason in decision.context.get("reasons", ())]
     return decision.allowed, sorted(decision.effects), missing, reasons, decision.rule
 
 
 def _faults(case: Case, engine: str, decision: Decision, report: str | None) -> Iterator[Failure]:
-    """What differs from the expected answer, worst first; `report`: that of the row."""
+    """The differences from the expected answer, worst first; `report`: the report of the row."""
     expected = case.expected
 
     def fault(kind: Fault, expected_text: str, actual: str) -> Failure:

@@ -57,7 +57,7 @@ def suggestions(program: ir.Program, settings_by_rule: Mapping[str, tuple[ir.Rul
 
 
 def _numbers_of_levels(program: ir.Program, rule: ir.Rule) -> range:
-    """On how many levels requests are suggested: on as many as it takes to tell those apart that the condition names."""
+    """The numbers of levels of suggested requests: as many as it takes to tell the levels apart that the condition names."""
     bounds = [type_.nested for type_ in program.entities.values() if type_.nested]
     if not bounds:
         return range(1, 2)
@@ -78,13 +78,13 @@ def _setting_order(rule: ir.Rule, setting: Setting) -> tuple[object, ...]:
 
 
 class _Writer:
-    """Collects entries, and merges those that state the same about several requests."""
+    """Collects entries, and merges entries that state the same about several requests."""
 
     def __init__(self, program: ir.Program) -> None:
         self.program = program
         self._shapes = vocabulary(program).shapes
         self.places: dict[str, str] = {}
-        """What contains each entity with a flat id that a request is about, or that lies around one."""
+        """The container of each entity with a flat id that a request is about, or that lies around one."""
         self.lets: dict[str, Tree] = {}
         self.entries: dict[tuple[tuple[str, str], ...], _Entry] = {}
         self.left_out: list[str] = []
@@ -201,7 +201,7 @@ class _WaysWriter(RequestAlgebra[Value]):
         return {"all": flat}
 
     def _required_parts(self, part: Tree, seen: set[str]) -> Iterator[Tree]:
-        """Everything that a named part requires through `all`, including other named parts, except those in `seen`."""
+        """Everything that a named part requires through `all`, including other named parts, except the parts in `seen`."""
         if not isinstance(part, str) or part in seen:
             return
         seen.add(part)
@@ -261,7 +261,7 @@ class RequestNames:
         return self._path(target)[-1]
 
     def places(self, target: ir.Target) -> dict[str, str]:
-        """What contains each entity with a flat id on the path of a target, by key."""
+        """The container of each entity with a flat id on the path of a target, by key."""
         flat = self.program.flat
         return {key: around for around, key in pairwise(self._path(target)) if key.partition(":")[0] in flat}
 
@@ -273,7 +273,7 @@ class RequestNames:
         names: list[str] = []
         keys: list[str] = []
         first = 0
-        """The number of names before those in the key: an id that is flat begins with its own."""
+        """The number of names before the names in the key: an id that is flat begins with its own."""
         for link, depth in vocabulary(self.program).shapes[type_].links(level_of(target.type) or of_object):
             word = base_type(link)
             if depth > len(names):  # a `single` type has the path of what contains it
@@ -284,7 +284,7 @@ class RequestNames:
         return keys
 
     def suffix(self, slot: str) -> str:
-        """What ends the names of the object in a slot."""
+        """The end of the names of the object in a slot."""
         number = self.slots[slot]
         return str(number) if number > 1 else ""
 

@@ -60,11 +60,11 @@ _INSTEAD = {
     **dict.fromkeys(("context", "objects"), ("with", "write `with: {NAME: TYPE:PATH}`, and `flags: [FLAG]`")),
     **dict.fromkeys(("tests", "scenario", "checks", "examples"), ("cases", "write `cases`")),
 }
-"""What to write instead of keys of other tools: the key, and the advice."""
+"""The keys to write instead of keys of other tools: the key, and the advice."""
 
 
 def fill(node: Node, values: Values) -> Node:
-    """The node with its placeholders filled in; positions remain those of the text."""
+    """The node with its placeholders filled in; positions remain the positions of the text."""
     match node:
         case Scalar():
             text = filled(node.text, values)
