@@ -145,7 +145,7 @@ def test_arrays_or_the_index_are_all_that_an_executor_needs(seed: int, tmp_path:
     """Packed, sent, and asked in columns and one by one: the index is made again from arrays, unless it has what they lack."""
 
     def sent(engine: PythonEngine) -> Batches:
-        copy = pickle.loads(pickle.dumps(Batches(engine)))
+        copy = pickle.loads(pickle.dumps(Batches(engine)))  # noqa: S301  (our own)
         assert isinstance(copy, Batches)
         return copy
 
@@ -190,7 +190,7 @@ def test_flags_and_groups_may_be_columns(tmp_path: Path) -> None:
     engine = PythonEngine(policy_artifacts(program).program, Index(index(program, state)))
     groups = pa.array([[], ["hr"], ["hr", "it"], None, ["hr", None], [], ["hr"], ["other"]])
     force = [False, True, False, False, False, True, None, None]
-    for asking in (Batches(engine), pickle.loads(pickle.dumps(Batches(engine)))):
+    for asking in (Batches(engine), pickle.loads(pickle.dumps(Batches(engine)))):  # noqa: S301  (our own)
         answers = asking.decide_columns(
             ["ann"] * 8, ["t"] * 8, action="use", type="thing", flags={"force": force}, groups=groups
         )
