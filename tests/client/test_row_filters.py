@@ -14,7 +14,7 @@ import pytest
 from privtab import AsyncClient, Client, DecisionError, Embedded, InvalidRequest, PolicyError, Request
 from privtab.base.sql_text import AppliedFilter, denial, first
 from privtab.bundle.pack import state_bundle
-from privtab.client._arguments import Details, entity, request_details
+from privtab.client._arguments import Details, as_entity, request_details
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import evaluate
@@ -129,7 +129,7 @@ def _decided(
         names,
         lambda name: (
             evaluate(
-                program, state, Request(user=user, action=f"{kind}.{name}", resource=entity(resource), **more)
+                program, state, Request(user=user, action=f"{kind}.{name}", resource=as_entity(resource), **more)
             ).allowed
         ),
     )

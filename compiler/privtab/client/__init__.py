@@ -7,29 +7,37 @@ from typing import TYPE_CHECKING
 from privtab.base.lazy import face
 
 if TYPE_CHECKING:
-    from privtab.client._arguments import EntityLike
+    from privtab.client._address import is_loopback, without_password
+    from privtab.client._arguments import Details, EntityLike, as_entity, checked_request
     from privtab.client._asking import Mode, Status
     from privtab.client._base import Asker
+    from privtab.client._bundled import BundledEngine
+    from privtab.client._bundles import BundleLocation, ReadBundle, bundle_content
     from privtab.client._http import HttpTransport
     from privtab.client._observe import Hook, Outcome, Question
     from privtab.client._protocol import Revision
-    from privtab.client._transport import AsyncTransport, RequestsTransport, Timeout, Transport
+    from privtab.client._sender import Sender, SendError, expected_form
+    from privtab.client._transport import AsyncTransport, RequestsTransport, Timeout, Transport, restrict_session
     from privtab.client.aio import AsyncClient
-    from privtab.client.embedded import Embedded
+    from privtab.client.embedded import Embedded, bundle_location
     from privtab.client.sync import Client, connect
 else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
-            "_arguments": "EntityLike",
+            "_address": "is_loopback without_password",
+            "_arguments": "Details EntityLike as_entity checked_request",
             "_asking": "Mode Status",
             "_base": "Asker",
+            "_bundled": "BundledEngine",
+            "_bundles": "BundleLocation ReadBundle bundle_content",
             "_http": "HttpTransport",
             "_observe": "Hook Outcome Question",
             "_protocol": "Revision",
-            "_transport": "AsyncTransport RequestsTransport Timeout Transport",
+            "_sender": "SendError Sender expected_form",
+            "_transport": "AsyncTransport RequestsTransport Timeout Transport restrict_session",
             "aio": "AsyncClient",
-            "embedded": "Embedded",
+            "embedded": "Embedded bundle_location",
             "sync": "Client connect",
         },
     )

@@ -56,7 +56,7 @@ def parse(url: str) -> Address:
     if url.startswith(("unix:", "http+unix:")):
         return _unix(url)
     invalid = UsageError(
-        f"`{shown(url)}` is not the address of an OPA: write http://host:port, https://host:port or unix:/path"
+        f"`{without_password(url)}` is not the address of an OPA: write http://host:port, https://host:port or unix:/path"
     )
     try:
         parts = urlsplit(url)
@@ -86,8 +86,12 @@ def _unix(url: str) -> Address:
     return Address(url=f"unix:{path}", scheme="unix", host="localhost", port=0, base="", socket=path)
 
 
-def shown(url: str) -> str:
-    """An address without its password, if any."""
+def without_password(url: str) -> str:
+    """An address without its user and password, if any.
+
+    >>> without_password("https://ann:secret@registry/prod")
+    'https://…@registry/prod'
+    """
     head, separator, tail = url.rpartition("@")
     return f"{head.partition('://')[0]}://…{separator}{tail}" if separator else url
 

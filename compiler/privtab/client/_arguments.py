@@ -15,13 +15,17 @@ from privtab.client._protocol import ActiveSystem
 Item = TypeVar("Item")
 EntityLike: TypeAlias = Entity | str | tuple[str, str | Sequence[str]]
 """An entity as callers pass it: `Entity`, `"table:m/c/s/t"`, `("table", "m/c/s/t")` or, with unencoded names,
-`("table", ["m", "c", "s", "t"])`."""
+`("table", ["m", "c", "s", "t"])`: `resource: EntityLike`."""
 
 _NOTHING_MORE: tuple[Any, ...] = ((), {}, frozenset(), GivenAttributes.NONE)
 
 
-def entity(value: object, where: str = "resource") -> Entity:
-    """Read an EntityLike; raises InvalidRequest."""
+def as_entity(value: object, where: str = "resource") -> Entity:
+    """Read an EntityLike; raises InvalidRequest. `where`: what messages call the entity.
+
+    >>> as_entity("table:m/t") == as_entity(("table", ["m", "t"])) == Entity("table", "m/t")
+    True
+    """
     match value:
         case Entity(type=str(), id=str()):
             is_exact = type(value) is Entity and type(value.type) is type(value.id) is str
@@ -49,7 +53,10 @@ def named(type_: str, names: Sequence[object], where: str) -> Entity:
 
 
 class Details(TypedDict, total=False):
-    """What a request can say beside user, action and resource: the keyword arguments of the clients' methods."""
+    """What a request can say beside user, action and resource: the keyword arguments of the clients' methods.
+
+    >>> details: Details = {"groups": ["hr"], "flags": {"force": True}}
+    """
 
     with_: Mapping[str, EntityLike] | None
     """Further objects, by the names that the operation gives them."""
@@ -76,7 +83,7 @@ def request(user: object, action: object, resource: object, **details: Unpack[De
         Request(
             user=user,  # type: ignore[arg-type]
             action=action,  # type: ignore[arg-type]
-            resource=entity(resource),
+            resource=as_entity(resource),
             **request_details(**details),
         )
     )
@@ -95,7 +102,7 @@ def request_details(
         raise InvalidRequest(f"with_ is a {type(with_).__name__}; it must be a mapping of names to entities")
     return {
         "groups": _names(groups, "groups") if groups != () else (),
-        "with_": {name: entity(value, f"with_[{name!r}]") for name, value in with_.items()} if with_ else {},
+        "with_": {name: as_entity(value, f"with_[{name!r}]") for name, value in with_.items()} if with_ else {},
         "flags": frozenset(_names(_flag_names(flags), "flags")) if flags != () else frozenset(),
         "active_roles": None if active_roles is None else _names(active_roles, "active_roles"),
         **({"attributes": GivenAttributes.read(attributes)} if attributes else {}),
@@ -163,10 +170,28 @@ def check_context(request: Request, active: ActiveSystem) -> None:
             raise InvalidRequest(f"unknown flag `{flag}`; flags of system `{active.system}`: {names}")
 
 
+def checked_request(
+    program: Mapping[str, Any], user: object, action: object, resource: object, **details: Unpack[Details]
+) -> Request:
+    """Build a request, and check the request against the program of a policy bundle; raises InvalidRequest, PolicyError.
+
+    Ask an engine in process as a client does:
+
+        checked_request(artifacts.program, "alice", "load", "table:m/c/s/t")
+    """
+    from privtab.client._protocol import read_active_system
+
+    found = request(user, action, resource, **details)
+    active = read_active_system(str(program.get("system")), program)
+    active.vocabulary.check(found)
+    check_context(found, active)
+    return found
+
+
 def _entity(value: object, where: str) -> None:
     if not isinstance(value, Entity):
         raise InvalidRequest(f"{where} of a Request is {value!r}; it must be an Entity")
-    entity(value, where)
+    as_entity(value, where)
 
 
 def _text(value: object, where: str) -> None:
@@ -198,7 +223,7 @@ def entities(type_or_items: str | Iterable[Item], items: Sequence[Item]) -> tupl
     """The type of a listing, None where it has neither items nor type, and the items as entities."""
     if isinstance(type_or_items, str):
         return type_or_items, [_item(item, type_or_items, index) for index, item in enumerate(items)]
-    entities = [entity(item, f"item {index}") for index, item in enumerate(items)]
+    entities = [as_entity(item, f"item {index}") for index, item in enumerate(items)]
     return entities[0].type if entities else None, entities
 
 
@@ -207,7 +232,7 @@ def _item(item: object, type_: str, index: int) -> Entity:
     if isinstance(item, list):
         return named(type_, item, f"item {index}")
     if not isinstance(item, str):
-        return entity(item, f"item {index}")
+        return as_entity(item, f"item {index}")
     if item.startswith(f"{type_}:"):
         raise InvalidRequest(f"item {index} is `{item}`: beside a type, write paths alone")
     return exact(Entity(type_, item))  # type: ignore[no-any-return]

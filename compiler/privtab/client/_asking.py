@@ -328,7 +328,7 @@ class ClientFlows:
         dialect = next(iter(DIALECTS))
 
         def passing(found: list[AppliedFilter] | None, _: Mode) -> list[AppliedFilter]:
-            shown = [shows_all(kind, arguments.entity(resource).names[-1], dialect) for resource in resources]
+            shown = [shows_all(kind, arguments.as_entity(resource).names[-1], dialect) for resource in resources]
             return shown if found is None else [o if not o.denied else s for o, s in zip(found, shown, strict=True)]
 
         def body() -> Flow[tuple[list[AppliedFilter], ActiveSystem]]:

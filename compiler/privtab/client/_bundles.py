@@ -52,12 +52,38 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBundle:
-    """A bundle that was read: its location, its mark and its content."""
+    """A bundle that was read: its location, its mark and its content.
+
+    >>> ReadBundle.of("store:grants.db", 12, states={"lake": {}}).content.states
+    {'lake': {}}
+    """
 
     where: str
     mark: object
     """Equal while the bundle is the same."""
     content: Content
+
+    @classmethod
+    def of(
+        cls,
+        where: str,
+        mark: object,
+        *,
+        programs: Mapping[str, Mapping[str, Any]] | None = None,
+        states: Mapping[str, Any] | None = None,
+    ) -> ReadBundle:
+        """A bundle of programs by the name of their package, or of kept states by the name of their system."""
+        return cls(where=where, mark=mark, content=Content(programs=programs or {}, states=states or {}))
+
+
+def bundle_content(packed: bytes, keep: Keep = dict) -> Content:
+    """The content of a packed bundle; raises BrokenBundle. `keep`: converts the document of a state to what is kept of it.
+
+    Read the program of a policy bundle:
+
+        bundle_content(Path("policy.tar.gz").read_bytes()).programs["lake"]
+    """
+    return content(unpacked(packed), keep)
 
 
 def unpacked(packed: bytes) -> dict[str, bytes]:
@@ -159,7 +185,14 @@ def _stamp(source: str) -> tuple[int, int, int] | None:
 
 
 class BundleLocation:
-    """A place that holds one or several bundles."""
+    """A place that holds one or several bundles.
+
+    Subclass the class for another place, and let `read` return what `ReadBundle.of` makes:
+
+        class Memory(BundleLocation):
+            def read(self, before, keep):
+                return [ReadBundle.of(self.where, None, states={"lake": keep(document)})]
+    """
 
     trusted: Trusted | None = None
     """The trusted keys; None: signatures are not verified."""
@@ -195,7 +228,7 @@ class BundleLocation:
         _check_packed(len(packed))
         # Verify the whole bundle, in pieces, before keeping any of it.
         signed = verify(packed, self.trusted.now()) if self.trusted is not None else None
-        return replace(content(unpacked(packed), keep), signed=signed)
+        return replace(bundle_content(packed, keep), signed=signed)
 
 
 class LocalLocation(BundleLocation):

@@ -50,7 +50,11 @@ def note_cached(position: int = 0) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a call asks, before anything is sent."""
+    """What a call asks, before anything is sent.
+
+    >>> Question(kind="check_many", engine="opa", mode="enforce", request=None, count=2).count
+    2
+    """
 
     kind: str
     """The method: `check`, `decide`, `require`, `check_many`, `decide_many`, `visible`."""
@@ -63,7 +67,12 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a call."""
+    """The outcome of a call.
+
+    >>> asked = Question(kind="check_many", engine="opa", mode="enforce", request=None, count=2)
+    >>> Outcome(id="1", allowed=1).word(asked)
+    'mixed'
+    """
 
     id: str
     """The PDP's id of the decision if it returns one (OPA does if it logs decisions), else a generated one."""
@@ -82,9 +91,65 @@ class Outcome:
     error: BaseException | None = None
     """Usually a DecisionError; for a cancelled call, the exception that cancelled it."""
 
+    def word(self, question: Question) -> str:
+        """The outcome as one word: `allow`, `deny`, `mixed` (of many requests), `error`."""
+        if self.error is not None:
+            return "error"
+        if self.allowed in (0, question.count):
+            return "allow" if self.allowed or not question.count else "deny"
+        return "mixed"
+
+    def fields(self, question: Question, *, identities: bool = True) -> dict[str, str | int | float]:
+        """A decision as flat values, for structured logs and spans; unknown ones are omitted.
+
+        `identities`: include the user and the path of the resource. Groups, further objects and flags are never included.
+        """
+        request = question.request
+        found: dict[str, str | int | float | None] = {
+            "kind": question.kind,
+            "engine": question.engine,
+            "mode": question.mode,
+            "system": self.system,
+            "action": request.action if request is not None else None,
+            "type": request.resource.type if request is not None else None,
+            "user": request.user if request is not None and identities else None,
+            "resource": str(request.resource) if request is not None and identities else None,
+            "rule": self.rule,
+            "revision": self.revision,
+            "decision_id": self.id,
+            "outcome": self.word(question),
+            "count": question.count,
+            "allowed": self.allowed,
+            "cached": self.cached,
+            "seconds": self.seconds,
+            "error": type(self.error).__name__ if self.error is not None else None,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def line(self, question: Question) -> str:
+        """A decision as one readable line."""
+        request = question.request
+        if request is not None:
+            subject = f"user:{request.user} {request.action} {request.resource}"
+            answer = "allow" if self.allowed else "deny"
+        else:
+            subject = f"{question.count} request(s)"
+            answer = f"{self.allowed} allowed"
+        if self.error is not None:
+            answer = f"{type(self.error).__name__}: {self.error}"
+        return (
+            f"{question.kind} {subject}: {answer} (engine {question.engine}, rule {self.rule}, revision {self.revision}, "
+            f"id {self.id}, {self.seconds * 1000:.1f} ms)"
+        )
+
 
 class Hook:
-    """Called for every decision. Subclass it and pass it as `hooks=[…]`; exceptions in a hook are logged and suppressed."""
+    """Called for every decision; exceptions in a hook are logged and suppressed.
+
+    Subclass the class, and pass an instance to a client:
+
+        Client(url, hooks=[DecisionLog()])
+    """
 
     def before(self, question: Question) -> object:  # noqa: ARG002  (for subclasses)
         """Called before anything is sent; the result is passed to `after`."""
@@ -166,7 +231,7 @@ class Observer:
         )
         question = watch.question
         if LOG.isEnabledFor(logging.DEBUG):
-            LOG.debug("%s", line(question, outcome), extra={"privtab": fields(question, outcome)})
+            LOG.debug("%s", outcome.line(question), extra={"privtab": outcome.fields(question)})
         for hook, hook_state in zip(self.hooks, watch.hook_states, strict=True):
             self._call(hook.after, question, outcome, hook_state)
 
@@ -191,57 +256,3 @@ class Observer:
 def new_id() -> str:
     """An id for a decision for which the PDP returned none."""
     return str(uuid.uuid4())
-
-
-def outcome_word(question: Question, outcome: Outcome) -> str:
-    """The outcome as one word: `allow`, `deny`, `mixed` (of many requests), `error`."""
-    if outcome.error is not None:
-        return "error"
-    if outcome.allowed in (0, question.count):
-        return "allow" if outcome.allowed or not question.count else "deny"
-    return "mixed"
-
-
-def fields(question: Question, outcome: Outcome, *, identities: bool = True) -> dict[str, str | int | float]:
-    """A decision as flat values, for structured logs and spans; unknown ones are omitted.
-
-    `identities`: include the user and the path of the resource. Groups, further objects and flags are never included.
-    """
-    request = question.request
-    found: dict[str, str | int | float | None] = {
-        "kind": question.kind,
-        "engine": question.engine,
-        "mode": question.mode,
-        "system": outcome.system,
-        "action": request.action if request is not None else None,
-        "type": request.resource.type if request is not None else None,
-        "user": request.user if request is not None and identities else None,
-        "resource": str(request.resource) if request is not None and identities else None,
-        "rule": outcome.rule,
-        "revision": outcome.revision,
-        "decision_id": outcome.id,
-        "outcome": outcome_word(question, outcome),
-        "count": question.count,
-        "allowed": outcome.allowed,
-        "cached": outcome.cached,
-        "seconds": outcome.seconds,
-        "error": type(outcome.error).__name__ if outcome.error is not None else None,
-    }
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def line(question: Question, outcome: Outcome) -> str:
-    """A decision as one readable line."""
-    request = question.request
-    if request is not None:
-        subject = f"user:{request.user} {request.action} {request.resource}"
-        answer = "allow" if outcome.allowed else "deny"
-    else:
-        subject = f"{question.count} request(s)"
-        answer = f"{outcome.allowed} allowed"
-    if outcome.error is not None:
-        answer = f"{type(outcome.error).__name__}: {outcome.error}"
-    return (
-        f"{question.kind} {subject}: {answer} (engine {question.engine}, rule {outcome.rule}, revision {outcome.revision}, "
-        f"id {outcome.id}, {outcome.seconds * 1000:.1f} ms)"
-    )

@@ -19,7 +19,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from privtab.base import strict_json
 from privtab.base.errors import PolicyError, UsageError
-from privtab.client._address import Cert, Verify, shown
+from privtab.client._address import Cert, Verify, without_password
 from privtab.client._http import HttpTransport, header, reason
 from privtab.client._transport import Timeout
 
@@ -43,7 +43,11 @@ _OWN_HEADERS = frozenset(
 
 
 class SendError(Exception):
-    """No answer came, or an unacceptable one. The message includes the address; `why` does not."""
+    """No answer came, or an unacceptable answer. The message includes the address; `why` does not.
+
+    >>> SendError("http://opa:8181 did not answer: refused", "refused").why
+    'refused'
+    """
 
     def __init__(self, message: str, why: str = "") -> None:
         super().__init__(message)
@@ -72,13 +76,17 @@ class HttpReply:
         try:
             return strict_json.strict_loads(self.body)
         except ValueError as error:
-            where = shown(self.url).partition("?")[0]
+            where = without_password(self.url).partition("?")[0]
             raise SendError(f"{where} answered {self.status} with something else than JSON: {error}") from None
 
 
 @contextmanager
-def expected(where: str, error: type[Exception]) -> Iterator[None]:
-    """Raise `error` if an answer has another form than the code that reads it expects."""
+def expected_form(where: str, error: type[Exception]) -> Iterator[None]:
+    """Raise `error` if an answer has another form than the code that reads the answer expects.
+
+    >>> with expected_form("http://opa", RuntimeError):
+    ...     version = {"version": "1.21.3"}["version"]
+    """
     try:
         yield
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as problem:
@@ -87,7 +95,13 @@ def expected(where: str, error: type[Exception]) -> Iterator[None]:
 
 
 class Sender:
-    """Sends requests. `token` and `headers` go only to the server of the first address. Thread-safe."""
+    """Sends requests. `token` and `headers` go only to the server of the first address. Thread-safe.
+
+    Read JSON with a bearer token:
+
+        with Sender(timeout=(5.0, 30.0), seconds=60.0, largest=1 << 20, token=token) as sender:
+            sender.get("https://registry/v1/fleet").json()
+    """
 
     def __init__(
         self,
@@ -140,10 +154,10 @@ class Sender:
                 current = urljoin(current, location)
                 _origin(current)
             except (UsageError, ValueError) as error:
-                raise SendError(f"{shown(url)} was redirected to an invalid address: {error}") from None
+                raise SendError(f"{without_password(url)} was redirected to an invalid address: {error}") from None
             if first.startswith("https:") and not current.lower().startswith("https:"):
-                raise SendError(f"{shown(url)} was redirected to an address that is not https")
-        raise SendError(f"{shown(url)} was redirected more than {MOST_REDIRECTS} times")
+                raise SendError(f"{without_password(url)} was redirected to an address that is not https")
+        raise SendError(f"{without_password(url)} was redirected more than {MOST_REDIRECTS} times")
 
     def send(
         self, method: str, url: str, body: object = None, *, headers: Mapping[str, str] | None = None
@@ -176,9 +190,9 @@ class Sender:
             )
         except (OSError, http.client.HTTPException, ValueError) as error:
             why = _reason(error)
-            raise SendError(f"{shown(url)} did not answer: {why}", why) from error
+            raise SendError(f"{without_password(url)} did not answer: {why}", why) from error
         except PolicyError as error:
-            raise SendError(f"{shown(url)} sent more than {self._largest:,} bytes") from error
+            raise SendError(f"{without_password(url)} sent more than {self._largest:,} bytes") from error
         return HttpReply(url=url, status=answer.status, reason=answer.reason, headers=answer.headers, body=content)
 
 
@@ -191,7 +205,7 @@ def _line(name: str, value: str) -> str:
 
 def _origin(url: str) -> str:
     """Scheme, host and port of an address; raises UsageError if it is invalid."""
-    invalid = UsageError(f"`{shown(url)}` is not an address: write http://host/path or https://host/path")
+    invalid = UsageError(f"`{without_password(url)}` is not an address: write http://host/path or https://host/path")
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -202,7 +216,7 @@ def _origin(url: str) -> str:
     if parts.scheme not in ("http", "https") or not host:
         raise invalid
     if parts.username is not None:
-        raise UsageError(f"`{shown(url)}`: a name and password do not belong into an address: give a token")
+        raise UsageError(f"`{without_password(url)}`: a name and password do not belong into an address: give a token")
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}:{port or (443 if parts.scheme == 'https' else 80)}"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from privtab.base.errors import DecisionUnavailable, PolicyError, UsageError
-from privtab.client._address import authorities, parse, proxy_for, shown
+from privtab.client._address import authorities, parse, proxy_for, without_password
 from privtab.client._protocol import check_status
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class BlockingTransport:
 class RequestsTransport(BlockingTransport):
     """Sends over `requests`. Safe to share between threads; a forked process opens its own connections.
 
-    A given session is used unchanged, including hooks and authentication. A session created here is `restricted`.
+    A given session is used unchanged, including hooks and authentication. A session created here is restricted (`restrict_session`).
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class RequestsTransport(BlockingTransport):
             raise UsageError(f"`{url}` is not the address of an OPA: write http://host:port")
         self.url = url.rstrip("/")
         # The caller's session may take a name and password from the address; messages do not show them.
-        self._shown = shown(self.url)
+        self._shown = without_password(self.url)
         self._settings = {"token": token, "session": session, "pool_size": pool_size, "max_body": max_body}
         self._caller_session = session
         self._max_body = max_body
@@ -162,7 +162,7 @@ class RequestsTransport(BlockingTransport):
         if self._caller_session is not None:
             self._session = self._caller_session
             return
-        self._session = restricted(requests.Session(), self.url)
+        self._session = restrict_session(requests.Session(), self.url)
         pool = HTTPAdapter(pool_connections=1, pool_maxsize=self._settings["pool_size"], max_retries=0)
         self._session.mount(self.url, pool)
 
@@ -232,11 +232,14 @@ def too_slow(url: str) -> DecisionUnavailable:
     )
 
 
-def restricted(session: requests.Session, url: str, *, verify: bool | str = True) -> requests.Session:
+def restrict_session(session: requests.Session, url: str, *, verify: bool | str = True) -> requests.Session:
     """Give a session the rules of `HttpTransport` for the server at an address; returns it.
 
     The environment sets no more than a proxy, unless the server is this machine, and the usual CA certificates. There is no
     `.netrc`, which would replace tokens, and there are no cookies. Redirects are for the caller to refuse.
+
+    >>> restrict_session(requests.Session(), "http://localhost:8181").trust_env
+    False
     """
     from http.cookiejar import DefaultCookiePolicy
 

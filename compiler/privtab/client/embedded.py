@@ -202,8 +202,13 @@ def _store_location(location: str) -> BundleLocation:
     return found
 
 
-def bundle_location(source: BundlePlace, settings: Settings) -> BundleLocation:
-    """Where bundles are read from, by the form of the source; raises UsageError."""
+def bundle_location(source: BundlePlace, settings: Settings | None = None) -> BundleLocation:
+    """Where bundles are read from, by the form of the source; raises UsageError. `settings`: by default, the environment's.
+
+    >>> bundle_location("package:shop/policy.tar.gz").where
+    'package:shop/policy.tar.gz'
+    """
+    settings = settings or _config.resolve({})
     location = os.fspath(source)
     if location.startswith("package:"):
         return PackageLocation(location)

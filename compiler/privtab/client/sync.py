@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from privtab.base.errors import UsageError
 from privtab.client import _config
-from privtab.client._address import shown
+from privtab.client._address import without_password
 from privtab.client._asking import ClientFlows
 from privtab.client._base import Asker
 from privtab.client._config import OpaArguments, Settings
@@ -127,7 +127,7 @@ class BlockingDriver:
 
 def client_repr(client: object, settings: Settings, transport: object, flows: ClientFlows) -> str:
     """The repr of a client, without secrets."""
-    url = shown(getattr(transport, "url", settings["url"]))
+    url = without_password(getattr(transport, "url", settings["url"]))
     system = f", system={settings['system']!r}" if settings["system"] else ""
     return f"{type(client).__name__}({url!r}{system}, mode='{settings['mode']}', circuit='{flows.engine.circuit}')"
 
@@ -191,5 +191,5 @@ def _check(location: str) -> None:
     if location and (location.lower().startswith(_ADDRESSES) or not _NEITHER.fullmatch(location)):
         return
     raise UsageError(
-        f"`{shown(location)}` is not an address: write http://host:port, unix:/path, or the location of bundles"
+        f"`{without_password(location)}` is not an address: write http://host:port, unix:/path, or the location of bundles"
     )

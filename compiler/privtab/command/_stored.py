@@ -187,10 +187,10 @@ def _read(path: Path) -> bytes:
 
 def _documents(bundle: bytes, shown: str) -> Mapping[str, Any]:
     """The documents of states in a bundle, by system."""
-    from privtab.client._bundles import content, unpacked
+    from privtab.client._bundles import bundle_content
 
     try:
-        return content(unpacked(bundle), lambda document: document).states
+        return bundle_content(bundle).states
     except BrokenBundle as error:
         raise FileError(f"{shown} cannot be read: {error}") from None
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from privtab.base import BrokenBundle, FileError, PolicyError, PrivtabError, UsageError, parse_moment, sharded_revision
 from privtab.bundle.program import program_in
-from privtab.client._bundles import content, unpacked
+from privtab.client import bundle_content
 from privtab.engines.index import combined_document
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
@@ -204,7 +204,7 @@ def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
     def policy(revision: str | None) -> Policy:
         packed = bundle("policy", revision)
         try:
-            program, programs = program_in(packed, f"policy {revision}"), content(unpacked(packed), dict).programs
+            program, programs = program_in(packed, f"policy {revision}"), bundle_content(packed).programs
         except (BrokenBundle, FileError, PolicyError) as error:
             raise Unknown(f"policy {revision} cannot be read: {error}") from error
         return Policy(program, next(iter(programs.values())))
@@ -212,9 +212,7 @@ def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
     def state(revision: str | None) -> KnownState:
         identities = [revision] if revision is None else parts(revision)
         try:
-            bundles = [
-                content(unpacked(bundle("state", identity)), lambda document: document) for identity in identities
-            ]
+            bundles = [bundle_content(bundle("state", identity)) for identity in identities]
             return KnownState(documents=tuple(found.states[system] for found in bundles))
         except (BrokenBundle, KeyError) as error:
             raise Unknown(f"state {revision} cannot be read: {error}") from error

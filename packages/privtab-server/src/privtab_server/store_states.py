@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab.base import UsageError, WrongTime, parse_moment
-from privtab.client.embedded import STORE
 
 if TYPE_CHECKING:
-    from privtab.client._bundles import BundleLocation
+    from privtab.client import BundleLocation
     from privtab.ir.nodes import Program
     from privtab.state.raw import RawState
     from privtab_server.store.authority import Authority
     from privtab_server.store.journal import Journal
 
+STORE = "store:"
 _MOMENT = re.compile(r"(?P<url>.+?)(?:@(?P<at>[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}[^@/]*))?", re.DOTALL)
 _NOT_A_MOMENT = re.compile(r"(?P<url>[^:]+://[^/]*/[^@]*)@(?P<at>.*)", re.DOTALL)
 

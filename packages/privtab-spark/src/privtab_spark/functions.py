@@ -40,8 +40,7 @@ from privtab_spark.states import prepared
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-    from privtab.client import EntityLike
-    from privtab.client._arguments import Details
+    from privtab.client import Details, EntityLike
     from privtab_spark.shipping import ShippedBytes
 
 
@@ -261,20 +260,16 @@ def require(
         raise UsageError("a policy is required unless a client is given: give its name or path")
     if not name or name == "user:":
         raise InvalidRequest(f"subject is {subject!r}: give the name of a user")
-    from privtab.client._arguments import request
+    from privtab.client import checked_request
 
-    return _decided(policy, state, request(name, action, resource, **details), spark, at)
+    opened = open_policy(policy)
+    return _decided(opened, state, checked_request(opened.json, name, action, resource, **details), spark, at)
 
 
-def _decided(policy: PolicyLike, state: Any, request: Request, spark: SparkSession | None, at: Moment) -> Decision:
-    from privtab.client._arguments import check_context
-    from privtab.client._protocol import read_active_system
+def _decided(opened: OpenPolicy, state: Any, request: Request, spark: SparkSession | None, at: Moment) -> Decision:
     from privtab.engines.python import PythonEngine
     from privtab_spark.states import index_of
 
-    opened = open_policy(policy)
-    opened.vocabulary.check(request)
-    check_context(request, read_active_system(opened.system, opened.json))
     if spark is None:
         from pyspark.sql import SparkSession
 

@@ -129,11 +129,11 @@ def _of_json(program: Mapping[str, Any]) -> OpenPolicy:
 
 
 def _bundled(location: str) -> Mapping[str, Any]:
-    from privtab.client._bundles import LocalLocation
+    from privtab.client import bundle_location
 
     programs = {
         name: program
-        for found in LocalLocation(location).read({}, lambda document: document)
+        for found in bundle_location(Path(location)).read({}, dict)
         for name, program in found.content.programs.items()
     }
     if len(programs) != 1:

@@ -7,16 +7,13 @@ beginning of each micro-batch.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privtab.base import DecisionUnavailable, FileError, PrivtabError, UsageError
-from privtab.client import _config
-from privtab.client._bundled import BundledEngine
-from privtab.client._bundles import BundleLocation, Content, Keep, ReadBundle
-from privtab.client.embedded import bundle_location
+from privtab.client import BundledEngine, BundleLocation, ReadBundle, bundle_location
 from privtab_spark.policies import OpenPolicy
 from privtab_spark.shipping import ShippedBytes, WorkerCache, loaded
 from privtab_spark.state.bundles import is_bundle, missing_shards_error
@@ -110,7 +107,7 @@ def _engine(source: FollowedState) -> BundledEngine:
 
 def _state_location(source: FollowedState) -> BundleLocation:
     if is_bundle(source.where):
-        return _StateLocation(bundle_location(source.where, _config.resolve({})))
+        return _StateLocation(bundle_location(source.where))
     return _RowsLocation(source.policy, source.where)
 
 
@@ -121,11 +118,11 @@ class _PolicyLocation(BundleLocation):
         super().__init__("the policy")
         self.policy = policy
 
-    def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
+    def read(self, before: Mapping[str, ReadBundle], keep: Callable[[Mapping[str, Any]], Any]) -> list[ReadBundle]:
         """As BundleLocation.read; the policy never changes."""
         del keep
-        content = Content(programs={self.policy.system: self.policy.json})
-        return [before.get(self.where) or ReadBundle(where=self.where, mark=None, content=content)]
+        programs = {self.policy.system: self.policy.json}
+        return [before.get(self.where) or ReadBundle.of(self.where, None, programs=programs)]
 
 
 class _StateLocation(BundleLocation):
@@ -135,7 +132,7 @@ class _StateLocation(BundleLocation):
         super().__init__(location.where)
         self.location = location
 
-    def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
+    def read(self, before: Mapping[str, ReadBundle], keep: Callable[[Mapping[str, Any]], Any]) -> list[ReadBundle]:
         """As BundleLocation.read."""
         found = self.location.read(before, keep)
         return [
@@ -153,16 +150,16 @@ class _RowsLocation(BundleLocation):
         super().__init__(where)
         self.policy = policy
 
-    def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
+    def read(self, before: Mapping[str, ReadBundle], keep: Callable[[Mapping[str, Any]], Any]) -> list[ReadBundle]:
         """As BundleLocation.read; raises DecisionUnavailable for invalid rows, and for rows that change while they are read."""
         known = before.get(self.where)
         for _ in range(_ATTEMPTS):
             key = cache_key(self.where)
             if known is not None and known.mark == key:
                 return [known]
-            content = Content(states={self.policy.system: keep(self._index())})
+            states = {self.policy.system: keep(self._index())}
             if cache_key(self.where) == key:
-                return [ReadBundle(where=self.where, mark=key, content=content)]
+                return [ReadBundle.of(self.where, key, states=states)]
         raise DecisionUnavailable(f"{self.where} changes while it is read")
 
     def _index(self) -> dict[str, Any]:

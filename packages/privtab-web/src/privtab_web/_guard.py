@@ -13,8 +13,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, TypeAlias, TypeVar, cast
 
 from privtab.base import AccessDenied, Decision, DecisionUnavailable, Entity, InvalidRequest, Request, UsageError
-from privtab.client import Asker, Mode
-from privtab.client._arguments import entity
+from privtab.client import Asker, as_entity
 from privtab_web._answers import DECISION, LOG, Caller, CallerLike, Unauthenticated, as_caller, caller, decided
 from privtab_web._needs import EntityTemplate, FilledRequest, RequestTemplate, request_template
 
@@ -56,7 +55,7 @@ DENIALS: ContextVar[Denials | None] = ContextVar("privtab_denials", default=None
 
 def _refuse(action: str, resource: EntityLike) -> NoReturn:
     """Note a request and deny it. Raises AccessDenied, or InvalidRequest for what is no entity."""
-    found = entity(resource)
+    found = as_entity(resource)
     if (denials := DENIALS.get()) is not None:
         denials.asked.append((action, found))
         denials.overcome = False
@@ -178,7 +177,7 @@ class Guard:
 
     def enforces(self) -> bool:
         """Return whether denials are enforced, which is also the case without a client."""
-        return self.denies_all or self._asker is None or self._asker.mode is Mode.ENFORCE
+        return self.denies_all or self._asker is None or self._asker.mode == "enforce"
 
     def caller(self, user: Callable[[], CallerLike] | None = None) -> Caller | None:
         """The current caller."""
@@ -192,7 +191,7 @@ GUARD = Guard()
 def _user_and_details(asker: AnyAsker, asked_by: Caller | None, details: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The user, and `details` with their groups; raises Unauthenticated without a caller if the client enforces decisions."""
     if asked_by is None:
-        if asker.mode is Mode.ENFORCE:
+        if asker.mode == "enforce":
             raise Unauthenticated("no caller is known")
         return "", details
     if asked_by.groups and not details.get("groups"):

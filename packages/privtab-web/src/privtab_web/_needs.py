@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from privtab.base import NOT_SET, Entity, InvalidRequest, UsageError, encode_name
-from privtab.client import EntityLike
-from privtab.client._arguments import entity, named
+from privtab.client import EntityLike, as_entity
 
 EntityTemplate: TypeAlias = str | tuple[str, str] | Callable[..., EntityLike]
 """An entity: `"table:{catalog}/{schema}/{table}"`, where each argument is one name of the path; `("table", "table_id")`, where
@@ -139,7 +138,7 @@ def _function(function: Callable[..., EntityLike]) -> tuple[Filler, frozenset[st
         raise UsageError("a function that gives the entity takes arguments of the call by their names")
 
     def fill(values: Mapping[str, Any]) -> Entity:
-        return entity(function(**{name: values[name] for name in parameters}))
+        return as_entity(function(**{name: values[name] for name in parameters}))
 
     return fill, frozenset(parameters)
 
@@ -147,7 +146,7 @@ def _function(function: Callable[..., EntityLike]) -> tuple[Filler, frozenset[st
 def _entity_from_argument(type_: str, value: object, name: str) -> Entity:
     """The entity from an argument that is a path, a list of unencoded names, or an Entity of the type."""
     if isinstance(value, list | tuple):
-        return named(type_, value, f"`{name}`")
+        return as_entity((type_, value), f"`{name}`")
     if isinstance(value, Entity):
         if value.type != type_:
             raise InvalidRequest(f"`{name}` is the {value.type} {value}, not a `{type_}`")

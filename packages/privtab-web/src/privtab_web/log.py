@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 
 from privtab.client import Hook, Outcome, Question
-from privtab.client._observe import fields, line
 
 __all__ = ["DecisionLog"]
 
@@ -32,12 +31,12 @@ class DecisionLog(Hook):
     def after(self, question: Question, outcome: Outcome, begun: object) -> None:
         """Write the record."""
         del begun
-        parts = fields(question, outcome, identities=self._identities)
+        parts = outcome.fields(question, identities=self._identities)
         level = {"error": logging.ERROR, "allow": self._level}.get(str(parts["outcome"]), self._denied)
         if not self._logger.isEnabledFor(level):
             return
         if self._identities:
-            text = line(question, outcome)
+            text = outcome.line(question)
         else:
             text = " ".join(f"{name}={value}" for name, value in parts.items())
         self._logger.log(level, "%s", text, extra={"privtab": parts})

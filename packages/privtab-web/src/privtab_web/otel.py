@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.base import UsageError, how_to_install
 from privtab.client import Hook, Outcome, Question
-from privtab.client._observe import fields, outcome_word
 from privtab_web.trace import followed
 
 try:
@@ -82,7 +81,7 @@ class Telemetry(Hook):
     def _end_span(self, question: Question, outcome: Outcome, span: trace.Span, token: Token[context.Context]) -> None:
         context.detach(token)
         if span.is_recording():
-            values = fields(question, outcome, identities=self._identities)
+            values = outcome.fields(question, identities=self._identities)
             seconds = values.pop("seconds")
             error = values.pop("error", None)
             span.set_attributes({f"privtab.{name}": value for name, value in values.items()})
@@ -97,7 +96,7 @@ class Telemetry(Hook):
         common = {"privtab.kind": question.kind, "privtab.engine": question.engine, "privtab.mode": question.mode}
         if outcome.system is not None:
             common["privtab.system"] = outcome.system
-        self._duration.record(outcome.seconds, common | {"privtab.outcome": outcome_word(question, outcome)})
+        self._duration.record(outcome.seconds, common | {"privtab.outcome": outcome.word(question)})
         if outcome.error is not None:
             self._errors.add(1, common | {"error.type": type(outcome.error).__name__})
             return

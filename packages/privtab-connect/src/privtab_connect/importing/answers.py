@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from privtab.base import FileError, UsageError, how_to_install, read_content, strict_loads
-from privtab.client._address import shown
-from privtab.client._sender import Sender, SendError
+from privtab.client import Sender, SendError, without_password
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, MappingResult
@@ -60,7 +59,7 @@ class HttpAnswers(Answers):
     """Answers of a server."""
 
     def __init__(self, sender: Sender, url: str) -> None:
-        super().__init__(shown(url))
+        super().__init__(without_password(url))
         self._sender = sender
         self._url = url.rstrip("/")
         self._questions = 0
@@ -77,7 +76,7 @@ class HttpAnswers(Answers):
             if answer.status == 404:
                 return None
             if answer.status != 200:
-                raise FileError(f"{shown(url)} answered {answer.status} {answer.reason}".rstrip())
+                raise FileError(f"{without_password(url)} answered {answer.status} {answer.reason}".rstrip())
             return answer.json()
         except SendError as error:
             raise FileError(str(error)) from error

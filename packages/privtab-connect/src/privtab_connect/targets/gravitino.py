@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from privtab.base import UsageError, read_content, strict_loads, write_file
-from privtab.client._sender import Sender, SendError, expected
+from privtab.client import Sender, SendError, expected_form
 from privtab.state.nodes import Effect
 from privtab_connect.errors import PushError
 from privtab_connect.pushdown import Options
@@ -134,7 +134,7 @@ class Gravitino:
 
     def read(self) -> Inventory:
         """As Session.read. An answer without the list that was asked for is an error: it would look like one without rights."""
-        with expected(self.where, PushError):
+        with expected_form(self.where, PushError):
             return self._inventory()
 
     def _inventory(self) -> Inventory:

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from privtab.base import Decision, Entity, Locations, Request, UnsupportedError, Vocabulary, last_name
-from privtab.client import Revision
-from privtab.client._arguments import Details
+from privtab.client import Details, Revision
 from privtab.engines.index import Index
 
 if TYPE_CHECKING:

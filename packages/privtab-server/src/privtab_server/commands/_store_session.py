@@ -180,7 +180,7 @@ class _Remote:
     """A store that a server serves."""
 
     def __init__(self, settings: Settings) -> None:
-        from privtab.client._sender import Sender
+        from privtab.client import Sender
 
         if settings.user is not None or settings.policy is not None or settings.authorise:
             raise UsageError(
@@ -224,9 +224,9 @@ class _Remote:
             return Answer.of(answer)
 
     def _expected(self) -> AbstractContextManager[None]:
-        from privtab.client._sender import expected
+        from privtab.client import expected_form
 
-        return expected(self._url, StoreError)
+        return expected_form(self._url, StoreError)
 
     def _ask(
         self,
@@ -236,7 +236,7 @@ class _Remote:
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        from privtab.client._sender import SendError
+        from privtab.client import SendError
 
         try:
             answer = self._sender.send(

@@ -255,7 +255,7 @@ class FsspecStore(Store):
 
 def _is_local(options: Mapping[str, Any]) -> bool:
     """Return whether the endpoint is on this machine."""
-    from privtab.client._address import is_loopback
+    from privtab.client import is_loopback
 
     endpoints = [options.get("endpoint_url"), options.get("client_kwargs", {}).get("endpoint_url")]
     endpoints += [os.environ.get("AWS_ENDPOINT_URL_S3"), os.environ.get("AWS_ENDPOINT_URL")]
@@ -318,7 +318,7 @@ class HttpStore(Store):
     """
 
     def __init__(self, url: str, *, token: str | None = None, verify: bool | str = True) -> None:
-        from privtab.client._sender import Sender
+        from privtab.client import Sender
 
         self.url = url.rstrip("/")
         self._bundles = Sender(timeout=TIMEOUT, seconds=LONGEST, largest=LARGEST, token=token, verify=verify)
@@ -331,7 +331,7 @@ class HttpStore(Store):
 
     def read(self, path: str) -> bytes:
         """As Store.read."""
-        from privtab.client._sender import SendError
+        from privtab.client import SendError
 
         url = f"{self.url}/{path}"
         bundle = path.endswith(".tar.gz")

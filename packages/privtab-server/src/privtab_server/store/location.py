@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from privtab.base import DecisionUnavailable, StateInvalid, UsageError
-from privtab.client._bundles import BundleLocation, Content, JsonObject, Keep, ReadBundle
+from privtab.client import BundleLocation, ReadBundle
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.state.index import index_bytes
@@ -47,7 +47,7 @@ class StoreLocation(BundleLocation):
         self._pid = os.getpid()
         self._journal = Journal(Database(self._url).existing())
         self._last: tuple[Head, Rows] | None = None
-        self._program: tuple[JsonObject, Program] | None = None
+        self._program: tuple[Mapping[str, Any], Program] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"where": self.where, "_url": self._url, "_newest": self._newest, "_pid": None}
@@ -66,7 +66,10 @@ class StoreLocation(BundleLocation):
             time.sleep(PAUSE)
 
     def read_beside(
-        self, others: Mapping[str, ReadBundle], before: Mapping[str, ReadBundle], keep: Keep
+        self,
+        others: Mapping[str, ReadBundle],
+        before: Mapping[str, ReadBundle],
+        keep: Callable[[Mapping[str, Any]], Any],
     ) -> list[ReadBundle]:
         """As BundleLocation.read_beside. Raises DecisionUnavailable, UsageError."""
         journal = self._journal_here()
@@ -81,18 +84,20 @@ class StoreLocation(BundleLocation):
         mark = head.number, head.hash, document.get("revision")
         known = before.get(self.where)
         if known is None or known.mark != mark:
-            known = ReadBundle(where=self.where, mark=mark, content=self._content(document, rows, keep))
+            known = ReadBundle.of(self.where, mark, states=self._states(document, rows, keep))
         self._newest = head.number, head.hash
         return [known]
 
-    def _content(self, document: JsonObject, rows: Rows, keep: Keep) -> Content:
+    def _states(
+        self, document: Mapping[str, Any], rows: Rows, keep: Callable[[Mapping[str, Any]], Any]
+    ) -> dict[str, Any]:
         if self._program is None or self._program[0] is not document:
             self._program = document, program_from_json(document, "the policy")
         program = self._program[1]
         state, _ = self._read(lambda: checked(program, rows, self.where))
-        return Content(states={program.system: keep(json.loads(index_bytes(program, state)[1]))})
+        return {program.system: keep(json.loads(index_bytes(program, state)[1]))}
 
-    def _policy(self, others: Mapping[str, ReadBundle]) -> JsonObject:
+    def _policy(self, others: Mapping[str, ReadBundle]) -> Mapping[str, Any]:
         """The policy of the store's system in the bundles beside it."""
         system = self._journal.system
         programs = [program for bundle in others.values() for program in bundle.content.programs.values()]

@@ -68,10 +68,9 @@ def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
 
 def _rows(policy: OpenPolicy, where: str) -> State:
     """The rows in the bundles of a folder, which are suitable."""
-    from privtab.client import _config
-    from privtab.client.embedded import bundle_location
+    from privtab.client import bundle_location
 
-    bundles = bundle_location(where, _config.resolve({})).read({}, lambda document: document)
+    bundles = bundle_location(where).read({}, lambda document: document)
     found = (bundle.content.states for bundle in bundles)
     document, missing = combined_document(states[policy.system] for states in found if policy.system in states)
     if missing:
@@ -84,8 +83,7 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
 
     Raises HasWindows if its rows hold for a time.
     """
-    from privtab.client import _config
-    from privtab.client.embedded import bundle_location
+    from privtab.client import bundle_location
 
     numbers = PrivilegeNumbers()
 
@@ -95,7 +93,7 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
         return document if is_windowed(document) else Index(document)
 
     states: dict[str, list[Any]] = {}
-    for found in bundle_location(where, _config.resolve({})).read({}, keep):
+    for found in bundle_location(where).read({}, keep):
         for name, index in found.content.states.items():
             states.setdefault(name, []).append(index)
     of_system = states.get(policy.system)

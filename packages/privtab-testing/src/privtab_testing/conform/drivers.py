@@ -26,8 +26,7 @@ from privtab.base import (
     how_to_install,
     strict_loads,
 )
-from privtab.client import HttpTransport, Timeout, Transport
-from privtab.client._sender import Sender, SendError
+from privtab.client import HttpTransport, Sender, SendError, Transport
 from privtab.ir.nodes import Program
 from privtab_connect.errors import TemplateError
 from privtab_connect.importing.template import Template
@@ -59,7 +58,7 @@ class AuthZenDriver(Driver):
         transport: Transport,
         *,
         url: str,
-        timeout: Timeout = (5.0, 30.0),
+        timeout: tuple[float, float] = (5.0, 30.0),
         state: StateFile | None = None,
     ) -> None:
         self._transport = transport

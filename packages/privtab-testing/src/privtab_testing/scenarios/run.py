@@ -18,8 +18,7 @@ from privtab.state.nodes import State
 from privtab_testing.scenarios import Because, Case, CasePlan
 
 if TYPE_CHECKING:
-    from privtab.client import Client
-    from privtab.client._sender import Sender
+    from privtab.client import Asker, Sender
 
 
 TIMEOUT = (1.0, 60.0)
@@ -84,7 +83,7 @@ class OpaEngine:
     name = "opa"
     knows_effects = False
 
-    def __init__(self, program: Program, url: str, client: Client, sender: Sender) -> None:
+    def __init__(self, program: Program, url: str, client: Asker, sender: Sender) -> None:
         self.program = program
         self._sender = sender
         self._url = f"{url}/v1/data/privtab_state/{program.system}"
@@ -102,7 +101,7 @@ class OpaEngine:
         return [next(explained) if in_full else Decision(allowed=next(brief)) for in_full in explain]
 
     def _put_state(self, state: State) -> None:
-        from privtab.client._sender import SendError
+        from privtab.client import SendError
         from privtab.state.index import index
 
         try:
@@ -116,8 +115,7 @@ class OpaEngine:
 @contextmanager
 def opa(program: Program) -> Iterator[OpaEngine]:
     """Start an OPA for the duration of the block."""
-    from privtab.client import Client
-    from privtab.client._sender import Sender
+    from privtab.client import Sender, connect
     from privtab.engines.opa.server import OpaServer
     from privtab.pipeline import policy_bundle
 
@@ -126,7 +124,7 @@ def opa(program: Program) -> Iterator[OpaEngine]:
         bundle = folder / "policy.tar.gz"
         bundle.write_bytes(policy_bundle(program))
         server = stack.enter_context(OpaServer([bundle]))
-        client = stack.enter_context(Client(server.url, system=program.system, timeout=TIMEOUT))
+        client = stack.enter_context(connect(server.url, system=program.system, timeout=TIMEOUT))
         sender = stack.enter_context(Sender(timeout=TIMEOUT, seconds=sum(TIMEOUT), largest=_LARGEST))
         yield OpaEngine(program, server.url, client, sender)
 

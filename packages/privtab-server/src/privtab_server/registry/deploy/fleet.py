@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from privtab.base import UsageError, strict_loads
-from privtab.client._sender import HttpReply, Sender, SendError
+from privtab.client import Sender, SendError
 from privtab_server.registry import deploy
 from privtab_server.registry.deploy import mapping
 from privtab_server.registry.server.fleet import STATUS
@@ -40,7 +40,7 @@ class HttpReader:
         except SendError as error:
             raise FleetUnreadable(f"no answer from {url.partition('?')[0]}: {error.why}") from error
         if answer.status != 200:
-            raise FleetUnreadable(_error_message(answer))
+            raise FleetUnreadable(_error_message(answer.url, answer.status, answer.reason, answer.body))
         try:
             return answer.json()
         except SendError as error:
@@ -142,13 +142,12 @@ def checked(url: str, option: str) -> str:
     return url.rstrip("/")
 
 
-def _error_message(answer: HttpReply) -> str:
+def _error_message(url: str, status: int, reason: str, body: bytes) -> str:
     content: Mapping[str, Any] = {}
     with suppress(ValueError):
-        content = mapping(strict_loads(answer.body))
+        content = mapping(strict_loads(body))
     message = content.get("message") or content.get("error")
-    url = answer.url.partition("?")[0]
-    return f"{url} answers {answer.status}: {str(message or answer.reason)[:200]}"
+    return f"{url.partition('?')[0]} answers {status}: {str(message or reason)[:200]}"
 
 
 def _sidecar(content: Mapping[str, Any]) -> deploy.Sidecar:

@@ -17,8 +17,7 @@ from opa_client.opa import OpaClient
 
 from privtab.base import UsageError
 from privtab.bundle.pack import PolicyArtifacts
-from privtab.client._sender import expected
-from privtab.client._transport import restricted
+from privtab.client import expected_form, restrict_session
 from privtab_server.errors import FleetError
 
 TIMEOUT = 30.0
@@ -62,7 +61,7 @@ def push(
     """
     client = _client(url, token, ca)
     try:
-        with expected(url, FleetError):
+        with expected_form(url, FleetError):
             return _push(client, url, artifacts, state)
     except requests.RequestException as error:
         why = str(error).rpartition(": ")[2].strip("')\" ") or type(error).__name__
@@ -163,7 +162,7 @@ class _Client(OpaClient):  # type: ignore[misc]  # opa_client has no types
 
     def _init_session(self) -> requests.Session:
         scheme = "https" if self.ssl else "http"
-        session = restricted(super()._init_session(), f"{scheme}://{self.host}:{self.port}", verify=self.ssl)
+        session = restrict_session(super()._init_session(), f"{scheme}://{self.host}:{self.port}", verify=self.ssl)
         session.hooks["response"].append(_check_redirect)
         return session
 
