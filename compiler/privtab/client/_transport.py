@@ -238,6 +238,7 @@ def restrict_session(session: requests.Session, url: str, *, verify: bool | str 
     The environment sets no more than a proxy, unless the server is this machine, and the usual CA certificates. There is no
     `.netrc`, which would replace tokens, and there are no cookies. Redirects are for the caller to refuse.
 
+    >>> import requests
     >>> restrict_session(requests.Session(), "http://localhost:8181").trust_env
     False
     """
