@@ -167,10 +167,10 @@ def _first(folder: Path, repetitions: int) -> Spread:
     """Milliseconds from `connect()` to the end of the first decision, for a shipped policy with its sample state."""
     from privtab.bundle import state_bundle
     from privtab.pipeline import find_policy, load_program, policy_bundle
-    from privtab.state.load import load, validate
+    from privtab.state.load import load_raw_state, validate
 
     program = load_program(SHIPPED)
-    state, _ = validate(program, load(find_policy(SHIPPED).parent / STATE))
+    state, _ = validate(program, load_raw_state(find_policy(SHIPPED).parent / STATE))
     shipped = folder / "shipped"
     shipped.mkdir()
     (shipped / "policy.tar.gz").write_bytes(policy_bundle(program))

@@ -17,7 +17,7 @@ from privtab.bundle.pack import PolicyArtifacts
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 
 Kind: TypeAlias = Literal["policy", "state"]
@@ -129,7 +129,7 @@ class World:
 
     @cached_property
     def _indexes(self) -> tuple[dict[str, Any], ...]:
-        return tuple(index(self.programs[0], state) for state in self._states)
+        return tuple(index_document(self.programs[0], state) for state in self._states)
 
     # --- chance ---
 

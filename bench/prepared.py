@@ -20,7 +20,7 @@ from privtab.bundle.archive import archive, json_bytes
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
 from privtab.pipeline import find_policy, load_program, policy_bundle
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
 
@@ -124,7 +124,7 @@ class Prepared:
     def time_index(self, state: State) -> float:
         """Seconds to build the index of a state."""
         started = time.perf_counter()
-        index(self.program, state)
+        index_document(self.program, state)
         return time.perf_counter() - started
 
     def _bundle(self, name: str, make: Callable[[], bytes]) -> Path:

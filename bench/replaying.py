@@ -22,7 +22,7 @@ from privtab.base.request import Entity, Request
 from privtab.client import Client
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_bundle, policy_revision
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab_logs import reading, replaying
 from privtab_logs.moments import KnownState, Moments, Policy
 from privtab_logs.schema import Reading
@@ -110,7 +110,7 @@ _TEXTS: list[list[str]] = []
 
 def _questions(prepared: Prepared) -> list[str]:
     world = prepared.world
-    revisions = policy_revision(prepared.program), index(prepared.program, prepared.state)["revision"]
+    revisions = policy_revision(prepared.program), index_document(prepared.program, prepared.state)["revision"]
     return [
         _QUESTION % (*revisions, action, table, user, "true" if answer else "false")
         for action, answers in (("load", world.may_load), ("select", world.may_select))
@@ -173,7 +173,7 @@ def _on_spark(worlds: Sequence[Prepared], logs: Path, repetitions: int) -> tuple
 def _moments(worlds: Sequence[Prepared], new: Program) -> Moments:
     """The policy and the states that decided, and a new policy."""
     policy = Policy.of(worlds[0].program)
-    documents = (index(prepared.program, prepared.state) for prepared in worlds)
+    documents = (index_document(prepared.program, prepared.state) for prepared in worlds)
     known = {document["revision"]: KnownState(documents=(document,)) for document in documents}
     return Moments(new=Policy.of(new), policy=lambda _: policy, state=lambda revision: known[str(revision)])
 

@@ -20,7 +20,7 @@ from privtab.bundle.pack import state_bundle
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 
 Rows: TypeAlias = Mapping[str, Sequence[Mapping[str, str]]]
@@ -188,7 +188,7 @@ def publish(program: Program, tables: Mapping[str, object], path: Path) -> str:
     fresh = path.with_suffix(".new")
     fresh.write_bytes(state_bundle(program, state))
     fresh.replace(path)
-    return str(index(program, state)["revision"])
+    return str(index_document(program, state)["revision"])
 
 
 def wait(client: Client, revision: str, seconds: float = 20) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from privtab.base.errors import UsageError
 from privtab.base.formats import ENDINGS, LOCAL, WHOLE
-from privtab.state.load import load
+from privtab.state.load import load_raw_state
 
 GRANTS = {
     ".csv": "grantee,effect,privilege,entity\nuser:ann,allow,READ,lake:l\n",
@@ -28,7 +28,7 @@ def test_every_file_ending_has_exactly_one_reader() -> None:
 @pytest.mark.parametrize("ending", [ending for ending in LOCAL if ending != ".parquet"])
 def test_a_folder_is_read_in_every_local_format(ending: str, tmp_path: Path) -> None:
     (tmp_path / f"grants{ending}").write_text(GRANTS[ending])
-    [row] = load(tmp_path).rows["grants"]
+    [row] = load_raw_state(tmp_path).rows["grants"]
     assert row.cells["grantee"] == "user:ann"
 
 
@@ -36,4 +36,4 @@ def test_a_folder_is_read_in_every_local_format(ending: str, tmp_path: Path) -> 
 def test_formats_without_a_reader_are_no_tables_here(ending: str, tmp_path: Path) -> None:
     (tmp_path / f"grants{ending}").write_text("{}\n")
     with pytest.raises(UsageError, match=r"a table's file ends in \.csv, \.json, \.jsonl, \.ndjson, \.parquet, \.yaml"):
-        load(tmp_path)
+        load_raw_state(tmp_path)

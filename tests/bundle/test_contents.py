@@ -13,7 +13,7 @@ from privtab import pipeline
 from privtab.base.errors import BrokenBundle
 from privtab.bundle.archive import archive, contents, json_bytes
 from privtab.bundle.pack import shard_bundles
-from privtab.state.shards import PEOPLE
+from privtab.state.shards import PEOPLE_PART
 
 
 def test_parts_are_named_as_their_bundles_say(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_parts_are_named_as_their_bundles_say(tmp_path: Path) -> None:
         found = contents(bundle)
         assert found.manifest["metadata"]["shard"] == key
         (root, *more) = found.roots
-        assert bool(more) == (key == PEOPLE)
+        assert bool(more) == (key == PEOPLE_PART)
         assert not set("%~") & set(root)
 
 

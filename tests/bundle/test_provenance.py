@@ -17,7 +17,7 @@ from privtab import __version__
 from privtab.bundle.inspect import inspect
 from privtab.bundle.provenance import provenance
 from privtab.pipeline import load_program
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab_server.registry.deploy.rollout import pack
 
 POLICY = """
@@ -81,7 +81,7 @@ def test_the_commit_is_the_one_that_changed_the_file(repository: Path) -> None:
 def test_a_deployment_says_where_its_state_comes_from(repository: Path, sharded: bool) -> None:
     policy, state = (repository / "tables" / name for name in ("shop.yaml", "state.yaml"))
     program = load_program(policy)
-    rows, _ = validate(program, load(state))
+    rows, _ = validate(program, load_raw_state(state))
     packed = pack(program, policy, state=(rows, state), sharded=sharded)
     of_state = packed.shards["people"] if packed.shards else packed.state
     assert of_state is not None

@@ -23,7 +23,7 @@ from privtab.engines.index import Index
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts, policy_bundle
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import Assignment, Grant, State
 
 POLICY = """\
@@ -192,7 +192,7 @@ def test_bundles_that_change_between_windows_and_none(tmp_path: Path, program: P
 
 def test_an_engine_that_knows_no_windows_refuses_the_state(program: Program) -> None:
     with pytest.raises(PolicyError, match="not an index"):
-        Index(index(program, timed(START, START + 5)))
+        Index(index_document(program, timed(START, START + 5)))
 
 
 @pytest.mark.slow
@@ -206,7 +206,9 @@ def test_opa_decides_by_its_own_clock_and_clients_keep_no_answers(
         OpaServer(files, binary=opa_binary) as server,
         Client(server.url, system="lake", cache_size=100, cache_ttl=3600) as client,
     ):
-        assert client.revision().state == index(program, timed(end - 3600 * SECOND, end))["windowed"]["revision"]
+        assert (
+            client.revision().state == index_document(program, timed(end - 3600 * SECOND, end))["windowed"]["revision"]
+        )
         checks: list[Any] = [lambda: client.check("ann", "load", "table:m/t"), lambda: client.check_many([REQUEST] * 3)]
         if time.time_ns() < end - SECOND:
             assert [ask() for ask in checks] == [True, [True] * 3]
@@ -230,7 +232,7 @@ def test_rules_that_know_no_windows_find_no_state(tmp_path: Path, program: Progr
         file = tmp_path / "rego" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    document = index(program, timed(START - 3600 * SECOND, START + 10**9 * SECOND))
+    document = index_document(program, timed(START - 3600 * SECOND, START + 10**9 * SECOND))
     with OpaServer([tmp_path / "rego"], binary=opa_binary) as server:
         http.put(f"{server.url}/v1/data/privtab_program/lake", json=dict(artifacts.program), timeout=5)
         http.put(f"{server.url}/v1/data/privtab_state/lake", json=document, timeout=5)

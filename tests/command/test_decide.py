@@ -15,7 +15,7 @@ from privtab.bundle.pack import state_bundle
 from privtab.command._engines import ENGINES
 from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 
 MAIN = "from privtab.command import main; main()"
 
@@ -178,7 +178,7 @@ def test_an_opa_that_runs_already_is_asked_for_its_own_state(
     privtab: Callable[..., Any], policy: Path, state: Path, requests: Path, tmp_path: Path
 ) -> None:
     program = load_program(policy)
-    loaded, findings = validate(program, load(state))
+    loaded, findings = validate(program, load_raw_state(state))
     assert findings == ()
     (tmp_path / "policy.tar.gz").write_bytes(policy_bundle(program))
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, loaded))

@@ -27,7 +27,7 @@ from privtab.language.syntax.keys import KEYS
 from privtab.pipeline import check_policy, load_program, policy_artifacts, policy_bundle
 from privtab.reference.evaluate import Reference
 from privtab.state.findings import FINDING_NAMES
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import State
 
 DEFAULT_URL = "http://127.0.0.1:8181"
@@ -68,7 +68,7 @@ def test_policies_compile_or_have_the_finding_that_the_page_names(page: Page, bl
 def test_states_hold_good_rows_only(page: Page, block: Block, folder: Path) -> None:
     page.write(folder)
     name, policy = block.names("state")
-    _, found = validate(load_program(policy), load(Path(name)))
+    _, found = validate(load_program(policy), load_raw_state(Path(name)))
     assert [finding.code for finding in found if finding.severity == "error"] == block.says.get("wrong", [])
 
 
@@ -260,7 +260,7 @@ def tidy(text: str) -> str:
 
 def good(program: Program, state: str) -> State:
     """The good rows of a state."""
-    return validate(program, load(Path(state)))[0]
+    return validate(program, load_raw_state(Path(state)))[0]
 
 
 def request_of(text: str) -> Request:

@@ -27,7 +27,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import policy_artifacts, policy_revision
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import Assignment, Grant, State
 
 POLICY = """
@@ -146,7 +146,7 @@ def test_allows_and_ownership_narrow_and_denials_and_held_roles_stay(
 ) -> None:
     artifacts = policy_artifacts(office)
     reference = Reference(office, STATE, artifacts.revision)
-    engine = PythonEngine(artifacts.program, Index(index(office, STATE)))
+    engine = PythonEngine(artifacts.program, Index(index_document(office, STATE)))
     assert reference.decide(user_request).allowed is expected
     assert engine.allow(user_request) is expected
     assert engine.decide(user_request) == reference.decide(user_request)
@@ -158,7 +158,7 @@ def test_a_policy_may_let_ownership_through_an_inactive_role_count(tmp_path: Pat
     program = loaded(OWNERS_STAY, tmp_path)
     artifacts = policy_artifacts(program)
     reference = Reference(program, STATE, artifacts.revision)
-    engine = PythonEngine(artifacts.program, Index(index(program, STATE)))
+    engine = PythonEngine(artifacts.program, Index(index_document(program, STATE)))
     for user_request, expected in (
         (request("sell", "desk:s/r/sold"), True),
         (request("sell", "desk:s/r/sold", "painter"), True),
@@ -232,8 +232,8 @@ def test_a_policy_without_them_ignores_them_and_has_the_same_bytes(tmp_path: Pat
     program = loaded(PLAIN, tmp_path)
     artifacts = policy_artifacts(program)
     assert not any("active_roles" in text for text in artifacts.modules.values())
-    assert "brought" not in index(program, STATE)
-    engine = PythonEngine(artifacts.program, Index(index(program, STATE)))
+    assert "brought" not in index_document(program, STATE)
+    engine = PythonEngine(artifacts.program, Index(index_document(program, STATE)))
     user_request = request("use", "desk:s/r/clerk", "nobody")
     assert engine.allow(user_request)
     assert Reference(program, STATE).decide(user_request).allowed
@@ -249,7 +249,7 @@ def test_no_flag_has_their_name(tmp_path: Path) -> None:
 
 def test_many_requests_at_once_are_decided_by_their_own_roles(office: Program) -> None:
     artifacts = policy_artifacts(office)
-    engine = PythonEngine(artifacts.program, Index(index(office, STATE)))
+    engine = PythonEngine(artifacts.program, Index(index_document(office, STATE)))
     requests = [
         *ALLOWED,
         *DENIED,
@@ -266,7 +266,7 @@ def test_engines_agree_in_generated_worlds(number: int) -> None:
     state = worlds.state(program, number)
     artifacts = policy_artifacts(program)
     reference = Reference(program, state, artifacts.revision)
-    engine = PythonEngine(artifacts.program, Index(index(program, state)))
+    engine = PythonEngine(artifacts.program, Index(index_document(program, state)))
     narrowed = 0
     for user_request in worlds.requests(program, number, 3):
         expected = reference.decide(user_request)

@@ -16,7 +16,7 @@ from privtab.ir.canonical import canonical
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 from privtab_analysis.diff import diff
 
@@ -70,7 +70,7 @@ def test_it_is_every_privilege_listed(semantics: str) -> None:
             tables.setdefault(table, []).append(row)
         state, wrong = validate(asked, from_tables(tables, "rows"))
         assert state is not None, wrong
-        engine = PythonEngine(artifacts.program, Index(index(asked, state)))
+        engine = PythonEngine(artifacts.program, Index(index_document(asked, state)))
         reference, other = Reference(asked, state), Reference(listed, state)
         for operation in ("use", "know", "both"):
             request = Request(user="ann", action=operation, resource=Entity("table", "d/s/t"))

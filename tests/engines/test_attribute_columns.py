@@ -15,7 +15,7 @@ from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.pipeline import policy_artifacts, program_of
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import Grant, State
 
 POLICY = """
@@ -43,7 +43,7 @@ STATE = State(grants=(Grant(grantee="user:ann", effect="allow", privilege="READ"
 @pytest.fixture(scope="module")
 def batches() -> Batches:
     program = program_of(SourceFile.of("lake.yaml", POLICY))
-    return Batches(PythonEngine(policy_artifacts(program).program, Index(index(program, STATE))))
+    return Batches(PythonEngine(policy_artifacts(program).program, Index(index_document(program, STATE))))
 
 
 def decided(batches: Batches, attributes: Any, *, action: str = "read", rows: int = 1, **more: Any) -> list[Any]:

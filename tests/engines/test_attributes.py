@@ -23,7 +23,7 @@ from privtab.engines.python import PythonEngine
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import AttributeRow, Grant, State
 
 POLICY = """
@@ -114,7 +114,7 @@ def test_reference_and_python(world: tuple[str, World], case: tuple[Request, boo
     request, allowed = case
     program = world[1].program
     expected = Reference(program, STATE, world[1].artifacts.revision).decide(request)
-    engine = PythonEngine(world[1].artifacts.program, Index(index(program, STATE)))
+    engine = PythonEngine(world[1].artifacts.program, Index(index_document(program, STATE)))
     assert expected.allowed == allowed
     assert (engine.decide(request), engine.allow(request)) == (expected, allowed)
     assert Request.from_json(request.to_json(), vocabulary(program)) == request
@@ -126,7 +126,7 @@ def test_opa_agrees(world: tuple[str, World]) -> None:
 
 
 def test_columns_are_not_for_requests_with_attributes(world: tuple[str, World]) -> None:
-    engine = PythonEngine(world[1].artifacts.program, Index(index(world[1].program, STATE)))
+    engine = PythonEngine(world[1].artifacts.program, Index(index_document(world[1].program, STATE)))
     many = [request for request, _ in CASES] * 60
     assert engine.allow_many(many) == [allowed for _, allowed in CASES] * 60
     assert engine.batches().allow_requests([request_for("read")]) == [False]
@@ -255,7 +255,7 @@ def test_levels_and_defaults(opa_binary: Path) -> None:
         reference = Reference(world.program, state)
         assert [reference.decide(request).allowed for request, _ in asked] == [allowed for _, allowed in asked]
         assert differences(session, url, world, state, [request for request, _ in asked]) == []
-        engine = PythonEngine(world.artifacts.program, Index(index(world.program, state)))
+        engine = PythonEngine(world.artifacts.program, Index(index_document(world.program, state)))
         assert engine.allow_many([request for request, _ in asked] * 40) == [allowed for _, allowed in asked] * 40
 
 
@@ -289,7 +289,7 @@ def compare(seed: int, opa_binary: Path) -> int:
             requests = worlds.requests(world.program, turn, 6)
             assert differences(session, url, world, state, requests) == []
             reference = Reference(world.program, state, world.artifacts.revision)
-            engine = PythonEngine(world.artifacts.program, Index(index(world.program, state)))
+            engine = PythonEngine(world.artifacts.program, Index(index_document(world.program, state)))
             for request in requests:
                 expected = reference.decide(request)
                 assert (engine.decide(request), engine.allow(request)) == (expected, expected.allowed), request

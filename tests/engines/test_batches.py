@@ -24,7 +24,7 @@ from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import MANY, PythonEngine
 from privtab.pipeline import policy_artifacts
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 
 SHOP = """
@@ -63,7 +63,7 @@ def batches(tmp_path: Path) -> Batches:
     program = pipeline.load_program(policy)
     state, findings = validate(program, from_tables(ROWS, "rows"))
     assert not findings
-    return Batches(PythonEngine(policy_artifacts(program).program, Index(index(program, state))))
+    return Batches(PythonEngine(policy_artifacts(program).program, Index(index_document(program, state))))
 
 
 def differences(
@@ -86,7 +86,7 @@ def differences(
         document = policy_artifacts(program).program
         for turn in range(number * 100, number * 100 + states):
             state = worlds.state(program, turn)
-            engine = PythonEngine(document, Index(index(program, state)))
+            engine = PythonEngine(document, Index(index_document(program, state)))
             requests = worlds.requests(program, turn, per_rule)
             expected = [engine.allow(request) for request in requests]
             decided = batches(engine).allow_requests(requests)
@@ -166,7 +166,7 @@ def test_a_condition_for_columns_may_require_31_privileges(tmp_path: Path) -> No
         program = pipeline.load_program(policy)
         rows = [{"grantee": "user:ann", "effect": "allow", "privilege": names[-1], "entity": "thing:t"}]
         state, _ = validate(program, from_tables({"grants": rows}, "rows"))
-        engine = PythonEngine(policy_artifacts(program).program, Index(index(program, state)))
+        engine = PythonEngine(policy_artifacts(program).program, Index(index_document(program, state)))
         assert kernel.in_columns(engine.plan_of("thing", "use", frozenset(), {}, named=True)) is fits
         answers = Batches(engine).decide_columns(["ann", "bob"], ["t", "t"], action="use", type="thing")
         assert answers.allowed.tolist() == [True, False]
@@ -187,7 +187,7 @@ def test_flags_and_groups_may_be_columns(tmp_path: Path) -> None:
         {"grantee": "group:it", "effect": "deny", "privilege": "USE", "entity": "thing:t"},
     ]
     state, _ = validate(program, from_tables({"grants": rows}, "rows"))
-    engine = PythonEngine(policy_artifacts(program).program, Index(index(program, state)))
+    engine = PythonEngine(policy_artifacts(program).program, Index(index_document(program, state)))
     groups = pa.array([[], ["hr"], ["hr", "it"], None, ["hr", None], [], ["hr"], ["other"]])
     force = [False, True, False, False, False, True, None, None]
     for asking in (Batches(engine), pickle.loads(pickle.dumps(Batches(engine)))):  # noqa: S301  (our own)
@@ -207,7 +207,7 @@ def test_requests_with_groups_are_decided_one_by_one(tmp_path: Path) -> None:
     program = pipeline.load_program(policy)
     rows = [{"grantee": "group:hr", "effect": "allow", "privilege": "USE", "entity": "thing:t"}]
     state, _ = validate(program, from_tables({"grants": rows}, "rows"))
-    batches = Batches(PythonEngine(policy_artifacts(program).program, Index(index(program, state))))
+    batches = Batches(PythonEngine(policy_artifacts(program).program, Index(index_document(program, state))))
     plain = Request(user="ann", action="use", resource=Entity("thing", "t"))
     assert batches.allow_requests([plain, replace(plain, groups=("hr",)), replace(plain, groups=("it",))]) == [
         False,

@@ -25,8 +25,8 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
-from privtab.state.load import load, validate
+from privtab.state.index import index_document
+from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.diff import diff
 from privtab_analysis.paths import ReachableRights
@@ -42,7 +42,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 @pytest.fixture(scope="module")
 def state(program: Program, tmp_path_factory: pytest.TempPathFactory) -> State:
-    found, findings = validate(program, load(files(tmp_path_factory.mktemp("state"))[1]))
+    found, findings = validate(program, load_raw_state(files(tmp_path_factory.mktemp("state"))[1]))
     assert not findings
     return found
 
@@ -122,7 +122,7 @@ def test_opa_denies_a_request_without_an_active_role(rule: str, opa: OpaServer) 
 
 
 def test_columns_deny_with_a_reason(program: Program, state: State) -> None:
-    batches = Batches(PythonEngine(policy_artifacts(program).program, Index(index(program, state))))
+    batches = Batches(PythonEngine(policy_artifacts(program).program, Index(index_document(program, state))))
     for action, roles, allowed, _ in CASES:
         bare = (
             None if roles is None else pa.array([[role.removeprefix("role:") for role in roles]], pa.list_(pa.string()))

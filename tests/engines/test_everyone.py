@@ -16,7 +16,7 @@ from privtab.engines.python import LazyShortcuts, PythonEngine
 from privtab.language import syntax
 from privtab.pipeline import load_program, policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import Assignment, Grant, State
 
 POLICY = """
@@ -88,7 +88,7 @@ def test_every_engine_counts_it(groups: str, opa_binary: Path) -> None:
         reference = Reference(world.program, STATE)
         assert [reference.decide(request).allowed for request in asked] == expected
         assert differences(session, url, world, STATE, asked) == []
-        engine = PythonEngine(world.artifacts.program, Index(index(world.program, STATE)))
+        engine = PythonEngine(world.artifacts.program, Index(index_document(world.program, STATE)))
         assert [engine.allow(request) for request in asked] == expected
         assert engine.allow_many(asked * 40) == expected * 40
         for nobody in ("", "*", "?"):
@@ -101,13 +101,13 @@ def test_shortcuts_answer_for_strangers() -> None:
     text = before + after[after.index("tables:") :]
     program = program_of(SourceFile(path="everyone.yaml", text=text))
     state = State(grants=STATE.grants[:2], memberships=STATE.memberships[:1])
-    shortcuts = LazyShortcuts(PythonEngine(policy_artifacts(program).program, Index(index(program, state))))
+    shortcuts = LazyShortcuts(PythonEngine(policy_artifacts(program).program, Index(index_document(program, state))))
     answers = {user: shortcuts["table", "read"](user, "l/s/secret") for user in ("ann", "eve", "stranger", "", "*")}
     assert answers == {"ann": True, "eve": False, "stranger": True, "": None, "*": None}
 
 
 def test_rows_stay_as_they_are() -> None:
-    found = index(program_of(SourceFile(path="everyone.yaml", text=POLICY)), STATE)
+    found = index_document(program_of(SourceFile(path="everyone.yaml", text=POLICY)), STATE)
     assert found["group_principals"].keys() == {"all users"}
     assert found["principals"].keys() == {"eve"}
 

@@ -16,7 +16,7 @@ from privtab.engines.python import LazyShortcuts, PythonEngine
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
 
@@ -104,7 +104,7 @@ def test_each_engine_answers_as_the_language_says(meaning: tuple[str, str, str],
     allowed = 0
     for chosen in pairs:
         found = state(program, chosen)
-        engine = PythonEngine(artifacts.program, Index(index(program, found)))
+        engine = PythonEngine(artifacts.program, Index(index_document(program, found)))
         reference, shortcuts = Reference(program, found, artifacts.revision), LazyShortcuts(engine)
         requests = [Request(user="ann", action=name, resource=Entity("table", "c/s/t")) for name in OPERATIONS]
         columns = Batches(engine).allow_requests(requests)

@@ -17,7 +17,7 @@ from privtab.engines.python import PythonEngine
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 from privtab_analysis.diff import diff
 
@@ -61,7 +61,7 @@ def test_it_is_each_privilege_where_the_request_names_it() -> None:
     for chosen in combinations(rows, 2):
         state, wrong = validate(named, from_tables({"grants": list(chosen)}, "rows"))
         assert state is not None, wrong
-        engine = PythonEngine(artifacts.program, Index(index(named, state)))
+        engine = PythonEngine(artifacts.program, Index(index_document(named, state)))
         reference, other = Reference(named, state), Reference(listed, state)
         for operation in ("pass_on", "below"):
             asked = Request(user="ann", action=operation, resource=Entity("table", "d/t"))

@@ -19,7 +19,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import Grant, State
 
 LAKE = """
@@ -118,7 +118,7 @@ def test_the_parent_is_a_namespace_or_the_catalog(alone: Program) -> None:
 def test_members_of_the_type_around_are_in_the_index(alone: Program) -> None:
     """Only a condition on `parent` reads members of catalogs."""
     state = State(members=(("ann", Entity.parse("catalog:c")), ("ann", Entity.parse("namespace:c/a"))))
-    engine = PythonEngine(policy_artifacts(alone).program, Index(index(alone, state)))
+    engine = PythonEngine(policy_artifacts(alone).program, Index(index_document(alone, state)))
     for path, allowed in (("c/a", True), ("c/a/b", True), ("d/a", False), ("c/b/d", False)):
         request = Request(user="ann", action="greet", resource=Entity("namespace", path))
         assert engine.allow(request) == Reference(alone, state).decide(request).allowed == allowed
@@ -170,7 +170,7 @@ def test_the_program_is_read_back_as_it_was_written(lake: Program) -> None:
 
 def test_columns_tell_why_a_row_is_no_request(lake: Program) -> None:
     state = State(grants=(allow("ann", "USE", "catalog:c"), allow("ann", "READ", "catalog:c")))
-    batches = Batches(PythonEngine(policy_artifacts(lake).program, Index(index(lake, state))))
+    batches = Batches(PythonEngine(policy_artifacts(lake).program, Index(index_document(lake, state))))
     paths = ["c/a/t", "c/a/b/t", "d/a/t", "c/t", "c/1/2/3/4/5/t", "c//t", "c/a/", "c/%/t", ""]
     answers = batches.decide_columns(["ann"] * len(paths), paths, action="load", type="table")
     assert answers.allowed.tolist() == [True, True, *[False] * 7]
@@ -185,7 +185,7 @@ def test_columns_tell_why_a_row_is_no_request(lake: Program) -> None:
 
 def test_listings_have_items_of_different_depth(lake: Program) -> None:
     state = State(grants=(allow("ann", "USE", "namespace:c/a"), allow("ann", "READ", "namespace:c/a/b")))
-    engine = PythonEngine(policy_artifacts(lake).program, Index(index(lake, state)))
+    engine = PythonEngine(policy_artifacts(lake).program, Index(index_document(lake, state)))
     items = [Entity("table", path) for path in ("c/a/t", "c/a/b/t", "c/a/b/d/t", "c/e/t")]
     request = Request(user="ann", action="list", resource=Entity("table", "c/a/"))
     assert engine.visible(request, items) == [1, 2]
@@ -200,7 +200,7 @@ def compared(seeds: range, folder: Path, per_rule: int) -> tuple[int, int]:
         artifacts = policy_artifacts(program)
         state = worlds.state(program, seed)
         reference = Reference(program, state, artifacts.revision)
-        engine = PythonEngine(artifacts.program, Index(index(program, state)))
+        engine = PythonEngine(artifacts.program, Index(index_document(program, state)))
         requests = worlds.requests(program, seed, per_rule)
         expected = [reference.decide(request) for request in requests]
         assert engine.decide_many(requests) == expected, text

@@ -21,7 +21,7 @@ from privtab.engines.python import PythonEngine
 from privtab.language import syntax
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import Grant, State
 
 POLICY = """
@@ -88,7 +88,7 @@ def test_every_engine(opa_binary: Path, tmp_path: Path) -> None:
             assert ask(session, url, "optional", "allow", request.to_json()) is False
             with pytest.raises(InvalidRequest, match=message):
                 reference.decide(request)
-        engine = PythonEngine(world.artifacts.program, Index(index(world.program, STATE)))
+        engine = PythonEngine(world.artifacts.program, Index(index_document(world.program, STATE)))
         assert [engine.allow(request) for request in requests] == allowed
         assert engine.columns(requests * 100) == allowed * 100
         (tmp_path / "state.tar.gz").write_bytes(state_bundle(world.program, STATE))
@@ -101,7 +101,7 @@ def test_every_engine(opa_binary: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("action", ["copy", "look"])
 def test_columns_with_and_without_the_object(action: str) -> None:
     program = program_of(SourceFile(path="optional.yaml", text=POLICY))
-    batches = PythonEngine(policy_artifacts(program).program, Index(index(program, STATE))).batches()
+    batches = PythonEngine(policy_artifacts(program).program, Index(index_document(program, STATE))).batches()
     rows = [case for case in CASES if case[0].action == action]
     tables = [request.resource.id for request, _ in rows]
     objects = [request.with_.get("to") for request, _ in rows]

@@ -15,7 +15,7 @@ from privtab.engines.index import Index
 from privtab.engines.python import MANY, PythonEngine
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import Grant, State
 
 CHAIN = """\
@@ -42,7 +42,7 @@ def differences(seed: int, folder: Path, *, policies: int, states: int, per_rule
         for turn in range(number * 100, number * 100 + states):
             state = worlds.state(program, turn)
             reference = Reference(program, state, artifacts.revision)
-            engine = PythonEngine(artifacts.program, Index(index(program, state)))
+            engine = PythonEngine(artifacts.program, Index(index_document(program, state)))
             requests = worlds.requests(program, turn, per_rule)
             many = engine.allow_many(requests)
             explained = engine.decide_many(requests)
@@ -76,7 +76,7 @@ def test_rows_of_which_each_asks_twice_for_the_next_are_decided_one_by_one_and_i
         )
     )
     artifacts = policy_artifacts(program)
-    engine = PythonEngine(artifacts.program, Index(index(program, state)))
+    engine = PythonEngine(artifacts.program, Index(index_document(program, state)))
     reference = Reference(program, state, artifacts.revision)
     requests = [Request(user="ann", action="r0", resource=Entity("table", f"c/{table}")) for table in "abc"]
     assert [engine.allow(request) for request in requests] == [True, False, False]

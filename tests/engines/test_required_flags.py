@@ -26,7 +26,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
 
@@ -176,7 +176,7 @@ def test_clients_refuse_requests_without_the_flag(clinic: Clinic, kind: str) -> 
 
 def test_columns_deny_with_a_reason(clinic: Clinic) -> None:
     artifacts = policy_artifacts(clinic.program)
-    engine = PythonEngine(artifacts.program, Index(index(clinic.program, clinic.state)))
+    engine = PythonEngine(artifacts.program, Index(index_document(clinic.program, clinic.state)))
     batches = Batches(engine)
     for action, flags, allowed in CASES:
         answers = batches.decide_columns(["ann"], ["w/1"], action=action, type="file", flags=flags)

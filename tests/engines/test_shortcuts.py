@@ -14,7 +14,7 @@ from privtab.engines.index import Index
 from privtab.engines.python import LazyShortcuts, PythonEngine
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 
 NOBODY = ("", "*", "?", "%", "group:hr", "user:ann", "ann\n", 5, None)
 """What is no name of a user."""
@@ -27,7 +27,7 @@ NOBODY = ("", "*", "?", "%", "group:hr", "user:ann", "ann\n", 5, None)
 def test_a_shortcut_answers_as_the_reference(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}", features)))
     state = worlds.state(program, seed)
-    engine = PythonEngine(policy_artifacts(program).program, Index(index(program, state)))
+    engine = PythonEngine(policy_artifacts(program).program, Index(index_document(program, state)))
     reference, shortcuts = Reference(program, state), LazyShortcuts(engine)
     for request in worlds.requests(program, seed, per_rule=6):
         answer = shortcuts[request.resource.type, request.action](request.user, request.resource.id)
@@ -46,7 +46,9 @@ def test_a_shortcut_of_each_kind_was_compared() -> None:
     for seed in range(400, 408):
         program = program_of(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}")))
         state = worlds.state(program, seed)
-        shortcuts = LazyShortcuts(PythonEngine(policy_artifacts(program).program, Index(index(program, state))))
+        shortcuts = LazyShortcuts(
+            PythonEngine(policy_artifacts(program).program, Index(index_document(program, state)))
+        )
         for request in worlds.requests(program, seed, per_rule=6):
             answer = shortcuts[request.resource.type, request.action](request.user, request.resource.id)
             decided.add((program.semantics.everyone is not None, answer))

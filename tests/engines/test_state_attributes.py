@@ -26,7 +26,7 @@ from privtab.engines.python import PythonEngine, WindowedIndex
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index, without_revision
+from privtab.state.index import index_document, without_revision
 from privtab.state.nodes import Assignment, AttributeRow, Grant, State
 from privtab.state.shards import parts, shards
 
@@ -119,7 +119,7 @@ def test_reference_and_python(world: tuple[str, World], case: tuple[Request, boo
     request, allowed = case
     program = world[1].program
     expected = Reference(program, STATE, world[1].artifacts.revision).decide(request)
-    engine = PythonEngine(world[1].artifacts.program, Index(index(program, STATE)))
+    engine = PythonEngine(world[1].artifacts.program, Index(index_document(program, STATE)))
     assert expected.allowed == allowed
     assert (engine.decide(request), engine.allow(request)) == (expected, allowed)
     assert Request.from_json(request.to_json(), vocabulary(program)) == request
@@ -131,7 +131,7 @@ def test_opa_agrees(world: tuple[str, World]) -> None:
 
 
 def test_many_requests_at_once(world: tuple[str, World]) -> None:
-    engine = PythonEngine(world[1].artifacts.program, Index(index(world[1].program, STATE)))
+    engine = PythonEngine(world[1].artifacts.program, Index(index_document(world[1].program, STATE)))
     assert engine.allow_many([request for request, _ in CASES] * 60) == [allowed for _, allowed in CASES] * 60
     plain = [(request, allowed) for request, allowed in CASES if not request.attributes]
     assert len(plain) > 6
@@ -140,7 +140,7 @@ def test_many_requests_at_once(world: tuple[str, World]) -> None:
 
 
 def test_columns_decide_by_values_in_the_state(world: tuple[str, World]) -> None:
-    engine = PythonEngine(world[1].artifacts.program, Index(index(world[1].program, STATE)))
+    engine = PythonEngine(world[1].artifacts.program, Index(index_document(world[1].program, STATE)))
     for request, _ in CASES:
         assert in_columns(engine.plan(replace(request, attributes=GivenAttributes.NONE)))
 
@@ -166,7 +166,7 @@ def test_active_roles_narrow_grants_and_leave_attributes() -> None:
     state = replace(STATE, grants=(grant,), assignments=assignments)
     reference, engine = (
         Reference(program, state),
-        PythonEngine(policy_artifacts(program).program, Index(index(program, state))),
+        PythonEngine(policy_artifacts(program).program, Index(index_document(program, state))),
     )
     cases: list[tuple[tuple[str, ...] | None, dict[str, bool]]] = [
         (None, {"read": True, "browse": True, "list": True}),
@@ -191,7 +191,7 @@ def test_parts_of_a_sharded_state_are_the_whole() -> None:
         replace(further, grants=(*STATE.grants, timed), windows={"grants": (ALWAYS, Window(1, 2))}),
     ):
         found = parts(program, without_revision(program, state))
-        assert merged(found) == index(program, state)
+        assert merged(found) == index_document(program, state)
     # A root entity with attributes alone has a shard.
     assert sorted(shards(program, further)) == ["catalog:c", "catalog:e", "people"]
 
@@ -238,7 +238,7 @@ def test_sharded_states(opa_binary: Path, windows: bool) -> None:
 def test_generated_states_in_parts(seed: int) -> None:
     program = generated_programs.program(seed, "attributes", *worlds.SHARDED)
     state = worlds.state(program, seed)
-    whole = index(program, state)
+    whole = index_document(program, state)
     assert merged(parts(program, without_revision(program, state))) == whole
     asked_ = worlds.requests(program, seed, 4)
     artifacts = policy_artifacts(program).program

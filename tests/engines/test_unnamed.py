@@ -19,7 +19,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import Grant, State
 
 POLICY = """\
@@ -58,7 +58,7 @@ def opa(program: Program, opa_binary: Path, tmp_path_factory: pytest.TempPathFac
     bundle = tmp_path_factory.mktemp("lake") / "policy.tar.gz"
     bundle.write_bytes(artifacts.bundle())
     with OpaServer([bundle], binary=opa_binary) as server, http.Session() as session:
-        state = index(program, STATE)
+        state = index_document(program, STATE)
         session.put(f"{server.url}/v1/data/privtab_state/lake", json=state, timeout=30).raise_for_status()
         yield lambda request: bool(
             session.post(
@@ -74,7 +74,7 @@ def create(path: str) -> Request:
 @pytest.mark.parametrize(("path", "allowed"), SPELT.items())
 def test_both_spellings_mean_the_same(program: Program, opa: Opa, path: str, allowed: bool) -> None:
     vocabulary(program).check(create(path))
-    engine = PythonEngine(policy_artifacts(program).program, Index(index(program, STATE)))
+    engine = PythonEngine(policy_artifacts(program).program, Index(index_document(program, STATE)))
     by_columns = engine.batches().decide_columns(["ann"], [path], action="create", type="table")
     answers = [Reference(program, STATE).decide(create(path)).allowed, engine.allow(create(path))]
     answers += [engine.decide(create(path)).allowed, bool(by_columns.allowed[0]), opa(create(path))]
@@ -85,7 +85,7 @@ def test_both_spellings_mean_the_same(program: Program, opa: Opa, path: str, all
 def test_other_paths_are_refused(program: Program, opa: Opa, path: str) -> None:
     with pytest.raises(InvalidRequest):
         vocabulary(program).check(create(path))
-    engine = PythonEngine(policy_artifacts(program).program, Index(index(program, STATE)))
+    engine = PythonEngine(policy_artifacts(program).program, Index(index_document(program, STATE)))
     assert engine.batches().decide_columns(["ann"], [path], action="create", type="table").reasons[0]
     assert not opa(create(path))
 

@@ -18,7 +18,7 @@ from privtab.engines.python import PythonEngine
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
 
@@ -185,7 +185,7 @@ def test_other_spellings_are_invalid(resource: str, program: Program, state: Sta
 
 
 def python(program: Program, state: State) -> PythonEngine:
-    return PythonEngine(policy_artifacts(program).program, Index(index(program, state)))
+    return PythonEngine(policy_artifacts(program).program, Index(index_document(program, state)))
 
 
 def test_the_python_engine_agrees(program: Program, state: State, nested: bool) -> None:

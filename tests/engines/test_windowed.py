@@ -18,7 +18,7 @@ from whole_states import merged
 from privtab.engines.python import Opener, PythonEngine, WindowedIndex
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index, index_bytes
+from privtab.state.index import index_bytes, index_document
 from privtab.state.nodes import TABLES, State
 from privtab.state.shards import content, shards
 
@@ -66,13 +66,13 @@ def test_the_python_engine_agrees_with_the_reference_over_shards_with_windows(po
 def test_shards_with_windows_together_are_one_index(policy: int, seed: int) -> None:
     program = generated_programs.program(policy, *(worlds.SHARDED if policy % 2 else ()))
     state = worlds.timed(worlds.state(program, seed), seed)
-    assert merged(shards(program, state)) == index(program, state)
+    assert merged(shards(program, state)) == index_document(program, state)
 
 
 def test_an_index_changes_only_at_its_edges() -> None:
     program = generated_programs.program(3)
     state = worlds.timed(worlds.state(program, 5), 5)
-    windowed = WindowedIndex(index(program, state))
+    windowed = WindowedIndex(index_document(program, state))
     for at in worlds.moments(state):
         begin, end = windowed.window(at)
         for moment in (begin, end - 1):

@@ -23,7 +23,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.universe import names as state_names
 from privtab_analysis.entitlements.universe import universe
@@ -106,7 +106,7 @@ def _check_known(program: Program, state: State, reference: Reference, request: 
 def test_a_filter_allows_what_the_reference_allows(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}", features)))
     state = worlds.state(program, seed)
-    engine = RowEngine(policy_artifacts(program).program, Index(index(program, state)))
+    engine = RowEngine(policy_artifacts(program).program, Index(index_document(program, state)))
     reference = Reference(program, state)
     known = sorted({unencoded(name) for name in state_names(program, state)} | {*worlds.USERS, *worlds.ROLES})
     random, compared, valued = Random(seed), 0, 0

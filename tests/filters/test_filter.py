@@ -25,8 +25,8 @@ from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
 from privtab.filters.filter import Filter, filter_of
 from privtab.pipeline import load_program, policy_artifacts, policy_bundle, program_of
-from privtab.state.index import index
-from privtab.state.load import from_tables, load, validate
+from privtab.state.index import index_document
+from privtab.state.load import from_tables, load_raw_state, validate
 
 POLICY = """\
 privtab: 1
@@ -58,7 +58,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "shop.yaml").write_text(POLICY, encoding="utf-8")
     (tmp_path / "state.yaml").write_text(STATE, encoding="utf-8")
     program = load_program(tmp_path / "shop.yaml")
-    state, findings = validate(program, load(tmp_path / "state.yaml"))
+    state, findings = validate(program, load_raw_state(tmp_path / "state.yaml"))
     assert not findings
     (tmp_path / "policy.tar.gz").write_bytes(policy_bundle(program))
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, state))
@@ -266,7 +266,7 @@ def _box_filter(system: str, version: str, denied: str, allow: str = "LOOK (box)
     grants = [{"grantee": "user:ann", "effect": effect, "privilege": "LOOK", "entity": key} for effect, key in rows]
     state, findings = validate(program, from_tables({"grants": grants}, "rows"))
     assert not findings
-    engine = RowEngine(policy_artifacts(program).program, Index(index(program, state)))
+    engine = RowEngine(policy_artifacts(program).program, Index(index_document(program, state)))
     return filter_of(engine, Request(user="ann", action="look", resource=Entity("box", "")))
 
 
@@ -306,7 +306,7 @@ tables:
     ]
     state, findings = validate(program, from_tables({"grants": rows}, "rows"))
     assert not findings
-    engine = RowEngine(policy_artifacts(program).program, Index(index(program, state)))
+    engine = RowEngine(policy_artifacts(program).program, Index(index_document(program, state)))
     for user in ("ann", "ben"):
         found = filter_of(engine, Request(user=user, action="look", resource=Entity("box", "")))
         assert [found.allows(shop, "x") for shop in ("s", "t")] == [True, False]

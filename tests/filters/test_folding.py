@@ -30,7 +30,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 
 POLICY = """\
@@ -205,7 +205,7 @@ def some_world(random: Random, names: Sequence[str], version: str = "1") -> Worl
     state, found = validate(program, from_tables(tables, "rows"))
     # A state cannot say names with blanks at the edges or with letters that nobody sees; columns hold them all the same.
     assert all(finding.severity == "warning" or finding.code in {"S108", "S116"} for finding in found), found[:3]
-    return World(program, RowEngine(document, Index(index(program, state))), Reference(program, state))
+    return World(program, RowEngine(document, Index(index_document(program, state))), Reference(program, state))
 
 
 def some_rows(random: Random, names: Sequence[str], kinds: Mapping[str, tuple[type, ...]]) -> list[list[object]]:

@@ -24,7 +24,7 @@ from privtab.engines.rows import RowEngine
 from privtab.filters.expression import is_valid
 from privtab.filters.filter import Filter, filter_of
 from privtab.pipeline import policy_artifacts, program_of
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 
 COUNT = 1_000_000
@@ -113,7 +113,7 @@ def _engine() -> RowEngine:
     program = program_of(SourceFile(path="lake.yaml", text=POLICY))
     state, found = validate(program, from_tables(tables, "rows"))
     assert all(finding.severity == "warning" for finding in found), found[:3]
-    return RowEngine(policy_artifacts(program).program, Index(index(program, state)))
+    return RowEngine(policy_artifacts(program).program, Index(index_document(program, state)))
 
 
 @cache

@@ -21,8 +21,8 @@ from privtab.filters.filter import Filter, filter_of
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.index import index
-from privtab.state.load import load, validate
+from privtab.state.index import index_document
+from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.universe import Universe, universe, users
 
@@ -121,7 +121,7 @@ def test_filters_of_listings_on_spark(name: str, spark: SparkSession) -> None:
 
 def _shipped(name: str) -> tuple[Program, State]:
     program = load_program(POLICIES / f"{name}.yaml")
-    state, _ = validate(program, load(POLICIES / SHIPPED[name] / "state.yaml"))
+    state, _ = validate(program, load_raw_state(POLICIES / SHIPPED[name] / "state.yaml"))
     return program, state
 
 
@@ -138,7 +138,7 @@ def _compare(
 
     `listings`: only for operations that ask about each item of a list, or for some where the policy has none of these.
     """
-    engine = RowEngine(policy_artifacts(program).program, Index(index(program, state)))
+    engine = RowEngine(policy_artifacts(program).program, Index(index_document(program, state)))
     known, found, callers = vocabulary(program), universe(program, state), sorted(users(program, state))
     selected_some = 0
     chosen = [rule for rule in program.rules.values() if not rule.needs_active_role]

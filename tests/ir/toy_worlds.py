@@ -16,7 +16,7 @@ from privtab.engines.python import PythonEngine
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import Grant, State
 from privtab_analysis.explanation import explain
 from privtab_analysis.principals import who_can
@@ -63,7 +63,7 @@ def main(seed: int) -> None:
         ]
         members = [(user, group) for user in USERS for group in GROUPS if rnd.random() < 0.4]
         state = State(grants=tuple(grants), memberships=tuple(members))
-        reference, engine = Reference(program, state), PythonEngine(document, Index(index(program, state)))
+        reference, engine = Reference(program, state), PythonEngine(document, Index(index_document(program, state)))
         asked = [
             Request(user=user, action=operation, resource=Entity.parse(key))
             for user in USERS

@@ -20,7 +20,7 @@ from privtab.ir.nodes import ALWAYS, Program
 from privtab.ir.serialise import formula_json, program_json
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 
 POLICY = """\
@@ -88,7 +88,7 @@ def test_engines_after_the_passes_agree_with_the_reference_before(
     expected = [reference.decide(request).allowed for request in requests]
     assert not any(allowed for request, allowed in zip(requests, expected, strict=True) if request.resource.id == "m")
     assert any(expected)
-    artifacts, document = policy_artifacts(program), index(program, state)
+    artifacts, document = policy_artifacts(program), index_document(program, state)
     if engine != "opa":
         opened = (
             WasmEngine(program, state, opa_binary)

@@ -21,7 +21,7 @@ from privtab.engines.python import PythonEngine
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 
 POLICIES = pipeline.find_policies([ROOT / "policy_src"])
 BY_NAME = {f"{path.parent.name}/{path.stem}": path for path in POLICIES}
@@ -39,9 +39,9 @@ def answers(program: Program, text: str, opa: Path) -> Mapping[str, list[tuple[C
         sent = {"requests": [case.request.to_json() for case in every_case]}
         by_engine = {"opa": ask(session, url, world.program.system, "decisions", sent)}
     requests = [case.request for case in every_case]
-    by_engine["python"] = PythonEngine(policy_artifacts(program).program, Index(index(program, state))).allow_many(
-        requests
-    )
+    by_engine["python"] = PythonEngine(
+        policy_artifacts(program).program, Index(index_document(program, state))
+    ).allow_many(requests)
     by_engine["wasm"] = WasmEngine(program, state, opa).allow_many(requests)
     reference = Reference(program, state)
     by_engine["reference"] = [reference.decide(request).allowed for request in requests]

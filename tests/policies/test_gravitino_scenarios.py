@@ -12,7 +12,7 @@ from checkout import ROOT
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 
 FOLDER = ROOT / "policy_src" / "gravitino"
 
@@ -50,5 +50,5 @@ def test_names_are_unique(scenarios: Mapping[str, Any]) -> None:
 
 
 def test_the_deprecated_names_are_reported(program: Program) -> None:
-    _, findings = validate(program, load(FOLDER / "state.yaml"))
+    _, findings = validate(program, load_raw_state(FOLDER / "state.yaml"))
     assert {f.severity for f in findings} <= {"warning"}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 
 SEEDS = st.integers(min_value=0, max_value=2**31)
 
@@ -86,7 +86,7 @@ def compare_flat(seed: int, opa_binary: Path) -> tuple[int, int, int]:
                 found = differences(session, url, world, state, requests)
                 assert not found, f"{len(found)} of {len(requests)} differ; the first:\n{found[0]}"
                 reference = Reference(world.program, state)
-                engine = PythonEngine(world.artifacts.program, Index(index(world.program, state)))
+                engine = PythonEngine(world.artifacts.program, Index(index_document(world.program, state)))
                 decisions = [reference.decide(request) for request in requests]
                 assert [engine.decide(request).allowed for request in requests] == [d.allowed for d in decisions]
                 assert [engine.allow(request) for request in requests] == [d.allowed for d in decisions]
@@ -122,7 +122,7 @@ def test_reference_and_opa_agree_on_what_lies_below_in_shards(opa_binary: Path) 
                 found = differences(session, url, world, state, requests)
                 assert not found, f"{len(found)} of {len(requests)} differ; the first:\n{found[0]}"
                 total += len(requests)
-                below += bool(index(world.program, state).get("below"))
+                below += bool(index_document(world.program, state).get("below"))
     assert below
     assert total > 200
 

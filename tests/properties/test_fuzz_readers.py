@@ -31,9 +31,9 @@ from privtab.client._bundles import content, unpacked
 from privtab.ir.nodes import Program
 from privtab.language import fmt, syntax
 from privtab.pipeline import policy_bundle
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import ALL_TABLES
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 
 PROGRAM = generated_programs.program(3)
 STATE = worlds.state(PROGRAM, 3)
@@ -90,7 +90,7 @@ def read_state(path: Path) -> Target:
     def read(text: bytes) -> None:
         path.write_bytes(text)
         try:
-            raw = load(path if path.stem == "state" else path.parent)
+            raw = load_raw_state(path if path.stem == "state" else path.parent)
         except (UsageError, FileError):
             return
         _, findings = validate(PROGRAM, raw)
@@ -105,7 +105,7 @@ def read_state(path: Path) -> Target:
 
 
 def csv_text(table: str) -> bytes:
-    names = COLUMNS[table].all
+    names = TABLE_COLUMNS[table].all
     lines = [",".join(names), *(",".join(f'"{row.get(name, "")}"' for name in names) for row in rows()[table])]
     return "\n".join(lines).encode()
 
@@ -113,7 +113,8 @@ def csv_text(table: str) -> bytes:
 def parquet(table: str) -> bytes:
     sink = io.BytesIO()
     columns = {
-        name: pyarrow.array([row.get(name) for row in rows()[table]], pyarrow.string()) for name in COLUMNS[table].all
+        name: pyarrow.array([row.get(name) for row in rows()[table]], pyarrow.string())
+        for name in TABLE_COLUMNS[table].all
     }
     pyarrow.parquet.write_table(pyarrow.table(columns), sink)
     return sink.getvalue()

@@ -21,7 +21,7 @@ from seeds import seeds
 from privtab import Embedded
 from privtab.bundle import state_bundle
 from privtab.command._app import run
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab_server.authzen.app import AppSettings, application
 from privtab_server.authzen.points import LocalDecisionPoint
 from privtab_server.authzen.service import Service
@@ -52,7 +52,7 @@ def asked(opa_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             folder = tmp_path_factory.mktemp(world.program.system)
             (folder / "policy.yaml").write_text(text, encoding="utf-8")
             (folder / "state.json").write_text(json.dumps(rows), encoding="utf-8")
-            state, problems = validate(world.program, load(folder / "state.json"))
+            state, problems = validate(world.program, load_raw_state(folder / "state.json"))
             assert not [one for one in problems if one.severity == "error"]
             put_state(session, url, world.program, state)
             (folder / "policy.tar.gz").write_bytes(world.artifacts.bundle())

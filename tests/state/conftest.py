@@ -36,9 +36,9 @@ from privtab.ir.nodes import (
 )
 from privtab.ir.semantics import OwnerSemantics, Semantics
 from privtab.state.findings import StateFinding
-from privtab.state.load import from_tables, load, validate
+from privtab.state.load import from_tables, load_raw_state, validate
 from privtab.state.nodes import State
-from privtab.state.raw import COLUMNS, RawState
+from privtab.state.raw import TABLE_COLUMNS, RawState
 
 Validated = tuple[State, tuple[StateFinding, ...]]
 Rows = dict[str, list[dict[str, str]]]
@@ -146,12 +146,12 @@ def read(tmp_path: Path) -> Callable[..., RawState]:
     def read(files: dict[str, str | bytes] | str | bytes, name: str = "state.yaml") -> RawState:
         if not isinstance(files, dict):
             _write(tmp_path / name, files)
-            return load(tmp_path / name)
+            return load_raw_state(tmp_path / name)
         directory = tmp_path / "state"
         directory.mkdir()
         for file, content in files.items():
             _write(directory / file, content)
-        return load(directory)
+        return load_raw_state(directory)
 
     return read
 
@@ -199,7 +199,7 @@ def write_state(state: State, directory: Path, format_: str) -> Path:
         file.write_text(write(rows), encoding="utf-8")
         return file
     for table, cells in rows.items():
-        names = COLUMNS[table].all
+        names = TABLE_COLUMNS[table].all
         match format_:
             case "csv":
                 with (directory / f"{table}.csv").open("w", encoding="utf-8", newline="") as file_:

@@ -13,8 +13,8 @@ from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
 from privtab.state import raw
 from privtab.state.findings import StateFinding
-from privtab.state.index import index, index_bytes
-from privtab.state.load import from_tables, load, validate
+from privtab.state.index import index_bytes, index_document
+from privtab.state.load import from_tables, load_raw_state, validate
 from privtab.state.nodes import State
 
 POLICY = """
@@ -70,7 +70,7 @@ GOOD: list[dict[str, Any]] = [
 def test_values_of_users_and_entities(program: Program) -> None:
     state, findings = checked(program, GOOD)
     assert findings == ()
-    found = index(program, state)
+    found = index_document(program, state)
     assert found["user_attributes"] == {
         "ann": {"badges": ["blue", "red"], "department": "sales", "rank": 3},
         "ben": {"rank": 0},
@@ -97,7 +97,7 @@ def test_yaml_and_csv_are_read_alike(program: Program, tmp_path: Path) -> None:
     (folder / "attributes.csv").write_text(
         "user,entity,attribute,value\n,schema:c/s,hidden,true\nann,,rank,3\n", encoding="utf-8"
     )
-    from_yaml, from_csv = (validate(program, load(path)) for path in (tmp_path / "state.yaml", folder))
+    from_yaml, from_csv = (validate(program, load_raw_state(path)) for path in (tmp_path / "state.yaml", folder))
     assert from_yaml == from_csv
     assert from_yaml[1] == ()
     assert len(from_yaml[0].attributes) == 2
@@ -160,4 +160,4 @@ def test_policies_without_such_attributes_have_the_same_index() -> None:
     plain = program_of(SourceFile.of("lake.yaml", text))
     state, findings = checked(plain, GOOD[:1])
     assert [f.code for f in findings] == ["S187"]
-    assert index(plain, state).keys().isdisjoint({"user_attributes", "entity_attributes"})
+    assert index_document(plain, state).keys().isdisjoint({"user_attributes", "entity_attributes"})

@@ -18,7 +18,7 @@ from privtab.ir.serialise import program_json
 from privtab.language import syntax
 from privtab.model.lower import lower
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import Assignment, Grant, State
 
 POLICY = """
@@ -58,7 +58,7 @@ def allowed(state: State, action: str, entity: str, inheritance: Literal["down",
     of = program(inheritance)
     request = Request(user="ann", action=action, resource=Entity.parse(entity))
     expected = Reference(of, state).decide(request)
-    engine = PythonEngine(program_json(of), Index(index(of, state)))
+    engine = PythonEngine(program_json(of), Index(index_document(of, state)))
     assert engine.decide_many([request]) == [expected]
     assert engine.allow(request) == expected.allowed
     return expected.allowed
@@ -148,7 +148,7 @@ def test_the_index_lists_whom_a_denial_below_concerns() -> None:
         row("group:team", "allow", "table:c/s2/t"),
         row("user:bob", "deny", "schema:c/s"),
     )
-    document = index(program(), State(grants=rows))
+    document = index_document(program(), State(grants=rows))
     assert document["below"]["READ"] == {
         "catalog:c": {"group:team": True, "user:ann": [["user:bob"]]},
         "schema:c/s": {"group:team": [["user:bob"]], "user:ann": [["user:bob"]]},
@@ -163,7 +163,7 @@ def test_other_policies_have_no_such_parts() -> None:
     assert tables is not None
     policy, _ = model.resolve(tables)
     assert policy is not None
-    assert not {"below", "owned_below"} & index(lower(policy), State(grants=(ON_TABLE,))).keys()
+    assert not {"below", "owned_below"} & index_document(lower(policy), State(grants=(ON_TABLE,))).keys()
 
 
 def test_rows_below_count_while_they_hold() -> None:
@@ -176,7 +176,7 @@ def test_rows_below_count_while_they_hold() -> None:
     windows = {"grants": (Window(0, 40), Window(10, 20), Window(30, 50)), "owners": (Window(60, 70),)}
     state = State(grants=grants, owners=owners, windows=windows)
     of = program()
-    timed = WindowedIndex(index(of, state))
+    timed = WindowedIndex(index_document(of, state))
     seen: dict[str, list[int]] = {}
     for action, at in product(("see", "edit", "own"), range(-5, 80, 5)):
         request = Request(user="ann", action=action, resource=Entity.parse("catalog:c"))
@@ -189,7 +189,7 @@ def test_rows_below_count_while_they_hold() -> None:
 
 def test_a_denial_for_a_time_is_beside_the_row_that_it_concerns() -> None:
     grants = (ON_TABLE, row("group:hr", "deny", "schema:c/s"))
-    document = index(program(), State(grants=grants, windows={"grants": (ALWAYS, Window(10, 20))}))
+    document = index_document(program(), State(grants=grants, windows={"grants": (ALWAYS, Window(10, 20))}))
     entry = {"times": [list(ALWAYS)], "denied": {"group:hr": [[10, 20]]}}
     below = document["windowed"]["windows"]["below"]["READ"]
     assert below["catalog:c"] == {"user:ann": {"table:c/s/t": entry}}
@@ -198,4 +198,4 @@ def test_a_denial_for_a_time_is_beside_the_row_that_it_concerns() -> None:
 
 def test_windows_in_which_nothing_holds_leave_the_index_as_it_is() -> None:
     state = State(grants=(ON_TABLE, ON_TABLE), windows={"grants": (ALWAYS, Window(7, 7))})
-    assert index(program(), state) == index(program(), State(grants=(ON_TABLE,)))
+    assert index_document(program(), state) == index_document(program(), State(grants=(ON_TABLE,)))

@@ -14,7 +14,7 @@ import pytest
 from privtab.ir.nodes import Program
 from privtab.state import checker, read_json
 from privtab.state import raw as rows
-from privtab.state.load import load
+from privtab.state.load import load_raw_state
 from privtab.state.load import validate as checked
 from privtab.state.raw import RawState
 
@@ -36,7 +36,7 @@ def repeated(path: Path, count: int, text: str) -> int:
 def test_parquet_with_more_rows_than_are_read(tmp_path: Path) -> None:
     assert repeated(tmp_path / "grants.parquet", 20_000_001, "t") < 1_000_000
     tracemalloc.start()
-    raw = load(tmp_path)
+    raw = load_raw_state(tmp_path)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     (finding,) = raw.findings
@@ -53,7 +53,7 @@ def test_parquet_that_unpacks_to_very_much(tmp_path: Path) -> None:
         pyarrow.table({"user": users}), tmp_path / "service_admins.parquet", compression="zstd", use_dictionary=False
     )
     assert (tmp_path / "service_admins.parquet").stat().st_size < 1_000_000
-    (finding,) = load(tmp_path).findings
+    (finding,) = load_raw_state(tmp_path).findings
     assert (finding.code, finding.place.table) == ("S007", "service_admins")
     assert "unpacks to 1,100," in finding.message
 
@@ -62,7 +62,7 @@ def test_parquet_that_unpacks_to_very_much(tmp_path: Path) -> None:
 def test_a_repeated_text_is_stored_once(tmp_path: Path, program: Program) -> None:
     repeated(tmp_path / "grants.parquet", 20_000, "x" * 1_000_000)
     tracemalloc.start()
-    state, findings = checked(program, load(tmp_path))
+    state, findings = checked(program, load_raw_state(tmp_path))
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert not state.grants
@@ -75,7 +75,7 @@ def test_a_repeated_text_is_stored_once(tmp_path: Path, program: Program) -> Non
 def test_texts_of_parquet_that_are_no_unicode(tmp_path: Path) -> None:
     broken = pyarrow.Array.from_buffers(pyarrow.string(), 2, pyarrow.array([b"a", b"\xff"], pyarrow.binary()).buffers())
     pyarrow.parquet.write_table(pyarrow.table({"user": broken}), tmp_path / "service_admins.parquet")
-    raw = load(tmp_path)
+    raw = load_raw_state(tmp_path)
     assert [row.cells["user"] for row in raw.rows["service_admins"]] == ["a"]
     assert [(f.code, f.place.row) for f in raw.findings] == [("S104", 2)]
 
@@ -86,7 +86,7 @@ def test_a_file_of_more_bytes_than_are_read(tmp_path: Path, name: str) -> None:
     folder.mkdir()
     with (folder / name).open("wb") as file:
         file.truncate(rows.LARGEST + 1)
-    (finding,) = load(folder if name == "grants.csv" else folder / name).findings
+    (finding,) = load_raw_state(folder if name == "grants.csv" else folder / name).findings
     assert finding.code == "S007"
     assert "the file has 1,073,741,825 bytes" in finding.message
 

@@ -11,7 +11,7 @@ from privtab import pipeline
 from privtab.ir.nodes import Program
 from privtab.state import raw
 from privtab.state.findings import StateFinding
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
 
@@ -48,7 +48,7 @@ def grant(entity: str) -> dict[str, str]:
 def test_places_are_in_the_index_and_containers_with_their_paths(program: Program) -> None:
     state, found = read(program, *PLACES, grants=[grant("comment:d1/c1")])
     assert found == []
-    document = index(program, state)
+    document = index_document(program, state)
     assert document["places"] == dict(PLACES)
     assert document["containers"] == {
         "drive:main": ["drive:main"],
@@ -116,4 +116,4 @@ def test_a_policy_without_flat_ids_has_no_use_for_the_table(tmp_path: Path) -> N
     state, found = read(plain, ("folder:main/f", "drive:main"))
     assert [(f.code, f.severity) for f in found] == [("S185", "warning")]
     assert state.entities == ()
-    assert "places" not in index(plain, state)
+    assert "places" not in index_document(plain, state)

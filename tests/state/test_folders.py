@@ -11,7 +11,7 @@ import pytest
 from privtab.base.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.state import raw as rows
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab.state.raw import RawState
 
 Read = Callable[..., RawState]
@@ -45,9 +45,9 @@ def test_what_is_named_is_left_out(tmp_path: Path, accept: str) -> None:
     name, _, names = accept.partition("?")
     (tmp_path / "memberships.csv").write_text(CSV)
     (tmp_path / name.rstrip("/")).mkdir() if name == "more" else (tmp_path / name.rstrip("/")).write_text("x")
-    assert [f.code for f in load(tmp_path).findings] == ["S006"]
-    assert not load(f"{tmp_path}/?{names}").findings
-    assert not load(Path(f"{tmp_path}?{names}")).findings
+    assert [f.code for f in load_raw_state(tmp_path).findings] == ["S006"]
+    assert not load_raw_state(f"{tmp_path}/?{names}").findings
+    assert not load_raw_state(Path(f"{tmp_path}?{names}")).findings
 
 
 @pytest.mark.parametrize("large", [20_000, 1])
@@ -65,16 +65,16 @@ def test_a_column_that_is_named_is_left_out(
 ) -> None:
     monkeypatch.setattr(rows, "LARGE", large)
     (tmp_path / name).write_text(content)
-    assert {(f.code, f.stops(program)) for f in load(tmp_path).findings} == {("S101", True)}
-    state, findings = validate(program, load(f"{tmp_path}?accept=memberships.ticket"))
+    assert {(f.code, f.stops(program)) for f in load_raw_state(tmp_path).findings} == {("S101", True)}
+    state, findings = validate(program, load_raw_state(f"{tmp_path}?accept=memberships.ticket"))
     assert not findings
     assert ("ann", "hr") in state.memberships
 
 
 def test_a_table_that_is_named_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "state.yaml").write_text("grants: []\nnotes: [{user: ann}]\n")
-    assert [f.code for f in load(tmp_path / "state.yaml").findings] == ["S003"]
-    assert load(f"{tmp_path}/state.yaml?accept=notes") == RawState()
+    assert [f.code for f in load_raw_state(tmp_path / "state.yaml").findings] == ["S003"]
+    assert load_raw_state(f"{tmp_path}/state.yaml?accept=notes") == RawState()
 
 
 def test_a_folder_of_parts_is_one_table(tmp_path: Path, program: Program) -> None:
@@ -83,7 +83,7 @@ def test_a_folder_of_parts_is_one_table(tmp_path: Path, program: Program) -> Non
         (tmp_path / f"memberships/part-{number}.csv").write_text(text)
     for name in ("_SUCCESS", ".part-0.csv.crc"):
         (tmp_path / "memberships" / name).write_text("")
-    state, findings = validate(program, load(tmp_path))
+    state, findings = validate(program, load_raw_state(tmp_path))
     assert set(state.memberships) == {("ann", "hr"), ("bob", "hr")}
     assert [(Path(f.place.path).name, f.place.line, f.place.row, f.code, f.message[:28]) for f in findings] == [
         ("part-1.csv", 3, 3, "S105", "`user` is empty"),
@@ -108,7 +108,7 @@ def test_what_is_no_part_stops_and_cannot_be_accepted(
     for name in names:
         (tmp_path / "memberships" / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / "memberships" / name).write_text(CSV)
-    found = load(f"{tmp_path}?accept=b.txt&accept=memberships/b.txt").findings
+    found = load_raw_state(f"{tmp_path}?accept=b.txt&accept=memberships/b.txt").findings
     assert code in [f.code for f in found]
     assert all(f.stops(program) for f in found)
 
@@ -117,7 +117,7 @@ def test_a_table_in_two_forms_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "memberships.csv").write_text(CSV)
     (tmp_path / "memberships").mkdir()
     (tmp_path / "memberships/part-0.csv").write_text(CSV)
-    raw = load(tmp_path)
+    raw = load_raw_state(tmp_path)
     assert ([f.code for f in raw.findings], raw.rows) == (["S005"], {})
     assert "`memberships` and `memberships.csv`" in raw.findings[0].message
 
@@ -149,13 +149,13 @@ def test_a_wrong_line_stops_with_its_number(read: Read, program: Program, line: 
 @pytest.mark.parametrize("name", ["state.yaml.gz", "state.json.gz"])
 def test_a_packed_file_of_all_tables(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(gzip.compress(b'{"memberships": [{"user": "ann", "group": "hr"}]}'))
-    assert len(load(tmp_path / name).rows["memberships"]) == 1
+    assert len(load_raw_state(tmp_path / name).rows["memberships"]) == 1
 
 
 def test_a_packed_file_is_limited_after_unpacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "LARGEST", 1 << 20)
     (tmp_path / "grants.csv.gz").write_bytes(gzip.compress(b"x" * (2 << 20)))
-    assert [f.code for f in load(tmp_path).findings] == ["S007"]
+    assert [f.code for f in load_raw_state(tmp_path).findings] == ["S007"]
 
 
 @pytest.mark.parametrize(
@@ -170,4 +170,4 @@ def test_a_broken_packed_file_stops(read: Read, program: Program, content: bytes
 def test_one_packed_table_alone_is_bad_usage(tmp_path: Path) -> None:
     (tmp_path / "grants.csv.gz").write_bytes(b"")
     with pytest.raises(UsageError, match="one table"):
-        load(tmp_path / "grants.csv.gz")
+        load_raw_state(tmp_path / "grants.csv.gz")

@@ -17,8 +17,8 @@ from privtab.ir.serialise import vocabulary
 from privtab.pipeline import program_of
 from privtab.state import chains, raw
 from privtab.state.holdings import Holdings
-from privtab.state.index import index, index_bytes, without_revision
-from privtab.state.links import closed
+from privtab.state.index import index_bytes, index_document, without_revision
+from privtab.state.links import with_derived_rows
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
 
@@ -86,7 +86,7 @@ def test_the_worlds_have_chains() -> None:
     longer = 0
     for seed in SEEDS:
         program, state = world(seed)
-        more = closed(program, state)
+        more = with_derived_rows(program, state)
         longer += len(more.memberships) + len(more.assignments) > len(state.memberships) + len(state.assignments)
         assert more.memberships[: len(state.memberships)] == state.memberships
         assert more.assignments[: len(state.assignments)] == state.assignments
@@ -111,7 +111,7 @@ def test_columns_give_the_index_that_rows_give(seed: int, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("seed", seeds(SEEDS, quick=12))
 def test_the_index_is_that_of_a_state_with_each_pair_assigned(seed: int) -> None:
     program, state = world(seed)
-    whole = closed(program, state)
+    whole = with_derived_rows(program, state)
     flat = replace(
         whole,
         memberships=tuple(row for row in whole.memberships if not row[0].startswith("group:")),
@@ -129,9 +129,9 @@ def test_a_chain_holds_while_all_its_links_hold(seed: int) -> None:
     timed = worlds.timed(state, seed)
     if not timed.windows:
         return
-    whole = closed(program, timed)
+    whole = with_derived_rows(program, timed)
     for at in worlds.moments(timed)[::3]:
-        then = closed(program, timed.at(at))
+        then = with_derived_rows(program, timed.at(at))
         for table in ("memberships", "assignments"):
             assert set(getattr(whole.at(at), table)) == set(getattr(then, table))
 
@@ -233,7 +233,7 @@ def test_rows_that_would_be_too_many_are_refused(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(
             UsageError, match="rows follow from groups in groups and roles held by roles; 30 is the most"
         ):
-            index(small(), state)
+            index_document(small(), state)
 
 
 def test_scopes_intersect() -> None:
@@ -258,11 +258,11 @@ def test_windows_of_all_links_intersect() -> None:
         memberships=(("ann", "eu"), ("group:eu", "all"), ("group:eu", "hr")),
         windows={"memberships": (Window(0, 10), Window(5, 20), Window(10, 20))},
     )
-    whole = closed(small(), rows)
+    whole = with_derived_rows(small(), rows)
     derived = list(zip(whole.memberships, whole.windows["memberships"], strict=True))[3:]
     assert derived == [(("ann", "all"), Window(5, 10))]
 
 
 def test_a_policy_without_a_hierarchy_has_the_state_itself() -> None:
     program, state = next(found for seed in SEEDS if not (found := world(seed))[0].semantics.hierarchy)
-    assert closed(program, state) is state
+    assert with_derived_rows(program, state) is state

@@ -21,7 +21,7 @@ from privtab.ir.serialise import program_json
 from privtab.language import syntax
 from privtab.model.lower import lower
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import Grant, State
 from privtab.state.written import as_written
 
@@ -58,7 +58,7 @@ def row(privilege: str, entity: str, effect: Any = "allow", who: str = "user:ann
 
 
 def indexed(*rows: Grant) -> dict[str, set[str]]:
-    document = index(program(), State(grants=rows))
+    document = index_document(program(), State(grants=rows))
     return {effect: set(document[effect]) for effect in ("allow", "deny") if document[effect]}
 
 
@@ -123,28 +123,28 @@ def test_mistakes_are_found_where_they_are(text: str, message: str) -> None:
 @pytest.mark.parametrize("seed", seeds(range(40), quick=10))
 def test_rows_that_are_read_back_give_the_same_index(seed: int) -> None:
     of = generated_programs.program(seed, "implies")
-    rows = from_index(index(of, worlds.state(of, seed)))
+    rows = from_index(index_document(of, worlds.state(of, seed)))
     # Not the first index: it also has the entries of roles that only groups without members hold, which no row tells.
     implying_nothing = replace(of, privileges={n: replace(found, implies=()) for n, found in of.privileges.items()})
-    exact, again = index(implying_nothing, rows), index(of, as_written(of, rows))
+    exact, again = index_document(implying_nothing, rows), index_document(of, as_written(of, rows))
     assert (again["allow"], again["deny"]) == (exact["allow"], exact["deny"])
 
 
 def test_rows_read_back_do_not_imply_once_more() -> None:
-    document = index(program(), State(grants=(row("WRITE", "table:c/t"),)))
+    document = index_document(program(), State(grants=(row("WRITE", "table:c/t"),)))
     rows = as_written(program(), from_index(document)).grants
     assert {grant.privilege for grant in rows} == {"WRITE"}
-    assert "LIST" not in index(program(), State(grants=rows))["allow"]
+    assert "LIST" not in index_document(program(), State(grants=rows))["allow"]
 
 
 def test_rows_with_windows_are_read_back_for_the_time_in_which_they_hold() -> None:
     rows = (row("WRITE", "table:c/t"), row("LIST", "table:c/t"))
     state = State(grants=rows, windows={"grants": (Window(10, 20), Window(15, 30))})
     of = program()
-    again = as_written(of, from_index(index(of, state)))
+    again = as_written(of, from_index(index_document(of, state)))
     for at in (5, 10, 14, 15, 19, 20, 29, 30):
         assert _allowed(of, again.at(at)) == _allowed(of, state.at(at)), at
 
 
 def _allowed(of: Program, state: State) -> set[str]:
-    return set(index(of, state)["allow"])
+    return set(index_document(of, state)["allow"])

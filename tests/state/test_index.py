@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.state.holdings import Holdings
-from privtab.state.index import index, revision
+from privtab.state.index import index_document, revision
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.principal_rows import SEPARATOR
 
@@ -71,7 +71,7 @@ def test_the_whole_index_of_a_small_state(trusting: Program) -> None:
         owners=((TABLE, "user:alice"),),
         service_admins=("root",),
     )
-    document = index(trusting, state)
+    document = index_document(trusting, state)
     stamp = document.pop("revision")
     keeper = 'scoped:["lake:l","role:keeper"]'
     assert document == {
@@ -93,8 +93,8 @@ def test_the_whole_index_of_a_small_state(trusting: Program) -> None:
 
 
 def test_an_empty_state_has_every_map(lean: Program, trusting: Program) -> None:
-    document = index(lean, State())
-    assert document == index(trusting, State())
+    document = index_document(lean, State())
+    assert document == index_document(trusting, State())
     assert set(document) == {
         *("revision", "principals", "scoped", "within", "allow", "deny", "owners", "members", "service_admins"),
         *("group_principals", "group_scoped"),
@@ -104,10 +104,10 @@ def test_an_empty_state_has_every_map(lean: Program, trusting: Program) -> None:
 
 def test_principals_without_grants_are_left_out(lean: Program, program: Program) -> None:
     state = State(memberships=(("a", "g"),), assignments=(Assignment(principal="user:a", role="r"),))
-    assert index(program, state)["principals"] == {"a": "group:g\nrole:r"}
-    assert index(lean, state)["principals"] == {}
+    assert index_document(program, state)["principals"] == {"a": "group:g\nrole:r"}
+    assert index_document(lean, state)["principals"] == {}
     declared = State(assignments=(Assignment(principal="user:a", role="visitor"),))
-    assert index(lean, declared)["principals"] == {"a": "role:visitor"}
+    assert index_document(lean, declared)["principals"] == {"a": "role:visitor"}
 
 
 def test_grants_of_a_scoped_role_stand_where_they_take_effect(program: Program) -> None:
@@ -119,7 +119,7 @@ def test_grants_of_a_scoped_role_stand_where_they_take_effect(program: Program) 
             Grant(grantee="role:r", effect="allow", privilege="SELECT", entity=e) for e in (LAKE, TABLE, elsewhere)
         ),
     )
-    document = index(program, state)
+    document = index_document(program, state)
     assert document["principals"] == {"a": reader}
     assert document["allow"]["SELECT"] == {
         "lake:l": {"role:r": True},
@@ -128,13 +128,13 @@ def test_grants_of_a_scoped_role_stand_where_they_take_effect(program: Program) 
         "table:l/s/t": {"role:r": True, reader: ["table:l/s/t"]},
     }
     flat = replace(program, semantics=replace(program.semantics, inheritance="none"))
-    assert "schema:l/s" not in index(flat, state)["allow"]["SELECT"]
+    assert "schema:l/s" not in index_document(flat, state)["allow"]["SELECT"]
 
 
 def test_groups_of_the_state_are_left_out_where_only_the_requests_count(program: Program) -> None:
     foreign = replace(program, semantics=replace(program.semantics, groups=("request",)))
     grant = Grant(grantee="group:g", effect="allow", privilege="SELECT", entity=LAKE)
-    document = index(foreign, State(memberships=(("a", "g"),), grants=(grant,)))
+    document = index_document(foreign, State(memberships=(("a", "g"),), grants=(grant,)))
     assert document["principals"] == {}
     assert document["group_principals"] == {"g": "group:g"}
 
@@ -152,12 +152,12 @@ def test_the_order_of_rows_does_not_matter(trusting: Program, state: State, seed
         owners=shuffled(state.owners),
         service_admins=shuffled(state.service_admins),
     )
-    assert json.dumps(index(trusting, state)) == json.dumps(index(trusting, other))
+    assert json.dumps(index_document(trusting, state)) == json.dumps(index_document(trusting, other))
 
 
 def test_another_row_is_another_revision(program: Program) -> None:
-    first = index(program, State(service_admins=("a",)))["revision"]
-    assert first != index(program, State(service_admins=("b",)))["revision"]
+    first = index_document(program, State(service_admins=("a",)))["revision"]
+    assert first != index_document(program, State(service_admins=("b",)))["revision"]
     assert len(first) == 16
 
 
@@ -168,7 +168,7 @@ def test_lookups_in_the_index_agree_with_the_holdings(
     trusting: Program, inheritance: Literal["down", "none"], state: State
 ) -> None:
     program = replace(trusting, semantics=replace(trusting.semantics, inheritance=inheritance))
-    document, holdings = index(program, state), Holdings(program, state)
+    document, holdings = index_document(program, state), Holdings(program, state)
     for entity in map(str, ENTITIES):
         assert set(document["owners"].get(entity, {})) == holdings.owners(entity)
         assert {u for u in USERS if holdings.is_member(u, entity)} == set(document["members"].get(entity, {}))

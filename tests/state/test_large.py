@@ -26,10 +26,10 @@ from privtab.state import raw
 from privtab.state.findings import StateFinding
 from privtab.state.holdings import Holdings
 from privtab.state.index import index_bytes
-from privtab.state.load import from_tables, load, validate_with_places
+from privtab.state.load import from_tables, load_raw_state, validate_with_places
 from privtab.state.names import Places
 from privtab.state.nodes import TABLES, ColumnRows, State
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 from privtab_analysis.changes import AddToGroup, Assign, apply
 
 MOMENT = parse_moment("2026-03-15T00:00:00Z")
@@ -117,7 +117,7 @@ def states(draw: st.DrawFn) -> dict[str, list[dict[str, str]]]:
     """Tables whose cells are good or bad in every way, some rows twice."""
     tables = {}
     for table in TABLES:
-        cells = {name: st.sampled_from(CELLS[name]) for name in COLUMNS[table].all}
+        cells = {name: st.sampled_from(CELLS[name]) for name in TABLE_COLUMNS[table].all}
         if table == "attributes":
             cells |= {"user": st.sampled_from(["", "", *USERS[:3]]), "entity": st.sampled_from(["", *ENTITIES[:4]])}
         tables[table] = draw(st.lists(st.fixed_dictionaries(cells), max_size=12))
@@ -191,7 +191,7 @@ def write_csv(folder: Path, tables: dict[str, list[dict[str, str]]], *, end: str
     """The tables as files, columns the other way round."""
     for table, rows in tables.items():
         with (folder / f"{table}.csv").open("w", newline="", encoding="utf-8") as file:
-            columns = COLUMNS[table].all[::-1]
+            columns = TABLE_COLUMNS[table].all[::-1]
             writer = csv.writer(file, lineterminator=end)
             writer.writerow(columns)
             writer.writerows([row.get(name, "") for name in columns] for row in rows)
@@ -204,7 +204,7 @@ def write_parquet(folder: Path, tables: dict[str, list[dict[str, str]]], *, null
             name: pyarrow.array(
                 [None if null and n % 5 == 0 else row.get(name) for n, row in enumerate(rows)], pyarrow.string()
             )
-            for name in COLUMNS[table].all
+            for name in TABLE_COLUMNS[table].all
         }
         pyarrow.parquet.write_table(pyarrow.table(columns), folder / f"{table}.parquet", row_group_size=5)
 
@@ -220,7 +220,7 @@ def test_files_are_read_alike(
             write_csv(folder, tables, end="\r\n" if number else "\n")
         else:
             write_parquet(folder, tables, null=number == 3)
-        agree(*both_ways(program, partial(load, folder)))
+        agree(*both_ways(program, partial(load_raw_state, folder)))
 
 
 ODD = {
@@ -247,7 +247,7 @@ ODD = {
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD)
 def test_odd_csv_is_read_alike(program: Program, tmp_path: Path, text: str) -> None:
     (tmp_path / "memberships.csv").write_bytes(text.encode())
-    agree(*both_ways(program, lambda: load(tmp_path)))
+    agree(*both_ways(program, lambda: load_raw_state(tmp_path)))
 
 
 PARQUET = {
@@ -272,7 +272,7 @@ def test_odd_parquet_is_read_alike(program: Program, tmp_path: Path, values: lis
         file.mkdir()
         file = file / "part-0.parquet"
     pyarrow.parquet.write_table(table, file)
-    agree(*both_ways(program, lambda: load(tmp_path)))
+    agree(*both_ways(program, lambda: load_raw_state(tmp_path)))
 
 
 MEMBERSHIPS = "user,group\nann,hr\nbén,it\n"
@@ -293,7 +293,7 @@ def test_a_broken_file_gives_no_row_either_way(
     program: Program, tmp_path: Path, name: str, content: bytes, code: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    rows, columns = both_ways(program, lambda: load(tmp_path))
+    rows, columns = both_ways(program, lambda: load_raw_state(tmp_path))
     agree(rows, columns)
     assert not columns[0].memberships
     assert {finding.code for finding in columns[2]} == {code}
@@ -312,7 +312,7 @@ def test_a_half_written_parquet_file_gives_no_row_either_way(
         file = file / "part-1.parquet"
     pyarrow.parquet.write_table(pyarrow.table(texts), file)
     file.write_bytes(file.read_bytes()[: int(file.stat().st_size * part)])
-    rows, columns = both_ways(program, lambda: load(tmp_path))
+    rows, columns = both_ways(program, lambda: load_raw_state(tmp_path))
     agree(rows, columns)
     assert not columns[0].memberships
     assert [finding.code for finding in columns[2]] == ["S001"]
@@ -322,7 +322,7 @@ def test_more_rows_than_are_read(program: Program, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(raw, "MOST_ROWS", 2)
     monkeypatch.setattr(raw, "MOST_COLUMN_ROWS", 2)
     (tmp_path / "memberships.csv").write_text("user,group\nann,hr\n,hr\nben,hr\ncem,hr\ndan,hr\n", encoding="utf-8")
-    agree(*both_ways(program, lambda: load(tmp_path)))
+    agree(*both_ways(program, lambda: load_raw_state(tmp_path)))
 
 
 def rich() -> dict[str, list[dict[str, str]]]:
@@ -396,9 +396,8 @@ import sys
 from privtab.pipeline import load_program
 from privtab.state import raw
 raw.LARGE = 0
-from privtab.state.load import load
-from privtab.state.load import validate
-validate(load_program("gravitino/1.1.0"), load({str(tmp_path)!r}))
+from privtab.state.load import load_raw_state, validate
+validate(load_program("gravitino/1.1.0"), load_raw_state({str(tmp_path)!r}))
 assert "pyarrow" in sys.modules
 print(sorted({{"pandas", "pyarrow.dataset"}} & set(sys.modules)))
 """
@@ -411,9 +410,8 @@ def test_a_small_state_is_read_without_numpy(tmp_path: Path) -> None:
     code = f"""
 import sys
 from privtab.pipeline import load_program
-from privtab.state.load import load
-from privtab.state.load import validate
-validate(load_program("gravitino/1.1.0"), load({str(tmp_path)!r}))
+from privtab.state.load import load_raw_state, validate
+validate(load_program("gravitino/1.1.0"), load_raw_state({str(tmp_path)!r}))
 print(sorted({{"numpy", "pyarrow"}} & set(sys.modules)))
 """
     completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,7 +7,7 @@ from seeds import seeds
 
 from privtab.ir.nodes import Program
 from privtab.state import large_index, raw
-from privtab.state.index import index, index_bytes, without_revision
+from privtab.state.index import index_bytes, index_document, without_revision
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
 
@@ -52,7 +52,7 @@ def test_columns_give_the_index_that_rows_give(
             continue
         rows, large = columns(program, named)
         assert index_bytes(program, large) == index_bytes(program, rows)
-        assert index(program, large) == index(program, rows)
+        assert index_document(program, large) == index_document(program, rows)
         assert without_revision(program, large) == without_revision(program, rows)
 
 

@@ -12,7 +12,7 @@ from privtab.base.errors import FileError, UsageError
 from privtab.base.names import PRINCIPAL_KINDS, encode_name, invisible, is_wildcard
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.state.load import from_tables, load, validate
+from privtab.state.load import from_tables, load_raw_state, validate
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.raw import RawState
 
@@ -78,7 +78,7 @@ def test_written_states_are_read_back(
     format_: str, state: State, program: Program, dump: Callable[[State, Path, str], Path]
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        raw = load(dump(state, Path(directory), format_))
+        raw = load_raw_state(dump(state, Path(directory), format_))
     found, findings = validate(program, raw)
     assert found == state
     assert not [f for f in findings if f.severity == "error"]
@@ -86,13 +86,13 @@ def test_written_states_are_read_back(
 
 def test_a_missing_path_is_not_the_user_s_rows(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="no such state"):
-        load(tmp_path / "absent.yaml")
+        load_raw_state(tmp_path / "absent.yaml")
 
 
 def test_one_table_alone_is_bad_usage(tmp_path: Path) -> None:
     (tmp_path / "grants.csv").write_text("grantee,effect,privilege,entity\n")
     with pytest.raises(UsageError, match="one table"):
-        load(tmp_path / "grants.csv")
+        load_raw_state(tmp_path / "grants.csv")
 
 
 @pytest.mark.parametrize("content", ["grants:\n", "grants: []\n", "# nothing yet\nowners: null\n"])
@@ -207,4 +207,4 @@ def test_values_may_come_from_memory() -> None:
 
 def test_a_directory_in_the_place_of_a_table_is_a_finding(tmp_path: Path, codes: Codes) -> None:
     (tmp_path / "grants.csv").mkdir()
-    assert codes(load(tmp_path).findings) == ["S005"]
+    assert codes(load_raw_state(tmp_path).findings) == ["S005"]

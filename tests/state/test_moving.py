@@ -8,7 +8,7 @@ from pathlib import Path
 from privtab import pipeline
 from privtab.base.request import Entity, Request
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import Grant, Placement, State
 
 POLICY = """
@@ -50,7 +50,7 @@ def test_moving_a_folder_moves_all_that_lies_in_it(tmp_path: Path) -> None:
 
     assert readers(before) == ["ann", "cy"]
     assert readers(after) == ["bob", "cy"]
-    old, new = index(program, before), index(program, after)
+    old, new = index_document(program, before), index_document(program, after)
     assert {part for part in new if old[part] != new[part]} == {"places", "containers", "revision"}
     changed = {
         part: [key for key in new[part] if old[part].get(key) != new[part][key]] for part in ("places", "containers")

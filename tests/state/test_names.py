@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from privtab.base.names import encode_name, unusable_character
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.state.names import Problem, StateNames
+from privtab.state.names import RowProblem, StateNames
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_every_encoded_name_is_read(program: Program, names: list[str]) -> None:
 @given(path=st.text("ab/%2F5f*?A3"))
 def test_a_path_that_is_read_has_one_spelling(program: Program, path: str) -> None:
     found = StateNames(program).entity(f"schema:{path}")
-    if isinstance(found, Problem):
+    if isinstance(found, RowProblem):
         assert found.code in {"S112", "S113", "S115"}
         return
     decoded = [

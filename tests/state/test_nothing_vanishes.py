@@ -27,9 +27,9 @@ from privtab.base.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.state import raw
 from privtab.state.findings import StateFinding
-from privtab.state.load import from_tables, load, validate
+from privtab.state.load import from_tables, load_raw_state, validate
 from privtab.state.nodes import State
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 
 Rows = list[dict[str, str]]
 Tables = dict[str, Rows]
@@ -255,7 +255,7 @@ OF_WHOLE_FILES = (a_table, another_type, a_column, an_edge_of_a_window, a_spoilt
 def outcome(program: Program, path: Path | str) -> tuple[State | None, tuple[StateFinding, ...], str]:
     """The state, its findings, and all that is said."""
     try:
-        state, findings = validate(program, load(path))
+        state, findings = validate(program, load_raw_state(path))
     except UsageError as error:
         return None, (), str(error)
     return state, findings, "\n".join(f"{f.place} {f.message} {f.help} {dict(f.row)}" for f in findings)
@@ -329,4 +329,4 @@ def test_what_is_added_is_named(program: Program, seed: int) -> None:
 def test_what_is_added_is_named_in_many_states(program: Program, search_seed: int) -> None:
     done = Counter(check(program, seed) for seed in range(search_seed, search_seed + 10_000))
     assert done.keys() >= {adding.__name__ for adding in (*OF_FOLDERS, *OF_TABLES, *OF_WHOLE_FILES)}
-    assert all(set(row) <= set(COLUMNS[table].all) for table, rows in STATE.items() for row in rows)
+    assert all(set(row) <= set(TABLE_COLUMNS[table].all) for table, rows in STATE.items() for row in rows)

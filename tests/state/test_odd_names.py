@@ -17,7 +17,7 @@ from privtab.base.names import encode_name
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.state.findings import StateFinding
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.raw import RawState
 
@@ -62,7 +62,7 @@ def test_a_denial_on_a_name_that_formats_read_differently_is_an_error(
             continue
         ((name, content),) = denial(f"hr{character}pay", format_).items()
         (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
-        state, findings = validate(program, load(tmp_path))
+        state, findings = validate(program, load_raw_state(tmp_path))
         shown = f"U+{ord(character):04X}"
         assert not state.grants, shown
         found = [f for f in findings if f.severity == "error"]
@@ -119,7 +119,7 @@ def test_all_other_names_pass_unchanged(
         owners=tuple((entity, f"user:{name}") for name, entity in zip(CARRIED, entities, strict=True)),
         service_admins=CARRIED,
     )
-    found, findings = validate(program, load(dump(state, tmp_path, format_)))
+    found, findings = validate(program, load_raw_state(dump(state, tmp_path, format_)))
     assert [f for f in findings if f.severity == "error"] == []
     assert found == state
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from privtab import pipeline
 from privtab.state.findings import RowLocation
-from privtab.state.load import from_tables, load, validate, validate_with_places
+from privtab.state.load import from_tables, load_raw_state, validate, validate_with_places
 from privtab.state.names import NOWHERE, place_text
 
 STATE = """\
@@ -20,10 +20,10 @@ def test_each_good_row_knows_its_line_whatever_was_left_out(tmp_path: Path) -> N
     path = tmp_path / "state.yaml"
     path.write_text(STATE, encoding="utf-8")
     program = pipeline.load_program("gravitino/1.1.0")
-    state, places, findings = validate_with_places(program, load(path))
+    state, places, findings = validate_with_places(program, load_raw_state(path))
     assert [user for user, _ in state.members] == ["ann", "cem"]
     assert [place_text(places.of("members", n)) for n in range(3)] == [f"{path}:2", f"{path}:5", ""]
-    assert (state, findings) == validate(program, load(path))
+    assert (state, findings) == validate(program, load_raw_state(path))
 
 
 def test_a_row_without_a_line_is_named_by_its_number() -> None:

@@ -25,9 +25,9 @@ from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index, revision
+from privtab.state.index import index_document, revision
 from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.shards import BY_NAME, PEOPLE, content, root_keys, roots, shards
+from privtab.state.shards import BY_NAME, PEOPLE_PART, content, part_roots, root_keys, shards
 
 NAMES = st.text(st.sampled_from("ab!%~/012 é"), min_size=1, max_size=6)
 
@@ -51,10 +51,10 @@ def test_all_shards_of_a_small_state(lake: Program) -> None:
         assignments=(Assignment(principal="user:ben", role="r"),),
     )
     found = shards(lake, state)
-    assert list(found) == [PEOPLE, "lake:m", "lake:n", "lake:o"]
+    assert list(found) == [PEOPLE_PART, "lake:m", "lake:n", "lake:o"]
     stamps = {key: document.pop("revision") for key, document in found.items()}
     assert found == {
-        PEOPLE: {
+        PEOPLE_PART: {
             "shards": {"lake:m": True, "lake:n": True, "lake:o": True},
             "principals": {"ann": "user:ann", "ben": "role:r\nuser:ben"},
             **{part: {} for part in BY_NAME if part != "principals"},
@@ -78,8 +78,8 @@ def test_all_shards_of_a_small_state(lake: Program) -> None:
 
 def test_an_empty_state_has_people_and_no_shards(lake: Program) -> None:
     found = shards(lake, State())
-    assert list(found) == [PEOPLE]
-    assert found[PEOPLE]["shards"] == {}
+    assert list(found) == [PEOPLE_PART]
+    assert found[PEOPLE_PART]["shards"] == {}
 
 
 def test_a_change_below_one_root_changes_that_shard_alone(lake: Program) -> None:
@@ -94,7 +94,7 @@ def test_the_parts_together_are_the_whole_index(seed: int, tmp_path: Path) -> No
     path.write_text(worlds.policy(seed))
     program = pipeline.load_program(path)
     state = worlds.state(program, seed)
-    whole, parts = index(program, state), shards(program, state)
+    whole, parts = index_document(program, state), shards(program, state)
     assert json_bytes(merged(parts)) == json_bytes(whole)
     other = State(
         members=state.members[::-1],
@@ -108,7 +108,7 @@ def test_the_parts_together_are_the_whole_index(seed: int, tmp_path: Path) -> No
         key: json_bytes(part) for key, part in shards(program, other).items()
     }
     root = root_keys(program)
-    for key in parts.keys() - {PEOPLE}:
+    for key in parts.keys() - {PEOPLE_PART}:
         assert set(parts[key]) == {"revision", *HELD}
         entities_of_part = [*parts[key]["owners"], *parts[key]["members"]]
         entities_of_part += [
@@ -122,15 +122,17 @@ def test_the_parts_together_are_the_whole_index(seed: int, tmp_path: Path) -> No
 def test_what_is_held_below_is_in_the_shard_of_its_root(seed: int) -> None:
     program = generated_programs.program(seed, "below", *(("nested",) if seed % 2 else ("attributes",)))
     state = worlds.state(program, seed)
-    whole, parts = index(program, state), shards(program, state)
+    whole, parts = index_document(program, state), shards(program, state)
     assert len(parts) == 1 or json_bytes(merged(parts)) == json_bytes(whole)
     root = root_keys(program)
-    for key in parts.keys() - {PEOPLE}:
+    for key in parts.keys() - {PEOPLE_PART}:
         of_privileges = parts[key].get("below", {}).values()
         keys = [*parts[key].get("owned_below", ()), *(k for entities in of_privileges for k in entities)]
         assert {root(k) for k in keys} <= {key}
     # An engine that has the parts decides as one that has the whole.
-    loaded = json.loads(json.dumps({**parts[PEOPLE], "at": {shard_name(k): parts[k] for k in parts if k != PEOPLE}}))
+    loaded = json.loads(
+        json.dumps({**parts[PEOPLE_PART], "at": {shard_name(k): parts[k] for k in parts if k != PEOPLE_PART}})
+    )
     document = json.loads(json.dumps(program_json(program, pipeline.optimised(program))))
     engine, reference = PythonEngine(document, Index(loaded)), Reference(program, state)
     for request in worlds.requests(program, seed, 40):
@@ -140,7 +142,7 @@ def test_what_is_held_below_is_in_the_shard_of_its_root(seed: int) -> None:
 def test_rows_that_hold_for_a_time_are_refused_where_a_policy_looks_below() -> None:
     program = next(p for p in (generated_programs.program(seed, "below") for seed in range(20)) if uses_below(p))
     states = (worlds.timed(worlds.state(program, seed), seed) for seed in range(20))
-    state = next(state for state in states if windows_of(index(program, state))[1])
+    state = next(state for state in states if windows_of(index_document(program, state))[1])
     with pytest.raises(UnsupportedError, match="does not support rows with `from` or `until` for policies with"):
         shards(program, state)
 
@@ -156,7 +158,7 @@ def test_the_parts_of_a_state_with_windows_are_its_whole_index_and_only_those_co
     found = shards(program, state)
     windows = {key: windows_of(part)[1] for key, part in found.items()}
     if any(windows.values()):
-        assert json_bytes(merged(found)) == json_bytes(index(program, state))
+        assert json_bytes(merged(found)) == json_bytes(index_document(program, state))
     root = root_keys(program)
     for entity, window in zip(state.column("owners", "entity"), state.windows_of("owners"), strict=True):
         assert window == ALWAYS or window.begin >= window.end or windows[root(str(entity))]
@@ -168,7 +170,7 @@ def test_the_parts_of_a_state_with_windows_are_its_whole_index_and_only_those_co
 def test_shards_that_the_people_do_not_name_are_left_out(lake: Program) -> None:
     parts = shards(lake, State(grants=(grant("lake:m"), grant("lake:n"))))
     fewer = shards(lake, State(grants=(grant("lake:m"),)))
-    assert merged({**parts, PEOPLE: fewer[PEOPLE]}) == index(lake, State(grants=(grant("lake:m"),)))
+    assert merged({**parts, PEOPLE_PART: fewer[PEOPLE_PART]}) == index_document(lake, State(grants=(grant("lake:m"),)))
 
 
 @given(first=NAMES, second=NAMES)
@@ -180,11 +182,11 @@ def test_names_of_shards_have_no_escapes_and_are_different(first: str, second: s
 
 def test_roots_do_not_overlap(lake: Program) -> None:
     parts = shards(lake, bundle_service.unusual_state(1, roots=30))
-    all_roots = [root for key in parts for root in roots("lake", key)]
+    all_roots = [root for key in parts for root in part_roots("lake", key)]
     assert len(set(all_roots)) == len(all_roots)
     assert not [(a, b) for a in all_roots for b in all_roots if a != b and f"{b}/".startswith(f"{a}/")]
     for key, document in parts.items():
-        (first, *_) = roots("lake", key)
+        (first, *_) = part_roots("lake", key)
         at: object = {"privtab_state": {"lake": content(key, document)}}
         for name in first.split("/"):
             assert isinstance(at, dict)

@@ -18,7 +18,7 @@ from privtab.ir.nodes import Program
 from privtab.state import raw
 from privtab.state.findings import StateFinding
 from privtab.state.holdings import Holdings
-from privtab.state.load import from_tables, load, validate, validate_with_places
+from privtab.state.load import from_tables, load_raw_state, validate, validate_with_places
 from privtab.state.nodes import State
 
 Checked = Callable[..., tuple[State, tuple[StateFinding, ...]]]
@@ -122,7 +122,7 @@ def test_a_row_that_ends_before_it_begins_is_wrong(
     windows = [("", ""), (APRIL, MARCH), (APRIL, APRIL), (MARCH, APRIL), (MARCH, "soon")]
     lines = [f"{','.join(GRANT.values())},{begin},{end}" for begin, end in windows]
     (tmp_path / "grants.csv").write_text("\n".join([f"{','.join(GRANT)},from,until", *lines]) + "\n", encoding="utf-8")
-    state, findings = validate(program, load(tmp_path))
+    state, findings = validate(program, load_raw_state(tmp_path))
     wrong = [(finding.code, finding.place.row) for finding in findings if finding.severity == "error"]
     assert wrong == [("S170", 2), ("S170", 3), ("S170", 5)]
     assert len(state.grants) == 2
@@ -178,7 +178,7 @@ def test_every_format_has_windows(
     rows = [GRANT, {**GRANT, "privilege": "MODIFY", "from": "2026-03-01 01:00+01:00", "until": APRIL}]
     folder = tmp_path / "state"
     folder.mkdir()
-    columns = raw.COLUMNS["grants"].all
+    columns = raw.TABLE_COLUMNS["grants"].all
     match form:
         case "csv":
             lines = [",".join(row.get(column, "") for column in columns) for row in rows]
@@ -188,7 +188,7 @@ def test_every_format_has_windows(
             pyarrow.parquet.write_table(table, folder / "grants.parquet")
         case _:  # JSON is YAML
             (folder / f"grants.{form}").write_text(json.dumps(rows))
-    state, places, findings = validate_with_places(program, load(folder))
+    state, places, findings = validate_with_places(program, load_raw_state(folder))
     assert findings == ()
     assert list(state.windows["grants"]) == [ALWAYS, Window(parse_moment(MARCH), parse_moment(APRIL))]
     assert [row.get("from") for row in state.to_tables()["grants"]] == [None, MARCH]
@@ -210,7 +210,7 @@ def test_timestamps_of_parquet_are_moments(
         monkeypatch.setattr(raw, "LARGE", 1)
     begins = pyarrow.array([None, datetime(2026, 3, 1, tzinfo=UTC)], pyarrow.timestamp(unit, "Europe/Berlin"))
     _grants(tmp_path, {"from": begins})
-    state, findings = validate(program, load(tmp_path))
+    state, findings = validate(program, load_raw_state(tmp_path))
     assert findings == ()
     assert list(state.windows["grants"]) == [ALWAYS, Window(parse_moment(MARCH))]
 
@@ -223,7 +223,7 @@ def test_timestamps_without_a_zone_and_dates_are_refused(
         monkeypatch.setattr(raw, "LARGE", 1)
     begins = pyarrow.array([datetime(2026, 3, 1), None], pyarrow.timestamp("us"))  # noqa: DTZ001  (the point)
     _grants(tmp_path, {"from": begins, "until": pyarrow.array([None, date(2026, 3, 1)])})
-    state, findings = validate(program, load(tmp_path))
+    state, findings = validate(program, load_raw_state(tmp_path))
     assert [(f.code, f.message, f.help) for f in findings] == [
         ("S104", "`from` is a time without a time zone, not text", "store it with a time zone, such as UTC"),
         ("S104", "`until` is a date without a time, not text", "store the moment, with a time zone such as UTC"),

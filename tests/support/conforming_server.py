@@ -18,7 +18,7 @@ from privtab.engines.python import PythonEngine
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.pipeline import optimised
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import State
 from privtab_server.authzen.app import AppSettings, application
 from privtab_server.authzen.points import DecisionPoint
@@ -88,7 +88,7 @@ class _Served(AuthZenDriver):
 
     def prepare(self, world: World) -> None:
         rows = world.state if self._other_state is None else self._other_state
-        engine = PythonEngine(self._document, Index(json.loads(json.dumps(index(self._program, rows)))))
+        engine = PythonEngine(self._document, Index(json.loads(json.dumps(index_document(self._program, rows)))))
         service = Service(_Point(engine, self._document), system=self._program.system, brief=True)
         app = application(AppSettings(services={"": service}, base="http://localhost", max_body=1 << 26))
         super().__init__(_InProcess(app), url="http://localhost")

@@ -17,6 +17,7 @@ from privtab import pipeline
 from privtab.base.errors import InvalidRequest
 from privtab.base.names import decode_name
 from privtab.base.request import Decision, Request
+from privtab.base.shard_names import shard_name
 from privtab.base.sql_text import FILTER_KINDS, AppliedFilter, Word, denial, first, identifier, literal
 from privtab.base.vocabulary import Vocabulary
 from privtab.bundle import PolicyArtifacts
@@ -28,7 +29,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.state import shards
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import State
 
 
@@ -64,15 +65,15 @@ def serving(texts: Sequence[str], binary: Path, *, sharded: bool = False) -> Ite
 
 def put_state(session: http.Session, url: str, program: Program, state: State, *, sharded: bool = False) -> None:
     """Load a state into OPA."""
-    document = sharded_document(program, state) if sharded else index(program, state)
+    document = sharded_document(program, state) if sharded else index_document(program, state)
     session.put(f"{url}/v1/data/privtab_state/{program.system}", json=document, timeout=60).raise_for_status()
 
 
 def sharded_document(program: Program, state: State) -> dict[str, Any]:
     """The data of an OPA that has loaded all bundles of a sharded state."""
     documents = shards.shards(program, state)
-    people = documents.pop(shards.PEOPLE)
-    return people | {"at": {shards.shard_name(key): document for key, document in documents.items()}}
+    people = documents.pop(shards.PEOPLE_PART)
+    return people | {"at": {shard_name(key): document for key, document in documents.items()}}
 
 
 def ask(session: http.Session, url: str, system: str, rule: str, body: dict[str, Any], at: int | None = None) -> Any:
@@ -137,7 +138,7 @@ def differing_filters(
     sent = {"requests": [request.to_json() for request in asked]}
     by_opa = ask(session, url, world.program.system, "filters/applied_many".replace("/", "." if at else "/"), sent, at)
     reference = Reference(world.program, state)
-    engine = PythonEngine(world.artifacts.program, Index(index(world.program, state)))
+    engine = PythonEngine(world.artifacts.program, Index(index_document(world.program, state)))
     found = []
     for request, answer in zip(asked, by_opa, strict=True):
         expected = applied(reference, request)

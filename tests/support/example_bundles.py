@@ -8,7 +8,7 @@ from pathlib import Path
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 
 POLICY = """\
 privtab: 1
@@ -73,7 +73,7 @@ def bundles(folder: Path) -> ExampleBundles:
     for number, text in enumerate(STATES):
         path = folder / f"state-{number}.yaml"
         path.write_text(text, encoding="utf-8")
-        state, findings = validate(programs[0], load(path))
+        state, findings = validate(programs[0], load_raw_state(path))
         assert not findings
         states.append(state)
     return ExampleBundles(

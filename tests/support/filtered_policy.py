@@ -7,7 +7,7 @@ from pathlib import Path
 from privtab.bundle.pack import state_bundle
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import State
 
 POLICY = """\
@@ -72,7 +72,7 @@ def made(folder: Path) -> tuple[Program, State, list[Path]]:
     (folder / "lake.yaml").write_text(POLICY, encoding="utf-8")
     (folder / "state.yaml").write_text(STATE, encoding="utf-8")
     program = load_program(folder / "lake.yaml")
-    state, findings = validate(program, load(folder / "state.yaml"))
+    state, findings = validate(program, load_raw_state(folder / "state.yaml"))
     assert not findings
     bundles = [folder / "lake-policy.tar.gz", folder / "lake-state.tar.gz"]
     for path, content in zip(bundles, (policy_bundle(program), state_bundle(program, state)), strict=True):

@@ -17,7 +17,7 @@ from privtab.bundle.sign import opa_configuration, public_keys
 from privtab.command._app import run
 from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import find_policy, load_program
-from privtab.state.load import load
+from privtab.state.load import load_raw_state
 from privtab_connect.doors.document import load as load_door
 from privtab_logs.door import DoorLog
 from privtab_logs.moments import KnownState, Moments, Policy
@@ -54,7 +54,7 @@ class DoorServer:
     def replayed(self, policy: str, state: Path, new: KnownState | None = None) -> Replay:
         """Its log, decided again by the policy and the state, and by another state."""
         program = load_program(find_policy(policy))
-        known, account = KnownState(rows=load(state)), Reading()
+        known, account = KnownState(rows=load_raw_state(state)), Reading()
         entries = DoorLog(load_door(self.door, program), program).rows
         by = Policy.of(program)
         moments = Moments(new=by, policy=lambda _: by, state=lambda _: known, new_state=new or known)

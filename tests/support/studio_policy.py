@@ -6,7 +6,7 @@ from pathlib import Path
 
 from privtab.bundle.pack import state_bundle
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 
 POLICY = """\
 privtab: 1
@@ -39,7 +39,7 @@ def write(folder: Path) -> tuple[Path, Path]:
     (folder / "studio.yaml").write_text(POLICY, encoding="utf-8")
     (folder / "state.yaml").write_text(STATE, encoding="utf-8")
     program = load_program(folder / "studio.yaml")
-    state, findings = validate(program, load(folder / "state.yaml"))
+    state, findings = validate(program, load_raw_state(folder / "state.yaml"))
     assert not findings
     policy, state_file = folder / "studio-policy.tar.gz", folder / "studio-state.tar.gz"
     policy.write_bytes(policy_bundle(program))

@@ -22,7 +22,7 @@ from privtab.engines.opa.binary import build_wasm
 from privtab.filters.filter import Filter
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts, wasm_modules
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import State
 
 ENTRYPOINTS = ("allow", "decision", "decisions", "explained", "visible")
@@ -123,7 +123,7 @@ class WasmEngine:
         self.package = f"privtab/{artifacts.program['name']}"
         self.document = artifacts.program
         self.vocabulary = Vocabulary.from_program(artifacts.program)
-        self.state = index(program, state)
+        self.state = index_document(program, state)
         data = {
             "privtab_program": {artifacts.program["name"]: artifacts.program},
             "privtab_state": {artifacts.program["system"]: self.state},

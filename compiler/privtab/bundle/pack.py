@@ -18,7 +18,7 @@ from privtab.ir.serialise import program_json
 from privtab.state.index import index_bytes
 from privtab.state.names import filters_need
 from privtab.state.nodes import State
-from privtab.state.shards import PEOPLE, PartText, roots, shards
+from privtab.state.shards import PEOPLE_PART, PartText, part_roots, shards
 
 if TYPE_CHECKING:
     from privtab.base.diagnostics import Diagnostic
@@ -193,7 +193,9 @@ def shard_bundles(
     Only `people` has the `provenance`: a shard without changes stays the same, byte for byte.
     """
     return {
-        key: shard_bundle(program.system, key, part, provenance=provenance if key == PEOPLE else None, signing=signing)
+        key: shard_bundle(
+            program.system, key, part, provenance=provenance if key == PEOPLE_PART else None, signing=signing
+        )
         for key, part in shards(program, state).items()
     }
 
@@ -207,14 +209,14 @@ def shard_bundle(
     signing: SigningKey | None = None,
 ) -> bytes:
     """The bundle of one part of a state (`state/shards.py`): `people` or a root key, and its document."""
-    more = {"shards": len(document["shards"])} if key == PEOPLE else {}
+    more = {"shards": len(document["shards"])} if key == PEOPLE_PART else {}
     files = shard_files(system, PartText.of(key, document), more | provenance_metadata(provenance))
     return signed_bundle(files, signing)
 
 
 def shard_files(system: str, part: PartText, more: Mapping[str, Any]) -> dict[str, bytes]:
     """The files of the bundle of one part of a state; `more`: what its metadata say besides."""
-    own = roots(system, part.key, windows=part.windows, further=part.further)
+    own = part_roots(system, part.key, windows=part.windows, further=part.further)
     return _state_files(system, part.revision, own, part.content, {"state": SHARDED, "shard": part.key, **more})
 
 

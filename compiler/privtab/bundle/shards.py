@@ -10,7 +10,7 @@ from typing import Any
 from privtab.base.names import decode_name
 from privtab.base.shard_names import sharded_revision
 from privtab.bundle.archive import contents, json_bytes
-from privtab.state.shards import PEOPLE
+from privtab.state.shards import PEOPLE_PART
 
 LISTING = "shards.json"
 """The name of the file with the list."""
@@ -37,7 +37,7 @@ def shard_file(key: str) -> str:
 def listing(bundles: Mapping[str, bytes]) -> dict[str, Any]:
     """The list of a state's bundles: for each its file, roots, revision and size; and their combined revision."""
     rows: dict[str, dict[str, Any]] = {}
-    system = contents(bundles[PEOPLE]).manifest["metadata"]["system"]
+    system = contents(bundles[PEOPLE_PART]).manifest["metadata"]["system"]
     for key, bundle in bundles.items():
         bundle_contents = contents(bundle)
         rows[key] = {
@@ -51,11 +51,11 @@ def listing(bundles: Mapping[str, bytes]) -> dict[str, Any]:
 
 def listing_of(system: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The list of a state's bundles from what it says of each: of `people`, and by root key."""
-    revisions = {key: str(row["revision"]) for key, row in rows.items() if key != PEOPLE}
+    revisions = {key: str(row["revision"]) for key, row in rows.items() if key != PEOPLE_PART}
     return {
         "system": system,
-        "revision": sharded_revision(str(rows[PEOPLE]["revision"]), revisions),
-        PEOPLE: rows[PEOPLE],
+        "revision": sharded_revision(str(rows[PEOPLE_PART]["revision"]), revisions),
+        PEOPLE_PART: rows[PEOPLE_PART],
         "shards": {key: rows[key] for key in sorted(revisions)},
     }
 
@@ -65,5 +65,5 @@ def shard_files(bundles: Mapping[str, bytes]) -> dict[str, bytes]:
 
     So a concurrent reader never sees a reference to a shard that is not there yet. The list of the files comes last.
     """
-    files = {shard_file(key): bundle for key, bundle in sorted(bundles.items()) if key != PEOPLE}
-    return files | {shard_file(PEOPLE): bundles[PEOPLE], LISTING: json_bytes(listing(bundles)) + b"\n"}
+    files = {shard_file(key): bundle for key, bundle in sorted(bundles.items()) if key != PEOPLE_PART}
+    return files | {shard_file(PEOPLE_PART): bundles[PEOPLE_PART], LISTING: json_bytes(listing(bundles)) + b"\n"}

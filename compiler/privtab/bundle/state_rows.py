@@ -10,7 +10,7 @@ from privtab.base.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window
 from privtab.base.names import SCOPED
 from privtab.base.shard_names import GRANTS
 from privtab.engines.python import is_windowed
-from privtab.state.attribute_rows import texts
+from privtab.state.attribute_rows import attribute_texts
 from privtab.state.names import FOR_FILTERS, KEEPS
 from privtab.state.nodes import TABLES, Cells, ColumnRows, State
 from privtab.state.principal_rows import held_role
@@ -68,10 +68,10 @@ def _tables(cells: Mapping[str, Iterable[Cells]]) -> dict[str, Any]:
 def _attributes(document: Mapping[str, Any]) -> Iterator[Cells]:
     for user, values in document.get("user_attributes", {}).items():
         for name, value in values.items():
-            yield from ((name, text, user, None) for text in texts(value))
+            yield from ((name, text, user, None) for text in attribute_texts(value))
     for key, values in document.get("entity_attributes", {}).items():
         for name, value in values.items():
-            yield from ((name, text, None, key) for text in texts(value))
+            yield from ((name, text, None, key) for text in attribute_texts(value))
 
 
 def _from_windowed(document: Mapping[str, Any]) -> State:

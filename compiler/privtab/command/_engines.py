@@ -67,10 +67,10 @@ def open_engine(program: Program, state: State, moment: int) -> OpenEngine:
     """
     from privtab.engines.python import Opener
     from privtab.pipeline import policy_artifacts
-    from privtab.state.index import index
+    from privtab.state.index import index_document
 
     opener = Opener()
-    return opener.open(policy_artifacts(program).program, [opener.keep(index(program, state))], moment)
+    return opener.open(policy_artifacts(program).program, [opener.keep(index_document(program, state))], moment)
 
 
 def reference(program: Program, state: State) -> Answers:

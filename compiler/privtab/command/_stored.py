@@ -85,14 +85,14 @@ def load_rows(program: Program | None, state: Path) -> RawState:
 
         load_rows(None, Path("state.yaml")).rows
     """
-    from privtab.state.load import load
+    from privtab.state.load import load_raw_state
 
     if (source := source_of(state)) is not None:
         return source.rows(program, str(state))
     if is_stored(state):
         return rows_of_bundles(program, [_read(state)], str(state))
     _check_no_database(state)
-    return load(state)
+    return load_raw_state(state)
 
 
 def rows_of_bundles(program: Program | None, bundles: Iterable[bytes], shown: str) -> RawState:
@@ -133,10 +133,10 @@ def as_stored(program: Program, state: State) -> State:
     True
     """
     from privtab.bundle.state_rows import from_index
-    from privtab.state.index import index
+    from privtab.state.index import index_document
     from privtab.state.written import as_written
 
-    return as_written(program, from_index(index(program, state)))
+    return as_written(program, from_index(index_document(program, state)))
 
 
 def read_bundle(path: Path) -> bytes:

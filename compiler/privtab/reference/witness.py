@@ -122,7 +122,7 @@ class WitnessBuilder:
         for term, value in self.values.items():
             if self.is_in_state(term):
                 entity = None if term.target is None else self.entity(term.target)
-                for text in attribute_rows.texts(value):
+                for text in attribute_rows.attribute_texts(value):
                     user = self.user if entity is None else None
                     yield AttributeRow(user=user, entity=entity, attribute=term.attribute, value=text)
 

@@ -16,7 +16,7 @@ from privtab.base.names import unusable_character
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.state.links import without_wrong
-from privtab.state.names import Problem
+from privtab.state.names import RowProblem
 from privtab.state.nodes import Cells, State
 from privtab.state.raw import RawRow
 
@@ -33,7 +33,7 @@ def attribute_row(checker: Checker, row: RawRow) -> Cells | None:
     cells = row.cells
     if ("user" in cells) == ("entity" in cells):
         message = f"the row names {'a user and an entity' if 'user' in cells else 'neither a user nor an entity'}"
-        checker.error(row, Problem("S190", message, "a value belongs to one `user` or to one `entity`"))
+        checker.error(row, RowProblem("S190", message, "a value belongs to one `user` or to one `entity`"))
         return None
     user = checker.bare(row, "user", "user") if "user" in cells else None
     entity = checker.entity(row, "entity") if "entity" in cells else None
@@ -46,7 +46,7 @@ def attribute_row(checker: Checker, row: RawRow) -> Cells | None:
     return cells["attribute"], cells["value"], user, None if entity is None else str(entity)
 
 
-def value_problem(program: Program, entity: Entity | None, name: str, text: str) -> Problem | None:
+def value_problem(program: Program, entity: Entity | None, name: str, text: str) -> RowProblem | None:
     """Why a user, or an entity, cannot have a value of an attribute; of the entity only the type counts."""
     declared = program.attributes.user if entity is None else program.attributes.entity
     what = "users" if entity is None else f"a `{entity.type}`"
@@ -56,24 +56,28 @@ def value_problem(program: Program, entity: Entity | None, name: str, text: str)
         other = program.attributes.entity if entity is None else program.attributes.user
         if advice is None and name in other:
             advice = f"`{name}` is an attribute of {'entities' if entity is None else 'users'}"
-        return Problem("S187", f"unknown attribute `{name}` of {what}", advice)
+        return RowProblem("S187", f"unknown attribute `{name}` of {what}", advice)
     if entity is not None and entity.type not in attribute.on:
-        return Problem(
+        return RowProblem(
             "S187", f"{what} has no attribute `{name}`", f"`{name}` is declared on {listed_names(attribute.on)}"
         )
     if "state" not in attribute.origins:
         message = f"requests give `{name}` of {what}, so the state does not"
-        return Problem("S187", message, "declare it `from: state` or `from: [state, request]`, or leave the row out")
+        return RowProblem("S187", message, "declare it `from: state` or `from: [state, request]`, or leave the row out")
     character = unusable_character(text)
     if character is not None:
-        return Problem("S116", f"the value of `{name}` holds the character {character}")
+        return RowProblem("S116", f"the value of `{name}` holds the character {character}")
     if len(text) > MOST_TEXT:
-        return Problem("S117", f"the value of `{name}` has {len(text):,} characters; {MOST_TEXT:,} is the most")
+        return RowProblem("S117", f"the value of `{name}` has {len(text):,} characters; {MOST_TEXT:,} is the most")
     if text != text.strip():
-        return Problem("S108", f"the value of `{name}` begins or ends with a blank", f"did you mean `{text.strip()}`?")
+        return RowProblem(
+            "S108", f"the value of `{name}` begins or ends with a blank", f"did you mean `{text.strip()}`?"
+        )
     if attribute.read(text) is None:
         a_word = f"one of {listed_names(attribute.values)}, in a row for each" if attribute.type == "set" else None
-        return Problem("S188", f"`{text[:80]}` is no value of `{name}`", f"it must be {a_word or attribute.describe()}")
+        return RowProblem(
+            "S188", f"`{text[:80]}` is no value of `{name}`", f"it must be {a_word or attribute.describe()}"
+        )
     return None
 
 
@@ -85,21 +89,21 @@ def without_two_values(checker: Checker, state: State) -> State:
     for number, key in enumerate(state.texts(TABLE, *COLUMNS[:3])):
         rows.setdefault(key, []).append(number)
     values = state.column(TABLE, "value")
-    wrong: dict[int, Problem] = {}
+    wrong: dict[int, RowProblem] = {}
     for (user, entity, name), numbers in rows.items():
         if len(numbers) < 2 or declared(checker.program, entity)[name].type == "set":
             continue
-        problem = two_values(entity or str(user), name, {str(value) for value in values.take(numbers)})
+        problem = two_values_problem(entity or str(user), name, {str(value) for value in values.take(numbers)})
         wrong |= dict.fromkeys(numbers, problem)
     return without_wrong(checker, state, TABLE, wrong)
 
 
-def two_values(owner: str, name: str, values: Collection[str]) -> Problem:
+def two_values_problem(owner: str, name: str, values: Collection[str]) -> RowProblem:
     """The problem of the rows that give an attribute of a user or an entity several values."""
     shown = sorted(values)
     more = f" and {len(shown) - _MOST_SHOWN:,} more" if len(shown) > _MOST_SHOWN else ""
     message = f"`{name}` of `{owner}` has the values {listed_names(shown[:_MOST_SHOWN])}{more}"
-    return Problem("S189", message, "keep one of the rows")
+    return RowProblem("S189", message, "keep one of the rows")
 
 
 def value_of(attribute: Attribute, texts: Iterable[str]) -> Value | None:
@@ -110,7 +114,7 @@ def value_of(attribute: Attribute, texts: Iterable[str]) -> Value | None:
     return values.pop() if len(values) == 1 else None
 
 
-def texts(value: Value) -> tuple[str, ...]:
+def attribute_texts(value: Value) -> tuple[str, ...]:
     """The values of the rows that give an attribute a value: one, or one for each word of a set."""
     match value:
         case bool():
@@ -121,7 +125,7 @@ def texts(value: Value) -> tuple[str, ...]:
             return tuple(value)
 
 
-def part(program: Program, state: State) -> dict[str, Any]:
+def attribute_parts(program: Program, state: State) -> dict[str, Any]:
     """The parts of the index of a state; nothing if the policy takes no values from the state."""
     declared = program.attributes.from_origin("state")
     if not declared:

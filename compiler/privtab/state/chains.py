@@ -15,7 +15,7 @@ MOST_LINKS = 64
 """Limit on the length of a chain of groups, or of roles."""
 MOST_DERIVED = 20_000_000
 """Limit on the rows that follow from the rows of a state."""
-GROUP, ROLE = "group:", "role:"
+GROUP_PREFIX, ROLE_PREFIX = "group:", "role:"
 
 M = TypeVar("M", bound=Hashable)
 
@@ -123,4 +123,4 @@ def roles_from(
         window = joined(first.window, second.window)
         return RoleLimits(scope, window) if common and window is not None else None
 
-    return containers(((holder, f"{ROLE}{role}", how) for holder, role, how in links), join)
+    return containers(((holder, f"{ROLE_PREFIX}{role}", how) for holder, role, how in links), join)

@@ -12,7 +12,7 @@ from privtab.base.names import PRINCIPAL_KINDS, mixed_scripts
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.state.findings import RowLocation, StateFinding
-from privtab.state.names import Problem, StateNames, uses
+from privtab.state.names import RowProblem, StateNames, used_parts
 from privtab.state.nodes import Cells, ColumnRows, State
 from privtab.state.raw import NAMED, RawRow, RawState
 
@@ -45,12 +45,12 @@ class Checker:
         }
         """What reads a row of each table; `row_checker.checker_of` adds the others."""
         self.names = StateNames(program)
-        self.uses = uses(program)
+        self.uses = used_parts(program)
         self.findings: list[StateFinding] = list(raw.findings)
         self.valid_rows: dict[str, Sequence[RawRow]] = {}
         self.finding_counts: Counter[tuple[str, str, str, Literal["error", "warning", "note"]]] = Counter()
         self.grantees: set[str] = set()
-        self.grantable: dict[tuple[str, str], Problem | None] = {}
+        self.grantable: dict[tuple[str, str], RowProblem | None] = {}
         self.roles: dict[str, str | None] = {}
         self.windows: dict[str, Sequence[Window]] = {}
         """By table that has any: one for each valid row."""
@@ -105,7 +105,7 @@ class Checker:
             try:
                 edges.append(no_edge if text is None else parse_moment(text))
             except WrongTime as error:
-                self.error(row, Problem("S170", f"`{name}`: `{text}` {error}", error.help))
+                self.error(row, RowProblem("S170", f"`{name}`: `{text}` {error}", error.help))
                 edges.append(None)
         begin, end = edges
         if begin is None or end is None:
@@ -116,7 +116,7 @@ class Checker:
             if since is None or until is None:
                 edge = f"`until`, {until}, is before" if since is None else f"`from`, {since}, is after"
                 message, advice = f"{edge} every moment that counts", "correct it, or leave it out"
-            self.error(row, Problem("S170", f"the row never holds: {message}", advice))
+            self.error(row, RowProblem("S170", f"the row never holds: {message}", advice))
             return None
         return Window(begin, end)
 
@@ -150,10 +150,10 @@ class Checker:
         privilege = cells["privilege"]
         if effect not in {"allow", "deny"}:
             advice = did_you_mean(effect, ("allow", "deny")) or "an effect is `allow` or `deny`"
-            self.error(row, Problem("S132", f"unknown effect `{cells['effect']}`", advice))
+            self.error(row, RowProblem("S132", f"unknown effect `{cells['effect']}`", advice))
         elif effect == "deny" and self.program.semantics.deny == "none":
             message = f"`{self.program.system}` has no denials"
-            self.error(row, Problem("S133", message, "what is not allowed is refused: leave the row out"))
+            self.error(row, RowProblem("S133", message, "what is not allowed is refused: leave the row out"))
             effect = ""
         problem = self.grant_problem(privilege, entity.type if entity is not None else None)
         if problem is not None:
@@ -169,7 +169,7 @@ class Checker:
         entity = self.entity(row, "entity")
         semantics = self.program.semantics.owner
         if semantics is None:
-            self.error(row, Problem("S140", f"`{self.program.system}` has no owners", "leave the row out"))
+            self.error(row, RowProblem("S140", f"`{self.program.system}` has no owners", "leave the row out"))
             return None
         found = self.accepted(row, self.names.principal(row.cells["owner"], PRINCIPAL_KINDS, bare="user"))
         if found is None:
@@ -177,7 +177,7 @@ class Checker:
         kind, name = found
         if kind not in semantics.kinds:
             message = f"`{row.cells['owner']}` is a {kind}; only a {' or a '.join(semantics.kinds)} can be an owner"
-            self.error(row, Problem("S141", message))
+            self.error(row, RowProblem("S141", message))
             return None
         return None if entity is None else (str(entity), f"{kind}:{name}")
 
@@ -227,18 +227,18 @@ class Checker:
         user = self.bare(row, "user", "user")
         return None if user is None else (user,)
 
-    def scope(self, role: str, scope: Entity | None, *, has_scope: bool) -> Problem | None:
+    def scope(self, role: str, scope: Entity | None, *, has_scope: bool) -> RowProblem | None:
         """Why a role cannot be assigned for a scope; an undeclared role can be assigned for any."""
         declared = self.program.roles.get(role)
         if declared is None or declared.scope is None:
             return None
         advice = f"write the scope as `{self.names.shape(declared.scope)}`"
         if not has_scope:
-            return Problem(
+            return RowProblem(
                 "S150", f"role `{role}` is assigned for one `{declared.scope}`, and no scope is given", advice
             )
         if scope is not None and scope.type != declared.scope:
-            return Problem(
+            return RowProblem(
                 "S151", f"`{scope}` is not a scope for role `{role}`: it must be a `{declared.scope}`", advice
             )
         return None
@@ -255,7 +255,7 @@ class Checker:
         """The advice for a role that has no effect but whose name resembles a declared one."""
         return None if f"role:{role}" in self.grantees else self.names.similar_declared_role(role)
 
-    def grant_problem(self, privilege: str, type_: str | None) -> Problem | None:
+    def grant_problem(self, privilege: str, type_: str | None) -> RowProblem | None:
         """Why a privilege cannot be granted; without a type (the entity is wrong), only whether it is known."""
         if type_ is None:
             return None if self.names.privileges(privilege) is not None else self.names.grantable(privilege, "")
@@ -270,7 +270,7 @@ class Checker:
         return None if found is None else row.cells[column]
 
     def bare(
-        self, row: RawRow, column: str, kind: str, read: Callable[[str, str], str | Problem] | None = None
+        self, row: RawRow, column: str, kind: str, read: Callable[[str, str], str | RowProblem] | None = None
     ) -> str | None:
         """The value of a cell with a name of one kind; None after reporting what is wrong with it."""
         return self.accepted(row, (read or self.names.bare)(row.cells[column], kind))
@@ -279,9 +279,9 @@ class Checker:
         """The value of an entity cell; None after reporting what is wrong with it."""
         return self.accepted(row, self.names.entity(row.cells[column]))
 
-    def accepted(self, row: RawRow, found: T | Problem) -> T | None:
+    def accepted(self, row: RawRow, found: T | RowProblem) -> T | None:
         """What was read from a cell; None after reporting a problem."""
-        if isinstance(found, Problem):
+        if isinstance(found, RowProblem):
             self.error(row, found)
             return None
         return found
@@ -292,17 +292,17 @@ class Checker:
             if column in NAMED and (mixed := mixed_scripts(text)) is not None:
                 self.warn(row, "S118", f"a name in `{text}` mixes scripts: {mixed}", "write it in one script")
 
-    def error(self, row: RawRow, problem: Problem) -> None:
+    def error(self, row: RawRow, problem: RowProblem) -> None:
         """Report an error, which removes the row from the state."""
         self._report(row, problem, "error")
 
     def warn(self, row: RawRow, code: str, message: str, advice: str | None = None) -> None:
         """Report an oddity of a row that stays in the state."""
-        self._report(row, Problem(code, message, advice), "warning")
+        self._report(row, RowProblem(code, message, advice), "warning")
 
     def note(self, row: RawRow, code: str, message: str, advice: str | None = None) -> None:
         """Note a probable mistake in a valid row."""
-        self._report(row, Problem(code, message, advice), "note")
+        self._report(row, RowProblem(code, message, advice), "note")
 
     def report_omitted(self) -> None:
         """Report how many findings were left out beyond the limit."""
@@ -312,7 +312,7 @@ class Checker:
                 place = RowLocation(path=path, table=table, row=0)
                 self.findings.append(StateFinding(place=place, message=message, code=code, severity=severity))
 
-    def _report(self, row: RawRow, problem: Problem, severity: Literal["error", "warning", "note"]) -> None:
+    def _report(self, row: RawRow, problem: RowProblem, severity: Literal["error", "warning", "note"]) -> None:
         kind = row.path, row.table, problem.code, severity
         self.finding_counts[kind] += 1
         if self.finding_counts[kind] > MAX_FINDINGS_OF_KIND and not self.alone:

@@ -18,7 +18,7 @@ from privtab.base.arrow import Codes, Truth
 from privtab.state import raw
 from privtab.state.findings import RowLocation
 from privtab.state.nodes import Column
-from privtab.state.raw import COLUMNS, RawReader, RawRow
+from privtab.state.raw import TABLE_COLUMNS, RawReader, RawRow
 
 FEW = 16
 """Look-ups that are answered by scanning the column, before it is sorted for more of them; texts that are converted one by one."""
@@ -225,7 +225,9 @@ class RawTable(Sequence[RawRow]):
         if isinstance(rows, RawTable):
             return rows
         first = rows[0]
-        columns = {name: CodedColumn.of_texts(row.cells.get(name) for row in rows) for name in COLUMNS[first.table].all}
+        columns = {
+            name: CodedColumn.of_texts(row.cells.get(name) for row in rows) for name in TABLE_COLUMNS[first.table].all
+        }
         lines = None if first.line is None else np.array([row.line for row in rows], np.int64)
         return cls(first.path, first.table, columns, np.array([row.number for row in rows], np.int64), lines)
 
@@ -242,7 +244,7 @@ class RawTable(Sequence[RawRow]):
         for name, column in columns.items():
             empty = arrow.position(column.array, "")
             absent = column.codes < 0 if empty < 0 else (column.codes < 0) | (column.codes == empty)
-            if name in COLUMNS[table].required:
+            if name in TABLE_COLUMNS[table].required:
                 complete &= ~absent
             columns_without_empty[name] = (
                 column if empty < 0 else CodedColumn(np.where(absent, -1, column.codes), column.array).compact()
@@ -258,7 +260,7 @@ class RawTable(Sequence[RawRow]):
             row_numbers = row_numbers[: raw.MOST_COLUMN_ROWS]
         if not len(row_numbers):
             return None
-        order = COLUMNS[table].all if line is None else columns_without_empty  # CSV shows valid rows as written
+        order = TABLE_COLUMNS[table].all if line is None else columns_without_empty  # CSV shows valid rows as written
         rows = {name: columns_without_empty[name].rows(row_numbers) for name in order if name in columns_without_empty}
         found = RawTable(path, table, rows, row_numbers + 1, None if line is None else row_numbers + line)
         reader.large[table] = found
@@ -274,7 +276,7 @@ class RawTable(Sequence[RawRow]):
         found = ((name, column, column.codes[row]) for name, column in self.columns.items())
         cells = {name: column.text(code) for name, column, code in found if code >= 0}
         if len(cells) < len(self.columns):
-            cells = {name: cells[name] for name in COLUMNS[self.table].all if name in cells}
+            cells = {name: cells[name] for name in TABLE_COLUMNS[self.table].all if name in cells}
         line = None if self.lines is None else int(self.lines[row])
         return RawRow(self.path, self.table, int(self.numbers[row]), line, cells)
 

@@ -9,8 +9,8 @@ from privtab.base.attributes import Value
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Program
 from privtab.state.attribute_rows import value_of
-from privtab.state.chains import GROUP, ScopeOverlap
-from privtab.state.links import closed
+from privtab.state.chains import GROUP_PREFIX, ScopeOverlap
+from privtab.state.links import with_derived_rows
 from privtab.state.located import locations
 from privtab.state.nodes import State
 
@@ -41,7 +41,7 @@ class Holdings:
 
     def __init__(self, program: Program, state: State) -> None:
         plain = state.plain("the reference engine, which is given the state of one moment,")
-        self._state = closed(program, plain)
+        self._state = with_derived_rows(program, plain)
         self._names = privilege_names(program)
         sources = program.semantics.groups
         self._takes_state_groups = "state" in sources
@@ -70,7 +70,9 @@ class Holdings:
         found = frozenset(groups)
         if not self._nests_groups:
             return found
-        return found.union(*(self._values_where("memberships", "user", f"{GROUP}{group}", "group") for group in found))
+        return found.union(
+            *(self._values_where("memberships", "user", f"{GROUP_PREFIX}{group}", "group") for group in found)
+        )
 
     def of_user(self, user: str, groups: Collection[str] = ()) -> UserHoldings:
         """What a user holds."""
@@ -114,7 +116,7 @@ class Holdings:
         """
         kind, _, name = principal.partition(":")
         if kind == "group":
-            own = {f"{GROUP}{group}" for group in self.above([name])}
+            own = {f"{GROUP_PREFIX}{group}" for group in self.above([name])}
             role_pairs = self.held_by(own)
         else:
             own = set()

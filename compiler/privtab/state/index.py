@@ -12,12 +12,12 @@ from privtab.base.moments import WINDOWED
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.state import attribute_rows, row_index
-from privtab.state.links import closed
+from privtab.state.links import with_derived_rows
 from privtab.state.names import kept_part
 from privtab.state.nodes import State
 
 
-def index(program: Program, state: State) -> dict[str, Any]:
+def index_document(program: Program, state: State) -> dict[str, Any]:
     """The document below `data.privtab_state.<system>`; the same rows in any order give the same document.
 
     `revision` is the hash of everything else. Parts that the policy does not use are empty maps.
@@ -46,13 +46,13 @@ def without_revision(program: Program, state: State) -> dict[str, Any]:
 
 def parts_of(program: Program, state: State) -> dict[str, Any]:
     """The parts of the index of a state, without its revision; those of coded columns are columns, too (`large_index.Part`)."""
-    state = closed(program, state)
+    state = with_derived_rows(program, state)
     with no_collection():
         if not by_columns(program, state):
-            return row_index.document(program, state)
+            return row_index.row_index_document(program, state)
         from privtab.state.large_index import coded_parts
 
-        further = row_index.brought_part(program, state) | attribute_rows.part(program, state)
+        further = row_index.brought_part(program, state) | attribute_rows.attribute_parts(program, state)
         return coded_parts(program, state) | further | kept_part(program, state)
 
 

@@ -25,9 +25,9 @@ from privtab.ir.nodes import Program
 from privtab.state.checker import MAX_FINDINGS_OF_KIND, Checker
 from privtab.state.coded import CodedColumn, RawTable, numbered, numbered_rows
 from privtab.state.findings import StateFinding
-from privtab.state.names import Problem, SelectedRows, StateNames
-from privtab.state.nodes import ColumnRows
-from privtab.state.raw import COLUMNS, ENTITIES, RawState
+from privtab.state.names import RowProblem, SelectedRows, StateNames
+from privtab.state.nodes import ENTITY_COLUMNS, ColumnRows
+from privtab.state.raw import TABLE_COLUMNS, RawState
 from privtab.state.row_checker import checker_of
 
 _SUSPICIOUS = rf"[^\pL\pM\pN\pP\pS ]|[^\PL\p{{Latin}}]|[{FILLERS}%*?]|\A | \z"
@@ -103,12 +103,12 @@ class ColumnChecker:
     def _checked(self, table: RawTable) -> CheckedTable:
         """Check each row of a table alone; the rows are not compared with each other."""
         name = table.table
-        columns = {c: table.column(c) for c in COLUMNS[name].names}
+        columns = {c: table.column(c) for c in TABLE_COLUMNS[name].names}
         assessments = {c: self._assessment(name, c, own) for c, own in columns.items()}
         of_rows = {c: assessments[c].of_rows(own) for c, own in columns.items()}
         passes = np.logical_and.reduce([good for good, _ in of_rows.values()])
         passes &= self._pass_together(table, passes, [kinds for _, kinds in of_rows.values()])
-        edges = {c: own for c in COLUMNS[name].window if len((own := _limited(table.column(c), c)).array)}
+        edges = {c: own for c in TABLE_COLUMNS[name].window if len((own := _limited(table.column(c), c)).array)}
         for c, own in edges.items():
             assessments[c] = self.assessor.each(
                 own, lambda text: edge_text(text) is not None, lambda text: edge_text(text) or ""
@@ -159,7 +159,7 @@ class ColumnChecker:
                 return replace(assessor.bare(column, name), kinds=np.arange(len(column.array)))
             case "name":
                 return replace(assessor.each(column), kinds=np.zeros(len(column.array), np.int64))
-            case _ if name in ENTITIES:
+            case _ if name in ENTITY_COLUMNS:
                 return assessor.entities(column)
             case _:
                 return assessor.each(column, replacement=str.lower if name == "effect" else str)
@@ -225,14 +225,14 @@ class TextAssessor:
 
         def read(text: str) -> tuple[int, str] | None:
             found = self.names.principal(text, PRINCIPAL_KINDS if bare else tuple(allowed), bare)
-            if isinstance(found, Problem) or found[0] not in allowed:
+            if isinstance(found, RowProblem) or found[0] not in allowed:
                 return None
             return PRINCIPAL_KINDS.index(found[0]), f"{found[0]}:{found[1]}" if bare else text
 
         return _assess(texts, kinds, texts, read)
 
     def bare(
-        self, column: CodedColumn, kind: str, reader: Callable[[str, str], str | Problem] | None = None
+        self, column: CodedColumn, kind: str, reader: Callable[[str, str], str | RowProblem] | None = None
     ) -> Assessment:
         """Names of one kind, read by `reader` if it is given; a group in their place, as `group:name`, is of the second kind."""
         texts = column.array
@@ -241,7 +241,7 @@ class TextAssessor:
 
         def read(text: str) -> tuple[int, str] | None:
             found = (reader or self.names.bare)(text, kind)
-            return None if isinstance(found, Problem) else (int(found.startswith("group:")), found)
+            return None if isinstance(found, RowProblem) else (int(found.startswith("group:")), found)
 
         return _assess(texts, kinds, texts, read)
 

@@ -17,10 +17,10 @@ from privtab.base import arrow
 from privtab.base.arrow import Codes, Lists, text_bytes
 from privtab.base.moments import ALWAYS, Window
 from privtab.ir.nodes import Program
-from privtab.state.chains import GROUP
+from privtab.state.chains import GROUP_PREFIX
 from privtab.state.coded import CodedColumn, once
-from privtab.state.links import closed
-from privtab.state.names import StateNames, UsedParts, uses
+from privtab.state.links import with_derived_rows
+from privtab.state.names import StateNames, UsedParts, used_parts
 from privtab.state.nodes import State
 from privtab.state.principal_rows import SEPARATOR, HeldRoles, scoped_entries, scopes_of_roles
 
@@ -128,7 +128,7 @@ def coded_parts(program: Program, state: State) -> dict[str, Any]:
 
 def held_parts(program: Program, state: State) -> dict[str, Part]:
     """The parts that are looked up by entity, which shards have."""
-    state = closed(program, state.plain("an index by columns"))
+    state = with_derived_rows(program, state.plain("an index by columns"))
     allow, deny = _grants(program, state)
     owners, members = _pairs(state, "owners", "entity", "owner"), _pairs(state, "members", "of", "user")
     return {"allow": allow, "deny": deny, "owners": owners, "members": members}
@@ -136,10 +136,10 @@ def held_parts(program: Program, state: State) -> dict[str, Part]:
 
 def people_parts(program: Program, state: State) -> tuple[dict[str, Any], int]:
     """The parts that are looked up by user or group, and how many users have principals."""
-    state = closed(program, state.plain("an index by columns"))
-    used_parts = uses(program)
-    people = _People(program, state, used_parts)
-    groups_alone = people.groups if used_parts.request_groups else people.numbers(used_parts.everyone)
+    state = with_derived_rows(program, state.plain("an index by columns"))
+    used = used_parts(program)
+    people = _People(program, state, used)
+    groups_alone = people.groups if used.request_groups else people.numbers(used.everyone)
     admins, admin_names = _sorted(_column(state, "service_admins", "user"))
     parts = {
         "service_admins": Part(lambda: [(once(admins),)], (Level(admin_names, '"', '":true', ","),), ""),
@@ -278,17 +278,17 @@ class _People:
         direct = arrow.texts([principal for principal in held_roles.grantees if not principal.startswith("role:")])
         holders, roles, scopes = (_column(state, "assignments", name) for name in ("principal", "role", "scope"))
         members, groups = (_column(state, "memberships", name) for name in ("user", "group"))
-        nested = arrow.truth(pc.starts_with(members.array, GROUP))
+        nested = arrow.truth(pc.starts_with(members.array, GROUP_PREFIX))
         if not used.state_groups:
             counts = np.append(nested, False)[members.codes]
             members, groups = members.rows(counts), groups.rows(counts)
             nested = np.ones(len(members.array), np.bool_)
         member_names = pc.if_else(arrow.truths(nested), members.array, _prefixed("user:", members.array))
-        name_sources = (holders.array, direct, member_names, _prefixed(GROUP, groups.array))
+        name_sources = (holders.array, direct, member_names, _prefixed(GROUP_PREFIX, groups.array))
         self.names, (holder, direct_holder, member, group) = _united(name_sources)
         """Users and groups, and roles that hold others."""
         self.users: Codes = np.flatnonzero(arrow.truth(pc.starts_with(self.names, "user:")))
-        of_groups = arrow.truth(pc.starts_with(self.names, GROUP))
+        of_groups = arrow.truth(pc.starts_with(self.names, GROUP_PREFIX))
         holds_something = np.zeros(len(self.names), np.bool_)
         holds_something[np.concatenate([holder, direct_holder, member])] = True
         self.groups: Codes = np.flatnonzero(holds_something & of_groups)

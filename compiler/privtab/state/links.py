@@ -19,10 +19,9 @@ from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind
 from privtab.state import chains
 from privtab.state.located import locations
-from privtab.state.names import Problem, SelectedRows
+from privtab.state.names import RowProblem, SelectedRows
 from privtab.state.nodes import State
-from privtab.state.raw import COLUMNS as TABLE_COLUMNS
-from privtab.state.raw import RawState
+from privtab.state.raw import TABLE_COLUMNS, RawState
 
 if TYPE_CHECKING:
     from privtab.state.checker import Checker
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
 Link: TypeAlias = tuple[str, str]
 """A member and what contains it: (`group:eu`, `group:all`), (`role:engineer`, `role:reader`)."""
 
-COLUMNS: Mapping[HierarchyKind, tuple[str, str, str, str]] = {
-    "groups": ("memberships", "user", "group", chains.GROUP),
-    "roles": ("assignments", "principal", "role", chains.ROLE),
+LINK_COLUMNS: Mapping[HierarchyKind, tuple[str, str, str, str]] = {
+    "groups": ("memberships", "user", "group", chains.GROUP_PREFIX),
+    "roles": ("assignments", "principal", "role", chains.ROLE_PREFIX),
 }
 """By kind: the table, the columns of the member and of what contains it, and the prefix of both."""
 SMALL = 64
@@ -47,13 +46,13 @@ def holding_roles(program: Program, raw: RawState) -> set[str]:
     rows = raw.rows.get("assignments", ())
     columns = getattr(rows, "columns", None)
     principals = columns["principal"].names if columns else (row.cells["principal"] for row in rows)
-    return {principal for principal in principals if principal.startswith(chains.ROLE)}
+    return {principal for principal in principals if principal.startswith(chains.ROLE_PREFIX)}
 
 
 def without_wrong_links(checker: Checker, state: State) -> State:
     """The state without rows whose link is wrong, after reporting them."""
     for kind in checker.program.semantics.hierarchy:
-        table, member, container, prefix = COLUMNS[kind]
+        table, member, container, prefix = LINK_COLUMNS[kind]
         members = state.column(table, member)
         rows = members.where(name for name in members.names if name.startswith(prefix))
         found = zip(rows, state.texts(table, member, container, rows=rows), strict=True)
@@ -64,7 +63,7 @@ def without_wrong_links(checker: Checker, state: State) -> State:
     return state
 
 
-def without_wrong(checker: Checker, state: State, table: str, wrong: Mapping[int, Problem]) -> State:
+def without_wrong(checker: Checker, state: State, table: str, wrong: Mapping[int, RowProblem]) -> State:
     """The state without the wrong rows of a table, by number, after reporting them."""
     if not wrong:
         return state
@@ -80,10 +79,10 @@ def without_wrong(checker: Checker, state: State, table: str, wrong: Mapping[int
     return replace(state, windows=windows, **some)
 
 
-def invalid_links(kind: HierarchyKind, links: Iterable[Link]) -> dict[Link, Problem]:
+def invalid_links(kind: HierarchyKind, links: Iterable[Link]) -> dict[Link, RowProblem]:
     """The links that lie on a cycle or make a chain too long, and why."""
     once = sorted(set(links))
-    found: dict[Link, Problem] = {}
+    found: dict[Link, RowProblem] = {}
     components = _components(once)
     number = {name: at for at, component in enumerate(components) for name in component}
     inside: dict[int, list[Link]] = defaultdict(list)
@@ -95,11 +94,11 @@ def invalid_links(kind: HierarchyKind, links: Iterable[Link]) -> dict[Link, Prob
     verb = "contain" if kind == "groups" else "hold"
     for link in _too_long([link for link in once if link not in found]):
         message = f"`{link[0]}` begins a chain of more than {chains.MOST_LINKS} {kind} that {verb} each other"
-        found[link] = Problem("S184", message, f"{chains.MOST_LINKS} is the most")
+        found[link] = RowProblem("S184", message, f"{chains.MOST_LINKS} is the most")
     return found
 
 
-def _cycle(kind: HierarchyKind, component: Collection[str], links: Sequence[Link]) -> Iterator[tuple[Link, Problem]]:
+def _cycle(kind: HierarchyKind, component: Collection[str], links: Sequence[Link]) -> Iterator[tuple[Link, RowProblem]]:
     """The problem of each link inside a component."""
     advice = "remove one of the rows of the cycle"
     what = "contain each other" if kind == "groups" else "hold each other"
@@ -114,7 +113,7 @@ def _cycle(kind: HierarchyKind, component: Collection[str], links: Sequence[Link
         else:
             names = [link[0], *_path(above, link[1], link[0])]
             message = f"the {kind} {what}: {' → '.join(f'`{name}`' for name in names)}"
-        yield link, Problem("S186", message, advice)
+        yield link, RowProblem("S186", message, advice)
 
 
 def _path(above: Mapping[str, Sequence[str]], begin: str, end: str) -> list[str]:
@@ -195,7 +194,7 @@ def _too_long(links: Sequence[Link]) -> Iterator[Link]:
                 waiting.append(member)
 
 
-def closed(program: Program, state: State) -> State:
+def with_derived_rows(program: Program, state: State) -> State:
     """The state with the rows that follow from groups in groups and roles held by roles, after its own rows.
 
     The state itself for a policy without a hierarchy. Raises UsageError if too many rows follow.
@@ -214,8 +213,8 @@ def closed(program: Program, state: State) -> State:
 def _closed(program: Program, state: State) -> State:
     for kind, table in (("groups", "memberships"), ("roles", "assignments")):
         if kind in program.semantics.hierarchy:
-            _, _, container, prefix = COLUMNS[kind]
-            follow = following(table, _links(state, kind), locations(program, state).keys)
+            _, _, container, prefix = LINK_COLUMNS[kind]
+            follow = derived_rows(table, _links(state, kind), locations(program, state).keys)
             column = state.column(table, container)
             rows = column.where(name for name in column.names if follow.reach.of(f"{prefix}{name}"))
             state = _longer(state, table, dict.fromkeys(follow(_texts(state, table, rows)))) if rows else state
@@ -226,13 +225,13 @@ Texts: TypeAlias = tuple[str | None, ...]
 """The cells of a row of `memberships` or `assignments`, but for its window; an entity is `type:path`."""
 
 
-def following(table: str, links: Iterable[tuple[Texts, Window]], keys: Callable[[Entity], list[str]]) -> Following:
+def derived_rows(table: str, links: Iterable[tuple[Texts, Window]], keys: Callable[[Entity], list[str]]) -> Following:
     """What follows from rows of `memberships` or `assignments`, given those whose member is a group, or a role.
 
     `keys`: the keys on the path of an entity.
     """
     if table == "memberships":
-        contained = ((str(member), f"{chains.GROUP}{group}", window) for (member, group), window in links)
+        contained = ((str(member), f"{chains.GROUP_PREFIX}{group}", window) for (member, group), window in links)
         return Following(table, chains.containers(contained, chains.joined))
     held = ((str(p), str(role), chains.RoleLimits(scope, window)) for (p, role, scope), window in links)
     return Following(table, chains.roles_from(held, keys))
@@ -256,18 +255,18 @@ class Following:
 
     def _memberships(self, cells: Texts, window: Window) -> Iterator[tuple[Texts, Window]]:
         user, group = cells
-        for above, both in self.reach.through(f"{chains.GROUP}{group}", window):
-            yield (user, above.removeprefix(chains.GROUP)), both
+        for above, both in self.reach.through(f"{chains.GROUP_PREFIX}{group}", window):
+            yield (user, above.removeprefix(chains.GROUP_PREFIX)), both
 
     def _assignments(self, cells: Texts, window: Window) -> Iterator[tuple[Texts, Window]]:
         principal, outer, scope = cells
-        for role, limits in self.reach.through(f"{chains.ROLE}{outer}", chains.RoleLimits(scope, window)):
-            yield (principal, role.removeprefix(chains.ROLE), limits.scope), limits.window
+        for role, limits in self.reach.through(f"{chains.ROLE_PREFIX}{outer}", chains.RoleLimits(scope, window)):
+            yield (principal, role.removeprefix(chains.ROLE_PREFIX), limits.scope), limits.window
 
 
 def _links(state: State, kind: HierarchyKind) -> Iterator[tuple[Texts, Window]]:
     """The rows between two groups, or two roles."""
-    table, member, _, prefix = COLUMNS[kind]
+    table, member, _, prefix = LINK_COLUMNS[kind]
     members = state.column(table, member)
     rows = _texts(state, table, members.where(name for name in members.names if name.startswith(prefix)))
     return ((cells, window) for cells, window in rows if window.begin < window.end)

@@ -31,7 +31,7 @@ from privtab.state.read_json import read_value
 from privtab.state.row_checker import checker_of
 
 
-def load(path: Path | str) -> RawState:
+def load_raw_state(path: Path | str) -> RawState:
     """Read the rows of a state with their positions; what cannot be read becomes findings, but for what `?accept=NAME` names.
 
     Raises FileError if the file does not exist. Raises UsageError if it is only one table of a state, or if there is no table at
@@ -52,11 +52,11 @@ def load(path: Path | str) -> RawState:
     else:
         import_module(READERS.get(ending_of(path.name)[1]) or _by_content(path)).read(path, reader, None)
     if not reader.tables and (path.is_dir() or not reader.findings):
-        raise UsageError(no_table(path, reader.findings))
+        raise UsageError(no_table_message(path, reader.findings))
     return reader.done()
 
 
-def no_table(where: Path | str, findings: Sequence[StateFinding] = ()) -> str:
+def no_table_message(where: Path | str, findings: Sequence[StateFinding] = ()) -> str:
     """The message for a folder, a file or another source without any table; `findings`: findings so far."""
     if not isinstance(where, Path) or not where.is_dir():
         return f"{where} has no table of a state; the tables are {', '.join(ALL_TABLES)}, and one may be empty: `grants: []`"

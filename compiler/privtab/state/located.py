@@ -12,7 +12,7 @@ from privtab.base.request import Entity
 from privtab.base.vocabulary import Vocabulary
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.state.names import Problem, similar_place
+from privtab.state.names import RowProblem, similar_place
 from privtab.state.nodes import State
 
 Places = Mapping[str, str]
@@ -22,16 +22,16 @@ Places = Mapping[str, str]
 def locations(program: Program, state: State) -> Locations:
     """Where the entities of a state lie."""
     if not program.flat:
-        return located(vocabulary(program), {})
+        return located_places(vocabulary(program), {})
     key = ("locations", tuple(program.entities.values()))
     found: Locations | None = state.derived.get(key)
     if found is None:
-        found = located(vocabulary(program), dict(state.texts("entities", "entity", "parent")))
+        found = located_places(vocabulary(program), dict(state.texts("entities", "entity", "parent")))
         state.derived[key] = found
     return found
 
 
-def located(names: Vocabulary, places: Places) -> Locations:
+def located_places(names: Vocabulary, places: Places) -> Locations:
     """Where entities lie, given what contains those with flat ids."""
     return Locations(names.shapes, places, containers(names, places) if places else {})
 
@@ -76,9 +76,9 @@ def containers(names: Vocabulary, places: Places) -> dict[str, list[str]]:
     return found
 
 
-def wrong_places(names: Vocabulary, rows: Sequence[tuple[str, str]]) -> dict[int, Problem]:
+def wrong_places(names: Vocabulary, rows: Sequence[tuple[str, str]]) -> dict[int, RowProblem]:
     """The rows of `entities` that place nothing, by number, and why. `rows`: entity and what contains it, each once."""
-    found: dict[int, Problem] = {}
+    found: dict[int, RowProblem] = {}
     rows_of: dict[str, list[int]] = defaultdict(list)
     for number, (entity, _) in enumerate(rows):
         rows_of[entity].append(number)
@@ -86,7 +86,7 @@ def wrong_places(names: Vocabulary, rows: Sequence[tuple[str, str]]) -> dict[int
         if len(numbers) > 1:
             listed = " and ".join(f"in `{rows[number][1]}`" for number in numbers[:3])
             message = f"`{entity}` lies {listed}{' and elsewhere' if len(numbers) > 3 else ''}"
-            found |= dict.fromkeys(numbers, Problem("S182", message, "an entity lies in one place: keep one row"))
+            found |= dict.fromkeys(numbers, RowProblem("S182", message, "an entity lies in one place: keep one row"))
     places = {entity: parent for number, (entity, parent) in enumerate(rows) if number not in found}
     around = containers(names, places)
     for number, (entity, parent) in enumerate(rows):
@@ -101,7 +101,7 @@ def wrong_places(names: Vocabulary, rows: Sequence[tuple[str, str]]) -> dict[int
     return found
 
 
-def _too_deep(names: Vocabulary, entity: Entity, keys: int) -> Problem | None:
+def _too_deep(names: Vocabulary, entity: Entity, keys: int) -> RowProblem | None:
     """The problem of an entity on a path with this many keys."""
     shape = names.shapes[entity.type]
     levels = keys - len(shape.chain) + 1
@@ -109,17 +109,17 @@ def _too_deep(names: Vocabulary, entity: Entity, keys: int) -> Problem | None:
         return None
     nested = shape.chain[shape.nested][0]
     message = f"`{entity}` lies below {levels - (entity.type == nested)} levels of `{nested}`"
-    return Problem("S184", message, f"a path has at most {shape.bound} levels of `{nested}`")
+    return RowProblem("S184", message, f"a path has at most {shape.bound} levels of `{nested}`")
 
 
-def _cycle(names: Vocabulary, places: Places, entity: str) -> Problem | None:
+def _cycle(names: Vocabulary, places: Places, entity: str) -> RowProblem | None:
     """The problem of an entity that contains itself."""
     way = [entity, *_above(names, places, entity)]
     if way.pop() != entity or not way:
         return None
     shown = [*way, entity] if len(way) <= 8 else [*way[:4], "…", *way[-3:], entity]
     message = f"`{entity}` contains itself: {' in '.join(f'`{key}`' if key != '…' else key for key in shown)}"
-    return Problem("S183", message, "change one of the rows of the cycle")
+    return RowProblem("S183", message, "change one of the rows of the cycle")
 
 
 def _above(names: Vocabulary, places: Places, entity: str) -> Iterator[str]:
@@ -138,13 +138,13 @@ def _anchor(shapes: Mapping[str, PathShape], key: str) -> str | None:
     return None if shape.flat is None else shape.anchor(entity.id)
 
 
-def _orphan(names: Vocabulary, places: Places, entity: str, parent: str) -> Problem:
+def _orphan(names: Vocabulary, places: Places, entity: str, parent: str) -> RowProblem:
     """The problem of an entity in one that has no place."""
     missing = next((key for key in _above(names, places, entity) if key not in places), None)
     if missing is None:
         message = f"`{entity}` lies in `{parent}`, which lies in a cycle"
-        return Problem("S180", message, "change one of the rows of the cycle")
-    return Problem(
+        return RowProblem("S180", message, "change one of the rows of the cycle")
+    return RowProblem(
         "S180", f"`{entity}` lies in `{parent}`, {_nowhere(missing, parent)}", similar_place(missing, places)
     )
 

@@ -33,7 +33,7 @@ from privtab.state.raw import RawRow
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RowProblem:
     """Why a name is not accepted: a code, a message, and a hint."""
 
     code: str
@@ -41,22 +41,22 @@ class Problem:
     help: str | None = None
 
 
-def unusable_name(text: str) -> Problem | None:
+def unusable_name(text: str) -> RowProblem | None:
     """Why a text cannot be any name: because of its characters or its length."""
     if len(text) > LONGEST_NAME:
-        return Problem("S117", f"`{text[:40]}…` has {len(text):,} characters; {LONGEST_NAME:,} is the most")
+        return RowProblem("S117", f"`{text[:40]}…` has {len(text):,} characters; {LONGEST_NAME:,} is the most")
     advice = "formats disagree about line breaks and controls, so a name has none"
     character = unusable_character(text)
     if character is None and (character := invisible(text)) is not None:
         advice = "nobody sees it, or tells it from a blank: leave it out"
-    return None if character is None else Problem("S116", f"`{text}` holds the character {character}", advice)
+    return None if character is None else RowProblem("S116", f"`{text}` holds the character {character}", advice)
 
 
-def blank_edges(text: str, trimmed: str) -> Problem | None:
+def blank_edges(text: str, trimmed: str) -> RowProblem | None:
     """The problem of a text with a name that begins or ends with a blank; `trimmed`: the text without such blanks."""
     if text == trimmed:
         return None
-    return Problem("S108", f"a name in `{text}` begins or ends with a blank", f"did you mean `{trimmed}`?")
+    return RowProblem("S108", f"a name in `{text}` begins or ends with a blank", f"did you mean `{trimmed}`?")
 
 
 class StateNames(PrivilegeNames):
@@ -64,7 +64,7 @@ class StateNames(PrivilegeNames):
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
-        self._entities: dict[str, Entity | Problem] = {}
+        self._entities: dict[str, Entity | RowProblem] = {}
         self._hierarchy = program.semantics.hierarchy
         assignees = program.semantics.assignees
         self.holders = assignees if "roles" in self._hierarchy else tuple(k for k in assignees if k != "role")
@@ -74,7 +74,7 @@ class StateNames(PrivilegeNames):
         self.places: Mapping[str, str] | None = None
         """Where entities with flat ids lie, once that is known: others are no entities of the state."""
 
-    def grantable(self, name: str, type_: str) -> Problem | None:
+    def grantable(self, name: str, type_: str) -> RowProblem | None:
         """Why a privilege, alias or set cannot be granted on a type; None if it gives something there."""
         members = self.privileges(name)
         if members is None:
@@ -82,19 +82,19 @@ class StateNames(PrivilegeNames):
             if is_wildcard(name):
                 sets = f", or of the set `{next(iter(self.program.sets))}`" if self.program.sets else ""
                 advice = f"there are no wildcards: write a row for each privilege{sets}"
-            return Problem("S130", f"unknown privilege `{name}`", advice)
+            return RowProblem("S130", f"unknown privilege `{name}`", advice)
         not_grantable = [m for m in members if type_ not in self.program.privileges[m].on]
         if len(not_grantable) < len(members):
             return None
         if members == (name,):
             on = ", ".join(self.program.privileges[name].on)
-            return Problem(
+            return RowProblem(
                 "S131", f"`{name}` cannot be granted on a `{type_}`", f"it can be granted on {on or 'nothing'}"
             )
         listed = ", ".join(f"`{m}`" for m in not_grantable)
-        return Problem("S131", f"`{name}` cannot be granted on a `{type_}`, since {listed} cannot")
+        return RowProblem("S131", f"`{name}` cannot be granted on a `{type_}`, since {listed} cannot")
 
-    def entity(self, text: str) -> Entity | Problem:
+    def entity(self, text: str) -> Entity | RowProblem:
         """Read `type:path` in its one canonical spelling."""
         result = self._entities.get(text)
         if result is None:
@@ -103,51 +103,51 @@ class StateNames(PrivilegeNames):
             return self._nowhere(result, self.places) or result
         return result
 
-    def _entity(self, text: str) -> Entity | Problem:
+    def _entity(self, text: str) -> Entity | RowProblem:
         problem = unusable_name(text)
         if problem is not None:
             return problem
         type_, colon, path = text.partition(":")
         if is_wildcard(type_):
-            return Problem("S115", f"there are no wildcards: `{text}` is not an entity", "write a row for each type")
+            return RowProblem("S115", f"there are no wildcards: `{text}` is not an entity", "write a row for each type")
         if not colon or not type_:
             known = type_ in self.program.entities
             advice = f"write `{self.shape(type_)}`" if known else "write `type:path`, the names from the root down"
-            return Problem("S110", f"`{text}` is not an entity", advice)
+            return RowProblem("S110", f"`{text}` is not an entity", advice)
         if type_ not in self.program.entities:
-            return Problem("S111", f"unknown entity type `{type_}`", did_you_mean(type_, self.program.entities))
+            return RowProblem("S111", f"unknown entity type `{type_}`", did_you_mean(type_, self.program.entities))
         problem = blank_edges(text, f"{type_}:{'/'.join(name.strip(' ') for name in path.split('/'))}")
         if problem is not None:
             return problem
         entity = self._vocabulary.spelt(Entity(type_, path))
         path = entity.id
         if path and not all(entity.names):
-            return Problem("S113", f"a name in `{text}` is empty", f"write `{self.shape(type_)}`")
+            return RowProblem("S113", f"a name in `{text}` is empty", f"write `{self.shape(type_)}`")
         for position, name in enumerate(entity.names if any(sign in path for sign in WILDCARDS) else ()):
             if is_wildcard(name):
                 return self._wildcard(entity, position)
             escape = wrong_escape(name)
             if escape is not None:
-                return Problem("S113", f"malformed escape in `{text}`", _escape_advice(escape))
+                return RowProblem("S113", f"malformed escape in `{text}`", _escape_advice(escape))
         shape = self.shapes[type_].written
         depth, most = shape.depth, shape.most
         if len(entity.names) > most > depth:
             message = f"`{text}` has {_count(len(entity.names))}; the path of a `{type_}` has at most {most}"
-            return Problem("S184", message, f"write `{self.shape(type_)}`")
+            return RowProblem("S184", message, f"write `{self.shape(type_)}`")
         if not depth <= len(entity.names) <= most:
             expected = depth if most == depth else f"{depth} to {most}"
             message = f"wrong depth: `{text}` has {_count(len(entity.names))}, a `{type_}` path has {expected}"
-            return Problem("S112", message, f"write `{self.shape(type_)}`")
+            return RowProblem("S112", message, f"write `{self.shape(type_)}`")
         return entity
 
-    def _nowhere(self, entity: Entity, places: Mapping[str, str]) -> Problem | None:
+    def _nowhere(self, entity: Entity, places: Mapping[str, str]) -> RowProblem | None:
         """The problem of a row about an entity that lies nowhere."""
         key = self.shapes[entity.type].anchor(entity.id)
         if key in places:
             return None
-        return Problem("S180", f"no row of `entities` tells where `{key}` lies", similar_place(key, places))
+        return RowProblem("S180", f"no row of `entities` tells where `{key}` lies", similar_place(key, places))
 
-    def _wildcard(self, entity: Entity, position: int) -> Problem:
+    def _wildcard(self, entity: Entity, position: int) -> RowProblem:
         """The problem with a wildcard in place of a name."""
         name = entity.names[position]
         parent_path = "/".join(entity.names[:position])
@@ -162,13 +162,13 @@ class StateNames(PrivilegeNames):
         else:
             advice = "write a row for each entity"
         advice += f"; a name that is `{name}` is written `{escape_wildcard(name)}`"
-        return Problem("S115", f"there are no wildcards: `{name}` in `{entity}` would be one name", advice)
+        return RowProblem("S115", f"there are no wildcards: `{name}` in `{entity}` would be one name", advice)
 
     def shape(self, type_: str) -> str:
         """How an entity of a type is written: `table:metalake/catalog/schema/table`."""
         return f"{type_}:{self.shapes[type_].example()}"
 
-    def principal(self, text: str, allowed: Collection[str], bare: str | None = None) -> tuple[str, str] | Problem:
+    def principal(self, text: str, allowed: Collection[str], bare: str | None = None) -> tuple[str, str] | RowProblem:
         """Read `kind:name` to (kind, name); if `bare` is a kind, a name alone is of that kind."""
         problem = unusable_name(text)
         if problem is not None:
@@ -179,39 +179,39 @@ class StateNames(PrivilegeNames):
                 return _no_wildcard(text, bare or "principal")
             if bare is not None:
                 return blank_edges(text, text.strip(" ")) or (bare, text)
-            return Problem(
+            return RowProblem(
                 "S120", f"`{text}` is not a principal", f"write `user:{text}`, `group:{text}` or `role:{text}`"
             )
         if kind not in PRINCIPAL_KINDS:
             advice = did_you_mean(kind, PRINCIPAL_KINDS) or f"a principal is {_either(allowed)}"
-            return Problem("S121", f"unknown kind of principal `{kind}` in `{text}`", advice)
+            return RowProblem("S121", f"unknown kind of principal `{kind}` in `{text}`", advice)
         if not name:
-            return Problem("S120", f"`{text}` has no name", f"write `{kind}:name`")
+            return RowProblem("S120", f"`{text}` has no name", f"write `{kind}:name`")
         if kind not in allowed:
-            return Problem("S122", f"`{text}` is a {kind}", f"it must be {_either(allowed)}")
+            return RowProblem("S122", f"`{text}` is a {kind}", f"it must be {_either(allowed)}")
         if is_wildcard(name):
             return _no_wildcard(name, kind)
         if name.startswith("group:") if kind == "group" else kind == "user" and _begins_with_kind(name):
-            return Problem("S120", f"no {kind}'s name begins as `{name}` does", f"write `{kind}:` once")
+            return RowProblem("S120", f"no {kind}'s name begins as `{name}` does", f"write `{kind}:` once")
         return blank_edges(text, f"{kind}:{name.strip(' ')}") or (kind, name)
 
-    def member(self, text: str, kind: str) -> str | Problem:
+    def member(self, text: str, kind: str) -> str | RowProblem:
         """Read the member of a group: a user as by `bare`, or a group as `group:name` if groups contain groups."""
         if "groups" not in self._hierarchy or not text.startswith("group:"):
             return self.bare(text, kind)
         found = self.principal(text, ("group",))
-        return found if isinstance(found, Problem) else text
+        return found if isinstance(found, RowProblem) else text
 
     def similar_declared_role(self, role: str) -> str | None:
         """The advice for a role that no row grants anything but whose name resembles a declared one."""
-        if role in self.program.roles or uses(self.program).holds:
+        if role in self.program.roles or used_parts(self.program).holds:
             return None
         for name, declared in self.program.roles.items():
             if _folded(role) in {_folded(name), _folded(declared.title or name)}:
                 return f"did you mean `{name}`?"
         return did_you_mean(role, self.program.roles)
 
-    def bare(self, text: str, kind: str) -> str | Problem:
+    def bare(self, text: str, kind: str) -> str | RowProblem:
         """Read a name of a known kind, bare or as `kind:name`; other colons belong to the name."""
         problem = unusable_name(text)
         if problem is not None:
@@ -219,7 +219,7 @@ class StateNames(PrivilegeNames):
         prefix, colon, _ = text.partition(":")
         if colon and (prefix.lower() in PRINCIPAL_KINDS or misspelt_kind(text) is not None):
             found = self.principal(text, (kind,))
-            return found if isinstance(found, Problem) else found[1]
+            return found if isinstance(found, RowProblem) else found[1]
         return _no_wildcard(text, kind) if is_wildcard(text) else blank_edges(text, text.strip(" ")) or text
 
 
@@ -240,11 +240,11 @@ def _begins_with_kind(name: str) -> bool:
     return bool(colon) and prefix.lower() in PRINCIPAL_KINDS
 
 
-def _no_wildcard(name: str, kind: str) -> Problem:
+def _no_wildcard(name: str, kind: str) -> RowProblem:
     instead = (
         "write a row for each user" if kind == "group" else "name a group or a role that all of them are in or hold"
     )
-    return Problem(
+    return RowProblem(
         "S115",
         f"there are no wildcards: `{name}` would be the name of one {kind}",
         f"{instead}; a {kind} that is called `{name}` is written `{escape_wildcard(name)}`",
@@ -301,7 +301,7 @@ def filters_need(program: Program) -> list[str]:
     To other rules what is missing denies. A filter that does not apply leaves the place to the next one, which may show more,
     and `NOT IN {groups}` holds for who seems to be in none.
     """
-    used = uses(program)
+    used = used_parts(program)
     needed = {"groups": used.group_membership, "roles": used.holds} if program.filters else {}
     return [part for part, is_needed in needed.items() if is_needed]
 
@@ -313,7 +313,7 @@ def kept_part(program: Program, state: State) -> dict[str, dict[str, bool]]:
 
 
 @once
-def uses(program: Program) -> UsedParts:
+def used_parts(program: Program) -> UsedParts:
     """Walk every rule; `can` need not be followed, since it refers to another rule of the same policy.
 
     A program without rules has only names, and may be asked for anything.

@@ -122,7 +122,7 @@ class ExtendedColumn(Column):
 
 Effect: TypeAlias = Literal["allow", "deny"]
 Cells: TypeAlias = tuple[str | None, ...]
-"""A row as texts, in the order of the columns that its table has in every file (`raw.COLUMNS`)."""
+"""A row as texts, in the order of the columns that its table has in every file (`raw.TABLE_COLUMNS`)."""
 TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_admins", "attributes")
 """The tables that say who holds what."""
 ENTITIES = "entities"
@@ -211,7 +211,7 @@ class State:
     """What a bundle that the rows were read back from did not keep for filters (`names.filters_need`)."""
     _columns: Any = field(default_factory=dict, init=False, repr=False, compare=False)
     derived: Any = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What was derived from the rows and is kept with them (`hierarchy.closed`)."""
+    """What was derived from the rows and is kept with them (`links.with_derived_rows`)."""
 
     @property
     def coded(self) -> bool:

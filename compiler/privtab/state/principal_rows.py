@@ -16,7 +16,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.semantics import OwnerKind
 from privtab.ir.serialise import vocabulary
 from privtab.state.located import locations
-from privtab.state.names import StateNames, uses
+from privtab.state.names import StateNames, used_parts
 from privtab.state.nodes import State
 
 
@@ -25,7 +25,7 @@ def types_of_kind(program: Program, kind: str) -> list[str]:
     return [type_ for type_, entity in program.entities.items() if entity.principal == kind]
 
 
-def entity_named(program: Program, kind: str, name: str) -> Entity | None:
+def principal_entity(program: Program, kind: str, name: str) -> Entity | None:
     """The role or the group whose whole path is a name in a row; None for a name that is of no place, or may be of several.
 
     In `role: m/analyst`, the path says that the role is of `m`. `analyst` alone refers to the roles of this name in all places,
@@ -40,11 +40,11 @@ def entity_named(program: Program, kind: str, name: str) -> Entity | None:
     return found[0] if len(found) == 1 else None
 
 
-def may_be(program: Program, kind: str, name: str, entity: Entity) -> bool:
+def may_name_entity(program: Program, kind: str, name: str, entity: Entity) -> bool:
     """Whether a name in a row is that of an entity, or does not say of which entity with this last name."""
     if program.entities[entity.type].principal != kind:
         return False
-    named = entity_named(program, kind, name)
+    named = principal_entity(program, kind, name)
     return name == last_name(entity.id) if named is None else named == entity
 
 
@@ -65,11 +65,11 @@ def about_principal(state: State, table: str, principal: Entity, program: Progra
     container = place_of(program, where, principal)
 
     def is_name(name: str, kind: OwnerKind) -> bool:
-        return may_be(program, kind, name, principal)
+        return may_name_entity(program, kind, name, principal)
 
     def is_principal(text: str) -> bool:
         kind, _, name = text.partition(":")
-        return may_be(program, kind, name, principal)
+        return may_name_entity(program, kind, name, principal)
 
     def is_member(text: str) -> bool:
         return is_principal(text) if text.startswith("group:") else is_name(text, "user")
@@ -79,7 +79,7 @@ def about_principal(state: State, table: str, principal: Entity, program: Progra
         return entity is None or container is None or container in (where.find(entity) or ())
 
     def here(kind: OwnerKind, name: str) -> bool:
-        return inside(entity_named(program, kind, name))
+        return inside(principal_entity(program, kind, name))
 
     def is_about_it(cells: Sequence[Any]) -> bool:
         match table, cells:
@@ -129,7 +129,7 @@ class HeldRoles:
     """What rows of `assignments` give: a role, or within a scope a principal of its own, as far as something depends on it."""
 
     def __init__(self, program: Program, state: State) -> None:
-        self._every = uses(program).holds
+        self._every = used_parts(program).holds
         self._declared = {f"role:{role.name}" for role in program.roles.values()}
         self.grantees = state.distinct(("grants", "grantee"), ("owners", "owner"))
         """The principals that grants and owners name."""

@@ -51,7 +51,7 @@ class Columns:
         return self.names + self.window
 
 
-COLUMNS: Mapping[str, Columns] = {
+TABLE_COLUMNS: Mapping[str, Columns] = {
     "members": Columns(("user", "of")),
     "memberships": Columns(("user", "group"), window=WINDOW_COLUMNS),
     "assignments": Columns(("principal", "role"), ("scope",), WINDOW_COLUMNS),
@@ -62,10 +62,9 @@ COLUMNS: Mapping[str, Columns] = {
     "entities": Columns(("entity", "parent"), ("name",)),
 }
 _TRUTH = "the truth value "
-ENTITIES = ENTITY_COLUMNS
 PRINCIPALS = ("principal", "grantee", "owner", "user", "group", "role")
 """The columns that hold principals."""
-NAMED = frozenset((*PRINCIPALS, *ENTITIES))
+NAMED = frozenset((*PRINCIPALS, *ENTITY_COLUMNS))
 """The columns that hold names of principals and entities."""
 
 
@@ -205,7 +204,7 @@ class RawReader:
 
     def header(self, table: str, names: Sequence[str], place: RowLocation) -> bool:
         """Check the column names of a table that lists them once for all rows; False if its rows cannot be read."""
-        columns = COLUMNS[table]
+        columns = TABLE_COLUMNS[table]
         findings_before = len(self.findings)
         if len(names) == 1 and names[0] not in columns.all:
             for separator, title in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
@@ -227,7 +226,7 @@ class RawReader:
 
     def row(self, path: str, table: str, number: int, line: int | None, cells: dict[str, object]) -> None:
         """Add a row if all its cells are text; otherwise report what is wrong with it."""
-        columns = COLUMNS[table]
+        columns = TABLE_COLUMNS[table]
         text = {name: value for name in columns.all if isinstance(value := cells.get(name), str) and value}
         if len(text) == len(cells) and all(name in text for name in columns.required):
             self.take(RawRow(path, table, number, line, text))
@@ -236,7 +235,7 @@ class RawReader:
 
     def _convert(self, row: RawRow, cells: dict[str, object]) -> None:
         """Report everything that is wrong with a row; add it if its cells only had to be converted to text."""
-        columns, place = COLUMNS[row.table], row.place
+        columns, place = TABLE_COLUMNS[row.table], row.place
         text: dict[str, str] = {}
         usable = True
         for name, value in cells.items():
@@ -285,7 +284,7 @@ class RawReader:
             self.too_much(f"`{row.table}` has more than {MOST_ROWS:,} rows", row.place)
 
     def _unknown_column(self, table: str, name: str, place: RowLocation, cells: dict[str, object]) -> None:
-        known = COLUMNS[table].all
+        known = TABLE_COLUMNS[table].all
         advice = did_you_mean(name, known) or f"the columns of `{table}` are {', '.join(known)}"
         self.report("S101", f"unknown column `{name}` in `{table}`", place, help=advice, row=plain(cells))
 
@@ -298,7 +297,7 @@ def plain(cells: Mapping[str, object]) -> dict[str, object]:
     return {n: v if v is None or isinstance(v, str | int | float) else str(v) for n, v in cells.items()}
 
 
-def cells_of(column: Any) -> list[object]:
+def arrow_cells(column: Any) -> list[object]:
     """The cells of an Arrow column; a text that is not UTF-8 becomes a NotText that says so."""
     try:
         return list(column.to_pylist())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from privtab.state import raw
 from privtab.state.findings import RowLocation
-from privtab.state.raw import COLUMNS, RawReader, RawRow
+from privtab.state.raw import TABLE_COLUMNS, RawReader, RawRow
 
 
 def read(file: Path, reader: RawReader, table: str) -> None:
@@ -34,7 +34,7 @@ def read_csv(text: str, path: str, reader: RawReader, table: str) -> None:
                 names = cells
                 if not reader.header(table, names, RowLocation(path=path, table=table, row=0, line=start)):
                     return
-                known = set(names) <= set(COLUMNS[table].all)
+                known = set(names) <= set(TABLE_COLUMNS[table].all)
                 continue
             number += 1
             if len(cells) == len(names) and known and "" not in cells:
@@ -86,6 +86,10 @@ def _columns(text: str, path: str, reader: RawReader, table: str) -> bool:
     if found.num_rows != lines or longest > csv.field_size_limit():
         return False
     RawTable.read(
-        reader, path, table, {name: CodedColumn.of(found[name]) for name in names if name in COLUMNS[table].all}, line=2
+        reader,
+        path,
+        table,
+        {name: CodedColumn.of(found[name]) for name in names if name in TABLE_COLUMNS[table].all},
+        line=2,
     )
     return True

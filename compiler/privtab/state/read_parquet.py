@@ -10,9 +10,9 @@ from privtab.base.moments import EARLIEST, LATEST, WINDOW_COLUMNS, moment_text
 from privtab.base.resources import how_to_install
 from privtab.state import raw
 from privtab.state.findings import RowLocation
-from privtab.state.raw import LARGEST, NotText, RawReader, cells_of
+from privtab.state.raw import LARGEST, NotText, RawReader, arrow_cells
 
-LOGS = {"delta": "_delta_log", "hudi": ".hoodie", "iceberg": "metadata"}
+TABLE_FORMATS = {"delta": "_delta_log", "hudi": ".hoodie", "iceberg": "metadata"}
 """Where a table of a versioned format records which of its files count."""
 
 
@@ -161,7 +161,7 @@ def _columns(content: _File, path: str, reader: RawReader, table: str) -> bool:
             columns[name] = CodedColumn.of_texts(cell for chunk in texts.chunks for cell in _moments(chunk))
             continue
         columns[name] = CodedColumn.of(texts if types.is_dictionary(texts.type) else texts.cast(pyarrow.string()))
-    columns = {name: column for name, column in columns.items() if name in raw.COLUMNS[table].all}
+    columns = {name: column for name, column in columns.items() if name in raw.TABLE_COLUMNS[table].all}
     RawTable.read(reader, path, table, columns)
     return True
 
@@ -170,7 +170,7 @@ def table_format(path: Path) -> str | None:
     """The format of a versioned table in a folder, whose Parquet files also hold deleted rows; None for any other folder or file."""
     if not path.is_dir():
         return None
-    for format_, log in LOGS.items():
+    for format_, log in TABLE_FORMATS.items():
         if (path / log).is_dir() and (format_ != "iceberg" or any((path / log).glob("*.metadata.json"))):
             return format_
     return None
@@ -211,4 +211,4 @@ def _cells(name: str, column: Any) -> list[object]:
         problem = "a time without a time zone" if types.is_timestamp(column.type) else "a date without a time"
         return [None if not valid else NotText(problem) for valid in column.is_valid().to_pylist()]
     kinds = (str, int, NotText)
-    return [v if v is None or type(v) in kinds else NotText(f"a {type(v).__name__}") for v in cells_of(column)]
+    return [v if v is None or type(v) in kinds else NotText(f"a {type(v).__name__}") for v in arrow_cells(column)]

@@ -34,10 +34,10 @@ def read(file: Path, reader: RawReader, table: str | None) -> None:
     """Read a file with all tables of a state, or with the one that `table` names."""
     text = reader.text(file, table)
     if text is not None:
-        read_yaml(text, str(file), reader, table)
+        read_yaml_rows(text, str(file), reader, table)
 
 
-def read_yaml(text: str, path: str, reader: RawReader, table: str | None = None) -> None:
+def read_yaml_rows(text: str, path: str, reader: RawReader, table: str | None = None) -> None:
     """Read the tables of a state, or only the one that `table` names."""
     try:
         check_line_breaks(text)

@@ -8,7 +8,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.state.attribute_rows import attribute_row
 from privtab.state.checker import Checker
-from privtab.state.names import Problem
+from privtab.state.names import RowProblem
 from privtab.state.nodes import ENTITIES, Cells
 from privtab.state.raw import RawRow, RawState
 
@@ -31,13 +31,13 @@ def placement(checker: Checker, row: RawRow) -> Cells | None:
         return None
     if entity.type not in checker.program.flat:
         message = f"ids of `{entity.type}` are not flat: the path of `{entity}` says where it lies"
-        checker.error(row, Problem("S181", message, "leave the row out"))
+        checker.error(row, RowProblem("S181", message, "leave the row out"))
         return None
     known = vocabulary(checker.program).containers(entity.type)
     if parent.type not in known:
         types = " or a ".join(f"`{type_}`" for type_ in known)
         checker.error(
-            row, Problem("S181", f"`{entity}` cannot lie in `{parent}`", f"a `{entity.type}` lies in a {types}")
+            row, RowProblem("S181", f"`{entity}` cannot lie in `{parent}`", f"a `{entity.type}` lies in a {types}")
         )
         return None
     return str(entity), str(parent), row.cells.get("name")

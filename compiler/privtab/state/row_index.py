@@ -32,10 +32,10 @@ from privtab.base.shard_names import GRANTS
 from privtab.ir.formula import atoms, item_condition, uses_below
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
 from privtab.state import attribute_rows, located
-from privtab.state.chains import ROLE, ScopeOverlap
-from privtab.state.links import closed
+from privtab.state.chains import ROLE_PREFIX, ScopeOverlap
+from privtab.state.links import with_derived_rows
 from privtab.state.located import locations
-from privtab.state.names import StateNames, UsedParts, kept_part, uses
+from privtab.state.names import StateNames, UsedParts, kept_part, used_parts
 from privtab.state.nodes import State
 from privtab.state.principal_rows import SEPARATOR, HeldRoles, scoped_entries, scoped_principal, scopes_of_roles
 
@@ -78,7 +78,7 @@ RolesOfRoles: TypeAlias = dict[str, dict[str, list[Window]]]
 
 def brought_part(program: Program, state: State) -> dict[str, Any]:
     """The part of the index of a state without windows; nothing if the policy has no use for it."""
-    return {BROUGHT: brought_parts(program, state)[0]} if uses(program).roles_of_roles else {}
+    return {BROUGHT: brought_parts(program, state)[0]} if used_parts(program).roles_of_roles else {}
 
 
 def brought_parts(program: Program, state: State) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -96,15 +96,15 @@ def brought_parts(program: Program, state: State) -> tuple[dict[str, Any], dict[
 
 def held_roles(program: Program, state: State) -> RolesOfRoles:
     """The roles that each role holds which is assigned to a user or a group."""
-    state = closed(program, state)
+    state = with_derived_rows(program, state)
     role_links: dict[str, list[tuple[str, str | None, Window]]] = {}
     scopes: dict[str, set[str | None]] = {}
     rows = state.texts("assignments", "principal", "role", "scope")
     for (principal, name, scope), window in zip(rows, state.windows_of("assignments"), strict=True):
-        if principal.startswith(ROLE):
-            role_links.setdefault(principal, []).append((f"{ROLE}{name}", scope, window))
+        if principal.startswith(ROLE_PREFIX):
+            role_links.setdefault(principal, []).append((f"{ROLE_PREFIX}{name}", scope, window))
         else:
-            scopes.setdefault(f"{ROLE}{name}", set()).add(scope)
+            scopes.setdefault(f"{ROLE_PREFIX}{name}", set()).add(scope)
     overlap = ScopeOverlap(locations(program, state).keys)
     found: RolesOfRoles = {}
     for role in role_links.keys() & scopes.keys():
@@ -225,24 +225,24 @@ Held: TypeAlias = dict[str, dict[T, list[Window]]]
 """Holder (`user:…`, `group:…`) → what they hold → the windows in which they do."""
 
 
-def document(program: Program, state: State) -> IndexDocument:
+def row_index_document(program: Program, state: State) -> IndexDocument:
     """The index of a closed state without its revision; one without windows if none makes a difference."""
     keys = located.locations(program, state).keys
     of_grants, timed_grants = _grants(program, state, keys)
     of_owners, timed_owners = _owners(state)
-    of_people, timed_people = _people(program, state, uses(program))
+    of_people, timed_people = _people(program, state, used_parts(program))
     found: IndexDocument = {
         **of_grants,
         **of_owners,
         "members": _truths(state.texts("members", "of", "user")),
         "service_admins": dict.fromkeys(sorted(set(state.service_admins)), True),
         **of_people,
-        **attribute_rows.part(program, state),
+        **attribute_rows.attribute_parts(program, state),
         **kept_part(program, state),
         **located.parts(program, state),
     }
     windows = {**timed_grants, **timed_owners, **timed_people}
-    if uses(program).roles_of_roles:
+    if used_parts(program).roles_of_roles:
         found[BROUGHT], windows[BROUGHT] = brought_parts(program, state)
     if not any(windows.values()):
         return found | (below_parts(program, found, keys) if uses_below(program) else {})

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from privtab.base.moments import WINDOW_COLUMNS
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 
 _PLAIN = re.compile(r"[A-Za-z][\w/.:%+-]*[\w]", re.ASCII)
 
@@ -42,7 +42,7 @@ def row_text(table: str, cells: Mapping[str, str | None]) -> str:
     >>> row_text("owners", {"owner": "user:a b", "entity": "lake:l"})
     'owners:{entity: lake:l, owner: "user:a b"}'
     """
-    order = {name: number for number, name in enumerate(COLUMNS[table].all)}
+    order = {name: number for number, name in enumerate(TABLE_COLUMNS[table].all)}
     named = sorted(cells.items(), key=lambda cell: order.get(cell[0], len(order)))
     written = ", ".join(f"{name}: {_cell(text or '')}" for name, text in named)
     return f"{table}:{{{written}}}"

@@ -31,21 +31,7 @@ from privtab.state.nodes import State
 
 IndexDocument: TypeAlias = dict[str, Any]
 
-__all__ = [  # `shard_name` can be imported from here too
-    "PEOPLE",
-    "PEOPLE_ROOTS",
-    "PartText",
-    "content",
-    "part_text",
-    "parts",
-    "root_keys",
-    "roots",
-    "shard_name",
-    "shards",
-    "stamped",
-]
-
-PEOPLE = "people"
+PEOPLE_PART = "people"
 """The part that is not a shard, in mappings of parts by root key; a root key contains a colon."""
 BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped", "service_admins")
 """The content of the people's part, besides its revision and the list of the shards."""
@@ -89,7 +75,7 @@ class PartText:
             text=JSON(document).encode(),
             windows=WINDOWED in document,
             further=tuple(part for part in FURTHER_BY_NAME if part in always),
-            users=len({*always["principals"], *windows.get("principals", ())}) if key == PEOPLE else 0,
+            users=len({*always["principals"], *windows.get("principals", ())}) if key == PEOPLE_PART else 0,
         )
 
     @property
@@ -97,7 +83,7 @@ class PartText:
         """The content below `privtab_state/<system>`, as `content`."""
         return (
             self.text
-            if self.key == PEOPLE
+            if self.key == PEOPLE_PART
             else b'{"at":{' + JSON(shard_name(self.key)).encode() + b":" + self.text + b"}}"
         )
 
@@ -109,12 +95,12 @@ def part_text(program: Program, state: State, key: str, root_entities: Iterable[
     """
     if not by_columns(program, state):
         whole = without_revision(program, state)
-        document = people_part(whole, root_entities) if key == PEOPLE else parts(program, whole).get(key)
+        document = people_part(whole, root_entities) if key == PEOPLE_PART else parts(program, whole).get(key)
         return None if document is None else PartText.of(key, document)
     from privtab.state.large_index import held_parts, people_parts
 
-    attributes = attribute_rows.part(program, state)
-    if key != PEOPLE:
+    attributes = attribute_rows.attribute_parts(program, state)
+    if key != PEOPLE_PART:
         held = held_parts(program, state)
         of_entities = {part: attributes[part] for part in attributes if part in FURTHER_HELD}
         if not any(of_entities.values()) and not any(len(part.columns()[0]) for part in held.values()):
@@ -135,7 +121,7 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, IndexDocum
     root = root_keys(program)
     always, windows = parts_of(document)
     if windows:
-        refuse_windows(program)
+        check_windows_of_shards(program)
     shard_parts = (*HELD, *(part for part in FURTHER_HELD if part in always))
     found: dict[str, IndexDocument] = {}
     timed: dict[str, IndexDocument] = {}
@@ -146,10 +132,10 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, IndexDocum
     for key in timed:
         found.setdefault(key, {part: {} for part in sorted(shard_parts)})
     with_windows = {key: stamped(_with_windows(found[key], timed.get(key, {}))) for key in sorted(found)}
-    return {PEOPLE: people_part(document, found)} | with_windows
+    return {PEOPLE_PART: people_part(document, found)} | with_windows
 
 
-def refuse_windows(program: Program) -> None:
+def check_windows_of_shards(program: Program) -> None:
     """Raise UnsupportedError if a sharded state of a policy cannot have rows that hold for a time."""
     if uses_below(program):
         raise UnsupportedError(
@@ -197,13 +183,13 @@ def root_keys(program: Program) -> Callable[[str], str]:
     return root
 
 
-def roots(system: str, key: str, *, windows: bool = False, further: Iterable[str] = ()) -> list[str]:
+def part_roots(system: str, key: str, *, windows: bool = False, further: Iterable[str] = ()) -> list[str]:
     """The roots of the bundle of a part: of `people`, with or without windows and `further` parts, or of the shard of a root key."""
     base = f"privtab_state/{system}"
     own = sorted((*PEOPLE_ROOTS, *([WINDOWED] if windows else ()), *further))
-    return [f"{base}/{part}" for part in own] if key == PEOPLE else [f"{base}/at/{shard_name(key)}"]
+    return [f"{base}/{part}" for part in own] if key == PEOPLE_PART else [f"{base}/at/{shard_name(key)}"]
 
 
 def content(key: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The content below `privtab_state/<system>` of the bundle of a part."""
-    return document if key == PEOPLE else {"at": {shard_name(key): document}}
+    return document if key == PEOPLE_PART else {"at": {shard_name(key): document}}

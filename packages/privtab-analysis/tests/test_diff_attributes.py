@@ -17,7 +17,7 @@ from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import Compare, Program, Rule
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import Reference
-from privtab.state.attribute_rows import texts
+from privtab.state.attribute_rows import attribute_texts
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import AttributeRow, Grant, State
 from privtab_analysis.diff import Diff, Verdict, diff
@@ -152,7 +152,7 @@ def _worlds(
                 continue
             if "state" in attribute.origins:
                 owner = {"entity": entities[type_]} if type_ else {"user": "alice"}
-                rows += [AttributeRow(attribute=name, value=text, **owner) for text in texts(value)]
+                rows += [AttributeRow(attribute=name, value=text, **owner) for text in attribute_texts(value)]
             else:
                 sent[kind][name] = value
         for force, owned, *chosen in product((False, True), repeat=2 + len(grants)):

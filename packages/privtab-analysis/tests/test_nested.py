@@ -12,7 +12,7 @@ from privtab.engines.index import Index
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.changes import change_text
 from privtab_analysis.entitlements.universe import asked_entities, universe
@@ -81,7 +81,7 @@ def test_a_set_for_each_level_that_would_do(lake: Program) -> None:
 def test_containers_of_all_levels_exist(lake: Program) -> None:
     found = [str(entity) for entity in universe(lake, STATE)]
     assert found == ["catalog:c", "namespace:c/a", "namespace:c/a/b", "table:c/a/b/t"]
-    directory = Directory(policy_artifacts(lake).program, Index(index(lake, STATE)))
+    directory = Directory(policy_artifacts(lake).program, Index(index_document(lake, STATE)))
     assert directory.paths("namespace") == ("c/a", "c/a/b")
     assert directory.paths("catalog") == ("c",)
 

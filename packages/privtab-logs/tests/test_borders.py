@@ -18,7 +18,7 @@ from seeds import seeds
 
 from privtab.base import ALWAYS, UsageError
 from privtab.pipeline import load_program
-from privtab.state.load import load, validate_with_places
+from privtab.state.load import load_raw_state, validate_with_places
 from privtab_logs import mapped, opa, reading
 from privtab_logs.distinct import distinct
 from privtab_logs.moments import KnownState, Moments, Policy
@@ -185,7 +185,7 @@ def world(kind: str, folder: Path) -> tuple[Any, Observed, Moments, Any]:
         for entity, _, by in (text.partition(" by ") for text in STATES[kind])
     ]
     (folder / "s.json").write_text(json.dumps({"grants": grants}))
-    program, rows = load_program(folder / "p.yaml"), load(folder / "s.json")
+    program, rows = load_program(folder / "p.yaml"), load_raw_state(folder / "s.json")
     state, found, _ = validate_with_places(program, rows)
     policy, known = Policy.of(program), KnownState(rows=rows)
     moments = Moments(new=policy, policy=lambda _: policy, state=lambda _: known)

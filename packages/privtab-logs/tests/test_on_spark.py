@@ -14,7 +14,7 @@ from pyarrow import parquet
 from privtab.base import current_moment
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.state.load import load, validate_with_places
+from privtab.state.load import load_raw_state, validate_with_places
 from privtab_logs import on_spark, reading, replaying
 from privtab_logs.distinct import distinct
 from privtab_logs.moments import KnownState, Moments, Policy
@@ -72,7 +72,7 @@ def moments(tmp_path_factory: pytest.TempPathFactory) -> Moments:
         return load_program(file)
 
     (folder / "state.yaml").write_text(STATES[0])
-    old, known = Policy.of(program(READS)), KnownState(rows=load(folder / "state.yaml"))
+    old, known = Policy.of(program(READS)), KnownState(rows=load_raw_state(folder / "state.yaml"))
     return Moments(new=Policy.of(program("WRITE (item)")), policy=lambda _: old, state=lambda _: known)
 
 

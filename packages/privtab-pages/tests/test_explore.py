@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 
 from privtab.base import Entity, Request
 from privtab.pipeline import load_program
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import Assignment, State
 from privtab_analysis import explain, what_can
 from privtab_analysis.permissions import questions
@@ -176,7 +176,7 @@ def test_what_is_not_sure_is_said(world: World, tmp_path: Path) -> None:
         assert "Wrong rows of the state were left out" in found.text
     policy, state = required_flag_policy.files(tmp_path, required_flag_policy.POLICY + "    open: READ (file)\n")
     program = load_program(policy)
-    flags = world_in(program, validate(program, load(state))[0])
+    flags = world_in(program, validate(program, load_raw_state(state))[0])
     refused = answer(flags, "what-can", [("user", "ann")])
     assert refused is not None
     assert "needs the flag pii" in Html(refused.text).text
@@ -328,7 +328,7 @@ def test_the_heat_map_counts_what_a_user_may_do(world: World) -> None:
 def test_the_heat_map_of_shipped_policies(name: str) -> None:
     program = load_program(name)
     path = ROOT / "policy_src" / name.partition("/")[0] / "state.yaml"
-    assert agrees(world_in(program, validate(program, load(path))[0])) > 0
+    assert agrees(world_in(program, validate(program, load_raw_state(path))[0])) > 0
 
 
 @pytest.mark.parametrize("features", [(), ("flat",), ("nested",), ("below",), ("hierarchy", "implies")], ids="-".join)

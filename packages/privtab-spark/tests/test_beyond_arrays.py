@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from privtab.base import InvalidRequest, StateInvalid, UsageError
 from privtab.bundle.pack import state_bundle
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import State
 from privtab_spark import (
     certify,
@@ -94,7 +94,7 @@ def files(tmp_path: Path) -> tuple[str, str]:
 
 
 def state_of(files: tuple[str, str]) -> State:
-    return validate(load_program(files[0]), load(files[1]))[0]
+    return validate(load_program(files[0]), load_raw_state(files[1]))[0]
 
 
 def columns() -> dict[str, Any]:

@@ -17,7 +17,7 @@ from privtab.bundle import state_bundle
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.shards import LISTING, shard_files
 from privtab.pipeline import policy_bundle
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab_spark import decide, entitlements
 from privtab_spark.state import state_tables
 
@@ -93,7 +93,7 @@ def test_everything_of_a_request_may_be_a_column(
 @pytest.mark.slow
 def test_a_state_comes_in_many_forms(spark: SparkSession, policy_and_state: tuple[str, str], tmp_path: Path) -> None:
     program = pipeline.load_program(policy_and_state[0])
-    rows, _ = validate(program, load(policy_and_state[1]))
+    rows, _ = validate(program, load_raw_state(policy_and_state[1]))
     (tmp_path / "policy.tar.gz").write_bytes(policy_bundle(program))
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, rows))
     df = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")
@@ -124,7 +124,9 @@ def test_a_state_in_parts_is_whole_or_none(
     program = pipeline.load_program(policy_and_state[0])
     folder = tmp_path / "parts"
     folder.mkdir()
-    for name, bundle in shard_files(shard_bundles(program, validate(program, load(policy_and_state[1]))[0])).items():
+    for name, bundle in shard_files(
+        shard_bundles(program, validate(program, load_raw_state(policy_and_state[1]))[0])
+    ).items():
         (folder / name).write_bytes(bundle)
     df = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")
     for plan in PLANS:
@@ -147,13 +149,15 @@ def test_the_state_of_another_system_is_none(
     plan: str, spark: SparkSession, policy_and_state: tuple[str, str], tmp_path: Path
 ) -> None:
     program = pipeline.load_program(policy_and_state[0])
-    (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, validate(program, load(policy_and_state[1]))[0]))
+    (tmp_path / "state.tar.gz").write_bytes(
+        state_bundle(program, validate(program, load_raw_state(policy_and_state[1]))[0])
+    )
     other = tmp_path / "other.yaml"
     other.write_text(decision_rows.POLICY.replace("system: deck", "system: dock"))
     df = decision_rows.frame(spark, [("ann", "s/a/1")], "user string, path string")
     with pytest.raises(UsageError, match="holds `deck`, but no state of `dock`"):
         decide(df, other, tmp_path / "state.tar.gz", plan=plan, **BOX)
-    read = state_tables(spark, program, validate(program, load(policy_and_state[1]))[0])
+    read = state_tables(spark, program, validate(program, load_raw_state(policy_and_state[1]))[0])
     with pytest.raises(UsageError, match="the state is for `deck`, but the policy is for `dock`"):
         decide(df, other, read, plan=plan, **BOX)
     other.write_text(decision_rows.POLICY.replace("[LOOK, TAKE]", "[LOOK, TAKE, BURN]"))

@@ -14,7 +14,7 @@ from privtab import Embedded
 from privtab.base import InvalidRequest, UsageError
 from privtab.bundle import state_bundle
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab_spark import decide
 
 POLICY = """\
@@ -75,7 +75,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 @pytest.fixture
 def client(files: tuple[Path, Path], tmp_path: Path) -> Embedded:
     program = load_program(files[0])
-    state, findings = validate(program, load(files[1]))
+    state, findings = validate(program, load_raw_state(files[1]))
     assert not findings
     (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, state))

@@ -17,7 +17,7 @@ from privtab.bundle import state_bundle
 from privtab.client import Asker
 from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab_spark import decide_with
 
 ROWS = [*[row[:2] for row in decision_rows.LOOKS], *[("ann", "s/a/1"), ("ann", "s/a/2")] * 200]
@@ -30,7 +30,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     policy, state = decision_rows.files(folder)
     program = pipeline.load_program(policy)
     artifacts = policy_artifacts(program)
-    rows, _ = validate(program, load(state))
+    rows, _ = validate(program, load_raw_state(state))
     (folder / "policy.tar.gz").write_bytes(artifacts.bundle())
     (folder / "state.tar.gz").write_bytes(state_bundle(program, rows))
     return folder

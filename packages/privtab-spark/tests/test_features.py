@@ -17,7 +17,7 @@ from privtab.base import Entity, Request
 from privtab.ir.nodes import Program
 from privtab.ir.shapes import rule_flags
 from privtab.reference.evaluate import Reference
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import State
 from privtab_spark import decide
 
@@ -221,7 +221,7 @@ def world(folder: Path, policy: str, state: str) -> tuple[Program, State]:
     (folder / "policy.yaml").write_text(policy, encoding="utf-8")
     (folder / "state.yaml").write_text(state, encoding="utf-8")
     program = pipeline.load_program(folder / "policy.yaml")
-    rows, findings = validate(program, load(folder / "state.yaml"))
+    rows, findings = validate(program, load_raw_state(folder / "state.yaml"))
     assert not [f.message for f in findings if f.severity == "error"]
     return program, rows
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from privtab import pipeline
 from privtab.base import InvalidRequest, UsageError
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab_spark import register_function
 
 
@@ -39,7 +39,7 @@ def test_a_function_follows_the_state_and_sets_flags(spark: SparkSession, tmp_pa
     register_function(spark, policy, state, name="may_take", type="box", flags=["careful"], refresh=0)
     register_function(spark, policy, state, name="may_now", type="box", refresh=0)
     program = pipeline.load_program(policy)
-    valid = validate(program, load(state))[0]
+    valid = validate(program, load_raw_state(state))[0]
     register_function(spark, program, valid, name="may_kept", type="box", refresh=None)
     ask = "SELECT may_take('bob', 'take', 's/a/1') a, may_now('ann', 'look', 's/a/1') b, may_kept('ann', 'look', 's/a/1') c"
     assert tuple(spark.sql(ask).collect()[0]) == (False, True, True)

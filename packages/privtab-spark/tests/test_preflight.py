@@ -19,7 +19,7 @@ import spark_sessions
 from privtab import pipeline
 from privtab.bundle import state_bundle
 from privtab.pipeline import policy_bundle
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab_spark import preflight
 
 VERSION = ".".join(map(str, sys.version_info[:3]))
@@ -49,7 +49,7 @@ def session_report(folder: Path, executors: Path, remote: str) -> dict[str, Any]
     bundles = folder / "bundles"
     bundles.mkdir()
     (bundles / "policy.tar.gz").write_bytes(policy_bundle(program))
-    (bundles / "state.tar.gz").write_bytes(state_bundle(program, validate(program, load(state))[0]))
+    (bundles / "state.tar.gz").write_bytes(state_bundle(program, validate(program, load_raw_state(state))[0]))
     # What is on PYTHONPATH would be on that of the executors.
     environment = {k: v for k, v in spark_sessions.environment().items() if k != "PYTHONPATH"} | {
         "PYSPARK_PYTHON": str(executors)

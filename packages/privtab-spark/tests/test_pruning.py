@@ -15,14 +15,14 @@ import worlds
 from decision_rows import CATALOGS as POLICY
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
-from request_frames import COLUMNS as REQUEST_COLUMNS
+from request_frames import TABLE_COLUMNS as REQUEST_COLUMNS
 from request_frames import attributes_argument, frame, slots
 
 from privtab import pipeline
 from privtab.base import StateInvalid
 from privtab.ir.shapes import rule_flags
 from privtab.reference.evaluate import Reference
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 from privtab_spark import Limits, choose, decide, plan
 
 FEATURES: tuple[tuple[str, ...], ...] = (
@@ -56,7 +56,7 @@ def policy(tmp_path: Path) -> Path:
 def tables(spark: SparkSession, **rows: list[tuple[Any, ...]]) -> dict[str, DataFrame]:
     """Tables of a state by name, with their raw rows."""
     return {
-        table: spark.createDataFrame(own, ", ".join(f"`{column}` string" for column in COLUMNS[table].names))
+        table: spark.createDataFrame(own, ", ".join(f"`{column}` string" for column in TABLE_COLUMNS[table].names))
         for table, own in rows.items()
     }
 
@@ -81,7 +81,9 @@ def test_the_rows_that_requests_need_answer_as_the_reference(
     requests = worlds.requests(program, 740 + number, 4000 // len(program.rules) + 1)
     asked = sorted({str(request.resource) for request in requests})[::7]  # the others are left out
     requests = [request for request in requests if str(request.resource) in asked]
-    rows = {t: [tuple(row.get(c) for c in COLUMNS[t].names) for row in own] for t, own in state.to_tables().items()}
+    rows = {
+        t: [tuple(row.get(c) for c in TABLE_COLUMNS[t].names) for row in own] for t, own in state.to_tables().items()
+    }
     flags = sorted({flag for rule in program.rules.values() for flag in rule_flags(program, rule)})
     narrows = program.semantics.active_roles == "request"
     with caplog.at_level(logging.INFO, logger="privtab.spark"):

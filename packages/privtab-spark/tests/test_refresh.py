@@ -18,7 +18,7 @@ from privtab import Embedded, pipeline
 from privtab.base import UsageError
 from privtab.bundle import state_bundle
 from privtab.pipeline import policy_bundle
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab_spark import Limits, decide, decide_with, each_batch, plan, visible
 from privtab_spark.state import state_tables
 
@@ -94,7 +94,7 @@ def replaced(path: str | Path, content: str | bytes) -> None:
 def bundled(policy: str, state: str) -> bytes:
     program = pipeline.load_program(policy)
     Path(f"{policy}.state.yaml").write_text(state)
-    return state_bundle(program, validate(program, load(f"{policy}.state.yaml"))[0])
+    return state_bundle(program, validate(program, load_raw_state(f"{policy}.state.yaml"))[0])
 
 
 @pytest.mark.slow
@@ -238,7 +238,7 @@ def test_states_that_cannot_be_followed_are_refused_with_a_reason(
     stream: Stream, policy_and_state: tuple[str, str], spark: SparkSession
 ) -> None:
     program = pipeline.load_program(policy_and_state[0])
-    rows = validate(program, load(policy_and_state[1]))[0]
+    rows = validate(program, load_raw_state(policy_and_state[1]))[0]
     calls: list[Callable[..., Any]] = [decide, visible, plan]
     for state in (rows, state_tables(spark, program, rows)):
         for call in calls:

@@ -13,7 +13,7 @@ from privtab import Embedded, pipeline
 from privtab.base import AccessDenied, Entity, InvalidRequest, UsageError
 from privtab.bundle import state_bundle
 from privtab.pipeline import policy_bundle
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab_spark import require
 from privtab_spark.state import state_tables
 
@@ -86,7 +86,7 @@ def test_a_promise_of_an_answer_is_none(tmp_path: Path) -> None:
 def test_clients_bundles_and_tables_answer_alike(spark: SparkSession, tmp_path: Path) -> None:
     policy, state = decision_rows.files(tmp_path)
     program = pipeline.load_program(policy)
-    rows, _ = validate(program, load(state))
+    rows, _ = validate(program, load_raw_state(state))
     bundles = tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"
     bundles[0].write_bytes(policy_bundle(program))
     bundles[1].write_bytes(state_bundle(program, rows))

@@ -12,7 +12,7 @@ import worlds
 from privtab.base import Entity
 from privtab.engines.build_arrays import arrays_of_index
 from privtab.engines.index import Index
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import Grant, State
 from privtab_spark.policies import open_policy
 from privtab_spark.states import arrays_of
@@ -42,7 +42,7 @@ def content(found: Index) -> dict[str, Any]:
 def same(program: Any, state: State) -> int:
     """Compare both ways; the number of entries."""
     policy = open_policy(program)
-    found = Index(index(program, state))
+    found = Index(index_document(program, state))
     found.everyone = policy.everyone
     by_index = arrays_of_index(found, policy.vocabulary.chains)
     by_columns = arrays_of(policy, state)

@@ -15,7 +15,7 @@ from privtab import pipeline
 from privtab.base import ALWAYS, AccessDenied, HasWindows, UsageError
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.shards import shard_file
-from privtab.state.load import from_tables, load, validate
+from privtab.state.load import from_tables, load_raw_state, validate
 from privtab_spark import decide, entitlements, plan, require, visible
 from privtab_spark.state import read_state
 
@@ -73,7 +73,7 @@ def sources(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, Any]:
         read_state(request.getfixturevalue("spark"), tables, str(policy)).write(tmp_path / "written")
         return str(policy), str(tmp_path / "written")
     program = pipeline.load_program(policy)
-    rows, _ = validate(program, load(state))
+    rows, _ = validate(program, load_raw_state(state))
     if request.param == "shards":
         folder = tmp_path / "shards"
         folder.mkdir()

@@ -20,7 +20,7 @@ from privtab.ir.support import Tool
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.state import attribute_rows
-from privtab.state.chains import ROLE
+from privtab.state.chains import ROLE_PREFIX
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller, listing
 from privtab_analysis.entitlements.evaluator import Evaluator
@@ -160,11 +160,11 @@ class WhoCan:
         program, state = holders.program, holders.state
         rows = {table: state.column(table, "entity").where(self._keys) for table in ("grants", "owners")}
         grantees = set(state.column("grants", "grantee").take(rows["grants"]))
-        roles = {str(name) for name in grantees if name and name.startswith(ROLE)}
-        roles |= {f"{ROLE}{name}" for name in program.roles}
+        roles = {str(name) for name in grantees if name and name.startswith(ROLE_PREFIX)}
+        roles |= {f"{ROLE_PREFIX}{name}" for name in program.roles}
         scoped = ((role, scope) for role in roles for scope, _ in holders.scoped(role) if scope in self._keys)
         compares = any(isinstance(atom, Compare) for atom in self._atoms)
-        index = held(program, state, rows, scoped, attribute_rows.part(program, state) if compares else {})
+        index = held(program, state, rows, scoped, attribute_rows.attribute_parts(program, state) if compares else {})
         for atom in self._atoms:
             if isinstance(atom, Member) and (path := self._context.path(atom.target)):
                 members = state.column("members", "user").take(state.column("members", "of").where(path[-1:]))

@@ -13,8 +13,8 @@ from privtab.base.attributes import Value
 from privtab.ir.names import term_text, value_text
 from privtab.ir.nodes import Atom, Compare, Has
 from privtab.reference.evaluate import EvaluationContext, Source
-from privtab.state.attribute_rows import texts
-from privtab.state.chains import ROLE
+from privtab.state.attribute_rows import attribute_texts
+from privtab.state.chains import ROLE_PREFIX
 from privtab.state.findings import RowLocation
 from privtab.state.names import NOWHERE, Places, StateNames
 from privtab.state.nodes import Effect, Grant, State
@@ -222,7 +222,7 @@ class Provenance:
                 continue
             # Of a set, the row with the value that is in it.
             word = compare.right[0] if isinstance(compare.right, tuple) else found[compare.left]
-            shown = texts(value if isinstance(value, str | int) else word)
+            shown = attribute_texts(value if isinstance(value, str | int) else word)
             for row, attribute in self._rows_of("attributes", holder[0], {holder[1]}, "attribute"):
                 text = self.state.attributes[row].value
                 if attribute == term.attribute and text in shown:
@@ -306,6 +306,6 @@ class Provenance:
 
 def _counts(holder: str, principal: str, active: Collection[str] | None, *, counts: bool) -> bool:
     """Return whether a principal counts that is reached by a holder that does or does not; None: every role is active."""
-    if active is None or not principal.startswith(ROLE):
+    if active is None or not principal.startswith(ROLE_PREFIX):
         return True
-    return principal.removeprefix(ROLE) in active or (holder.startswith(ROLE) and counts)
+    return principal.removeprefix(ROLE_PREFIX) in active or (holder.startswith(ROLE_PREFIX) and counts)

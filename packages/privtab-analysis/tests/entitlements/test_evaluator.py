@@ -16,7 +16,7 @@ from privtab.engines.rows import RowEngine
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import State
 from privtab_analysis.entitlements import evaluator
 from privtab_analysis.entitlements.evaluator import Evaluator
@@ -38,7 +38,7 @@ STRANGER = "stranger"
 
 
 def opened(program: Program, state: State, names: Sequence[str]) -> Evaluator:
-    found = Index(index(program, state))
+    found = Index(index_document(program, state))
     found.everyone = tuple(program.semantics.everyones)
     subjects = [
         Subject(principal=f"user:{name}", user=name, principals=found.principals(name), scopes=found.scopes(name))

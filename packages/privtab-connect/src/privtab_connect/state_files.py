@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from privtab.base import UsageError, write_file
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 
 
 def write_tables(output: Path, tables: dict[str, list[dict[str, str]]], *, in_place: bool = False) -> None:
@@ -21,7 +21,7 @@ def write_tables(output: Path, tables: dict[str, list[dict[str, str]]], *, in_pl
 
     for table, rows in tables.items():
         text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS[table].all, lineterminator="\n")
+        writer = csv.DictWriter(text, TABLE_COLUMNS[table].all, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         write_file(output / f"{table}.csv", text.getvalue().encode(), in_place=in_place)

@@ -17,7 +17,7 @@ from privtab.ir.canonical import Leaf
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import ByType, Program
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.state.chains import GROUP, ROLE
+from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX
 from privtab.state.findings import RowLocation
 from privtab.state.located import locations, lying_in
 from privtab.state.names import Places
@@ -67,7 +67,7 @@ class StateRows:
                 self._paths[row] = path_of(str(key))
         self.containers = {
             row: f"{prefix}{self.cells[row][1]}"
-            for table, prefix in (("memberships", GROUP), ("assignments", ROLE))
+            for table, prefix in (("memberships", GROUP_PREFIX), ("assignments", ROLE_PREFIX))
             for row in self.numbers[table]
         }
         """The group or the role that a row puts its principal into."""
@@ -120,7 +120,7 @@ class StateRows:
         """The rows that concern a caller."""
         user, groups = caller
         everyones = self.program.semantics.everyones
-        return self.about({f"{USER}{user}", *(f"{GROUP}{group}" for group in (*groups, *everyones))}, without)
+        return self.about({f"{USER}{user}", *(f"{GROUP_PREFIX}{group}" for group in (*groups, *everyones))}, without)
 
     def concerning(self, rows: Iterable[Row], requests: Iterable[Request]) -> Iterable[Row]:
         """Of the rows of a caller, those that can matter for some requests: grants and owners of other entities are left out."""
@@ -154,7 +154,7 @@ class StateRows:
 
 def principal_named(name: str, prefix: str) -> str:
     """The principal of a cell; a group in a group is written as such."""
-    return name if not prefix or name.startswith(GROUP) else f"{prefix}{name}"
+    return name if not prefix or name.startswith(GROUP_PREFIX) else f"{prefix}{name}"
 
 
 def caller_of(request: Request) -> Caller:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from privtab.base import Diagnostic, SourceFile, UsageError, sorted_diagnostics
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.language.syntax.yaml_tree import Node, compose
-from privtab.state.chains import GROUP, ROLE
+from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX
 from privtab.state.names import Places
 from privtab.state.nodes import State
 from privtab_analysis.state_diff.chosen import find_rows
@@ -23,8 +23,8 @@ _ADVICE = {
 }
 NAMED_BY = (
     *((table, column, prefix) for table, (column, prefix) in OF_PRINCIPALS.items()),
-    ("assignments", "role", ROLE),
-    ("memberships", "group", GROUP),
+    ("assignments", "role", ROLE_PREFIX),
+    ("memberships", "group", GROUP_PREFIX),
 )
 """The columns that name principals, and what their names lack."""
 

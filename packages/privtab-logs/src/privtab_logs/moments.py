@@ -18,11 +18,11 @@ from privtab.engines.index import combined_document
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.pipeline import optimised, policy_artifacts
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.load import as_raw, from_tables, validate
-from privtab.state.names import UsedParts, uses
+from privtab.state.names import UsedParts, used_parts
 from privtab.state.raw import RawState
-from privtab.state.shards import PEOPLE
+from privtab.state.shards import PEOPLE_PART
 from privtab.state.written import as_written
 from privtab_logs.deciding import Decider
 from privtab_logs.schema import PARTS
@@ -51,7 +51,7 @@ class Policy(NamedTuple):
     @property
     def reads(self) -> UsedParts:
         """What of a state its rules read, after the passes, as a program that is read from a bundle has them."""
-        return uses(optimised(self.program))
+        return used_parts(optimised(self.program))
 
 
 class KnownState(NamedTuple):
@@ -158,7 +158,7 @@ class Moments:
         if stopping := [finding for finding in errors if finding.stops(policy.program)]:
             raise Unknown(f"a row of the state may carry a denial, and is wrong in the policy: {stopping[0]}")
         self.left_out.update(map(str, errors))
-        return index(policy.program, checked), missing
+        return index_document(policy.program, checked), missing
 
 
 def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
@@ -198,7 +198,7 @@ def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
             for release in registry.history(channel.channel, system) if channel.system == system else ():
                 for canary in (False, True):
                     runs = {shard: identity for (_, shard), identity in release.runs(canary=canary).items() if shard}
-                    if (people := runs.pop(PEOPLE, None)) is not None:
+                    if (people := runs.pop(PEOPLE_PART, None)) is not None:
                         yield sharded_revision(people, runs), [people, *runs.values()]
 
     def policy(revision: str | None) -> Policy:

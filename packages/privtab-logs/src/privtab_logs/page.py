@@ -11,7 +11,7 @@ from privtab.base import count, moment_text
 from privtab.ir.nodes import Program
 from privtab.language.report.html import HeatMap, shaded
 from privtab.reference.evaluate import Reference
-from privtab.state.chains import ROLE
+from privtab.state.chains import ROLE_PREFIX
 from privtab.state.nodes import Assignment, State
 from privtab_analysis.entitlements.universe import users
 from privtab_analysis.html import page as rendered
@@ -148,7 +148,7 @@ def _held(program: Program, found: Unused, state: State) -> Counter[tuple[str, s
         everywhere = everywhere.with_row("members", (name, of))
     counts: Counter[tuple[str, str]] = Counter()
     for role in _roles(found):
-        bare = role.removeprefix(ROLE)
+        bare = role.removeprefix(ROLE_PREFIX)
         rows = state.column("assignments", "role").where([bare])
         holding = everywhere
         for scope in {state.assignments[row].scope for row in rows} or {None}:

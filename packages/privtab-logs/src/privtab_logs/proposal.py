@@ -13,7 +13,7 @@ from functools import cached_property
 from privtab.base import Entity
 from privtab.ir.formula import item_condition, leaves, on_entity
 from privtab.ir.nodes import Has, Program
-from privtab.state.chains import ROLE, ScopeOverlap
+from privtab.state.chains import ROLE_PREFIX, ScopeOverlap
 from privtab.state.located import locations
 from privtab.state.names import StateNames, filters_need
 from privtab.state.nodes import State
@@ -224,7 +224,7 @@ class _Denials:
         if principal not in self._gives:
             rows = (row for row in self._rows.about([principal]) if row not in self._rows.containers)
             self._gives[principal] = any(row not in self._rows.denials for row in rows) or (
-                principal.removeprefix(ROLE) in self._program.roles
+                principal.removeprefix(ROLE_PREFIX) in self._program.roles
             )
         return not self._gives[principal]
 

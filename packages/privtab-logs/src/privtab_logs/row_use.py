@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from privtab.base import ALWAYS, UsageError, moment_text
 from privtab.ir.nodes import Program
-from privtab.state.chains import ROLE
+from privtab.state.chains import ROLE_PREFIX
 from privtab.state.findings import RowLocation
 from privtab.state.names import Places
 from privtab.state.nodes import Cells, State
@@ -296,7 +296,7 @@ def _roles(found: Usage) -> Iterator[RoleUse]:
     rows = found.rows
     granted: dict[str, list[Row]] = defaultdict(list)
     for row in rows.numbers["grants"]:
-        if row not in rows.denials and rows.holder(row).startswith(ROLE):
+        if row not in rows.denials and rows.holder(row).startswith(ROLE_PREFIX):
             granted[rows.holder(row)].append(row)
 
     def right(row: Row) -> str:

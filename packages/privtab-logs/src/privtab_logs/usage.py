@@ -15,8 +15,8 @@ from privtab.base import ALWAYS, Request
 from privtab.engines.python import Opener
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
-from privtab.state.chains import ROLE
-from privtab.state.index import index
+from privtab.state.chains import ROLE_PREFIX
+from privtab.state.index import index_document
 from privtab.state.nodes import State
 from privtab_logs.distinct import LoggedRequest
 from privtab_logs.excerpts import Caller, Excerpt, Row, Rows, StateRows, caller_of
@@ -126,7 +126,7 @@ def usage(
 def decided(program: Program, state: State, requests: Sequence[Request]) -> list[bool]:
     """Whether each request is allowed, by the engine in process."""
     opener = Opener()
-    opened = opener.open(policy_artifacts(program).program, [opener.keep(index(program, state))], 0)
+    opened = opener.open(policy_artifacts(program).program, [opener.keep(index_document(program, state))], 0)
     return opened.engine.allow_many(requests)
 
 
@@ -141,7 +141,7 @@ def _of_caller(found: Usage, caller: Caller, numbers: Collection[int], ranks: Ma
             found.seen.setdefault(row, Seen()).add(logged)
         used |= ways.used
         held = {found.rows.containers.get(row, "") for row in ways.used}
-        found.through.update({(role, logged.operation): logged.count for role in held if role.startswith(ROLE)})
+        found.through.update({(role, logged.operation): logged.count for role in held if role.startswith(ROLE_PREFIX)})
         found.witnesses[number] = ways.best(ranks)
     found.relevant[caller] = frozenset(row for row in rows if row in used or row in found.rows.denials)
 

@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from privtab.base import Request
 from privtab.pipeline import load_program
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 
 Command = Callable[..., Any]
 HOSTILE = "<script>alert(1)</script>=cmd|'"
@@ -90,7 +90,7 @@ def test_the_log_of_an_opa_gives_a_state_by_which_a_fresh_opa_allows_the_same(
     privtab: Command, lake: Path, opa_binary: Path
 ) -> None:
     program = load_program(lake / "lake.yaml")
-    state = validate(program, load(lake / "state.yaml"))[0]
+    state = validate(program, load_raw_state(lake / "state.yaml"))[0]
     log, answers = logged_world.decided(lake / "before", opa_binary, program, state, REQUESTS)
     assert answers == [True, True, True, False, False]
     target = lake / "narrower.yaml"
@@ -104,12 +104,12 @@ def test_the_log_of_an_opa_gives_a_state_by_which_a_fresh_opa_allows_the_same(
     assert found["proposed"] == 3
     assert found["difference"]["summary"]["gained"]["permissions"] == 0
     assert target.read_text() == NARROWER
-    narrower = validate(program, load(target))[0]
+    narrower = validate(program, load_raw_state(target))[0]
     assert logged_world.decided(lake / "after", opa_binary, program, narrower, REQUESTS)[1] == answers
 
 
 def rows_of(path: Path) -> dict[str, list[dict[str, str]]]:
-    return {table: [dict(row.cells) for row in rows] for table, rows in load(path).rows.items()}
+    return {table: [dict(row.cells) for row in rows] for table, rows in load_raw_state(path).rows.items()}
 
 
 def as_csv(folder: Path, tables: dict[str, list[dict[str, str]]]) -> None:

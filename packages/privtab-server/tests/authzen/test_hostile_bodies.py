@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from privtab import Embedded
 from privtab.bundle.pack import state_bundle
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab_server.authzen.app import AppSettings, application
 from privtab_server.authzen.points import LocalDecisionPoint
 from privtab_server.authzen.service import Service
@@ -70,7 +70,7 @@ def bodies(draw: st.DrawFn) -> bytes:
 def app(library_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("built")
     program = load_program(library_files[0])
-    state, _ = validate(program, load(library_files[1]))
+    state, _ = validate(program, load_raw_state(library_files[1]))
     (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
     (folder / "state.tar.gz").write_bytes(state_bundle(program, state))
     service = Service(LocalDecisionPoint(Embedded(folder)), system="library")

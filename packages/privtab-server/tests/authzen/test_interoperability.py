@@ -17,8 +17,8 @@ from checkout import ROOT
 
 from privtab import pipeline
 from privtab.engines.opa.server import OpaServer
-from privtab.state.index import index
-from privtab.state.load import load, validate
+from privtab.state.index import index_document
+from privtab.state.load import load_raw_state, validate
 
 EXAMPLE = ROOT / "examples" / "authzen"
 PEOPLE = {
@@ -79,7 +79,7 @@ def test_opa_decides_every_vector_as_expected(opa_binary: Path, tmp_path: Path) 
     program = pipeline.load_program(EXAMPLE / "todo.yaml")
     bundle = tmp_path / "policy.tar.gz"
     bundle.write_bytes(pipeline.policy_artifacts(program).bundle())
-    state = index(program, validate(program, load(EXAMPLE / "todo.state.yaml"))[0])
+    state = index_document(program, validate(program, load_raw_state(EXAMPLE / "todo.state.yaml"))[0])
     bodies, expected = zip(*vectors(), strict=True)
     with OpaServer([bundle], binary=opa_binary) as server, http.Session() as session:
         session.put(f"{server.url}/v1/data/privtab_state/todo", json=state, timeout=30).raise_for_status()

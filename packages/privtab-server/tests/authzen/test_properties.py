@@ -14,7 +14,7 @@ from privtab.base import Entity, SourceFile
 from privtab.bundle.pack import state_bundle
 from privtab.engines.index import Index
 from privtab.pipeline import load_program, policy_artifacts, policy_bundle, program_of
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.nodes import AttributeRow, Grant, State
 from privtab_server.authzen.app import AppSettings, application
 from privtab_server.authzen.points import Directory, LocalDecisionPoint
@@ -128,6 +128,6 @@ tables: {table: {read: user.rank > 3 and entity.hidden = false, list: SELECT (ta
         AttributeRow(user="ann", attribute="rank", value="4"),
         AttributeRow(entity=Entity("table", "c/t"), attribute="hidden", value="false"),
     )
-    found = Directory(policy_artifacts(program).program, Index(index(program, State(attributes=rows))))
+    found = Directory(policy_artifacts(program).program, Index(index_document(program, State(attributes=rows))))
     assert found.users == ("ann",)
     assert (found.paths("table"), found.paths("catalog")) == (("c/t",), ("c",))

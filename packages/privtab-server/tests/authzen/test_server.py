@@ -23,7 +23,7 @@ from privtab.bundle.pack import state_bundle
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import State
 
 EVALUATION = "/access/v1/evaluation"
@@ -54,7 +54,7 @@ def bearer(token: str) -> dict[str, str]:
 
 def loaded(files: tuple[Path, Path]) -> tuple[Program, State]:
     program = load_program(files[0])
-    state, _ = validate(program, load(files[1]))
+    state, _ = validate(program, load_raw_state(files[1]))
     return program, state
 
 

@@ -10,7 +10,7 @@ import pytest
 from example_bundles import STATES, ExampleBundles, bundles, program
 
 from privtab.command._app import run
-from privtab.state.load import from_tables, load, validate
+from privtab.state.load import from_tables, load_raw_state, validate
 from privtab_server.registry import Registry
 from privtab_server.registry_states import ChannelReference, place_of
 
@@ -236,7 +236,7 @@ def test_rows_are_the_same_after_a_round_trip(tmp_path: Path, text: str) -> None
     """Rows of a state → as files have them → the same rows."""
     path = tmp_path / "state.yaml"
     path.write_text(text, encoding="utf-8")
-    state, _ = validate(program(tmp_path), load(path))
+    state, _ = validate(program(tmp_path), load_raw_state(path))
     again, findings = validate(program(tmp_path), from_tables(state.to_tables(), "again"))
     assert (again, findings) == (state, ())
 

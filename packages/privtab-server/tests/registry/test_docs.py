@@ -16,7 +16,7 @@ from documentation_pages import read
 from privtab.bundle.pack import state_bundle
 from privtab.command._app import run
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab_server.registry import Registry
 from privtab_server.registry.server.app import Role
 
@@ -64,7 +64,7 @@ def test_the_configuration_makes_a_sidecar(tmp_path: Path, monkeypatch: pytest.M
     page = read(PAGE)
     page.write(tmp_path)
     program = load_program("lake.yaml")
-    state, _ = validate(program, load(Path("state.yaml")))
+    state, _ = validate(program, load_raw_state(Path("state.yaml")))
     registry = Registry.open("registry")
     current = registry.release(
         "dev",

@@ -26,7 +26,7 @@ from privtab.base import (
 )
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.state.load import from_tables, load, validate
+from privtab.state.load import from_tables, load_raw_state, validate
 from privtab_server.errors import StoreConflict, StoreError
 from privtab_server.store.database import TABLES_VERSION
 from privtab_server.store.journal import Journal
@@ -87,7 +87,7 @@ def test_a_creator_becomes_owner_and_gets_what_the_row_grants(lake: Store) -> No
 def test_the_first_active_role_of_a_creator_becomes_the_owner(tmp_path: Path) -> None:
     policy, state = creator_role_policy.files(tmp_path)
     store = Store.create(str(tmp_path / "studio.db"), load_program(policy))
-    store.load(load(state), actor="setup")
+    store.load(load_raw_state(state), actor="setup")
     create = asks("ann", "create", "dataset:w/new")
     for roles in (None, ()):
         with pytest.raises(InvalidRequest, match=r"needs context\.active_roles"):

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from privtab.base import Entity, UsageError, Vocabulary
 from privtab.ir.formula import uses_below
 from privtab.ir.semantics import HierarchyKind
-from privtab.state.located import located
+from privtab.state.located import located_places
 from privtab.state.nodes import ENTITIES
 from privtab.state.written import as_written
 from privtab_spark.arguments import RequestColumns
@@ -300,7 +300,7 @@ class _Portions:
     def _keys(self) -> Callable[[Entity], list[str]]:
         if not self.names.flat:
             return self.names.keys
-        return located(self.names, collected_places(self.state.tables[ENTITIES])).keys
+        return located_places(self.names, collected_places(self.state.tables[ENTITIES])).keys
 
     def _whole(self, rows: DataFrame, type_: str | Column, path: str | Column) -> DataFrame:
         """Rows with the whole path of an entity, null if it lies nowhere."""
@@ -331,7 +331,7 @@ def _with_whole_paths(
     names: Vocabulary, places: ShippedBytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: the last two columns, type and path of an entity, become its whole path."""
-    where = located(names, kept_value(places))
+    where = located_places(names, kept_value(places))
     named = {
         type_
         for type_, chain in names.chains.items()

@@ -163,12 +163,12 @@ class _RowsLocation(BundleLocation):
         raise DecisionUnavailable(f"{self.where} changes while it is read")
 
     def _index(self) -> dict[str, Any]:
-        from privtab.state.index import index
+        from privtab.state.index import index_document
         from privtab_spark.state.schemas import checked_rows
 
         program = self.policy.checked("a state")
         try:
-            return index(program, checked_rows(program, Path(self.where)))
+            return index_document(program, checked_rows(program, Path(self.where)))
         except (FileError, UsageError):
             raise
         except PrivtabError as error:

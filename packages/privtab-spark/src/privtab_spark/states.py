@@ -76,11 +76,11 @@ def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
 
 def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) -> Index:
     """The index of a state on the driver."""
-    from privtab.state.index import index
+    from privtab.state.index import index_document
 
     if is_bundle(state):
         return bundled(policy, os.fspath(state))
-    return Index(index(policy.as_program, _local(policy, state, spark)))
+    return Index(index_document(policy.as_program, _local(policy, state, spark)))
 
 
 def _local(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> State:
@@ -113,10 +113,10 @@ def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> PackedState:
 
 def batches_of(policy: OpenPolicy, state: State) -> Batches:
     """What decides batches of requests by the rows of a state in this process."""
-    from privtab.state.index import index
+    from privtab.state.index import index_document
 
     if policy.beyond_arrays:
-        return Batches(PythonEngine(policy.json, Index(index(policy.as_program, state))))
+        return Batches(PythonEngine(policy.json, Index(index_document(policy.as_program, state))))
     return Batches.of(policy.json, arrays_of(policy, state))
 
 

@@ -29,9 +29,9 @@ from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.state.index import index_bytes
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 from privtab_spark.state import Build, build, opened
 from privtab_spark.state.files import place
 
@@ -70,11 +70,11 @@ def cells(state: State) -> dict[str, list[tuple[Any, ...]]]:
 def frames(spark: SparkSession, state: State) -> dict[str, DataFrame]:
     found = {}
     for table, rows in cells(state).items():
-        names = COLUMNS[table].names
+        names = TABLE_COLUMNS[table].names
         timed_rows = rows
         if table in state.windows:
             edges = map(Window.cells, state.windows[table])
-            names = COLUMNS[table].all
+            names = TABLE_COLUMNS[table].all
             timed_rows = [(*row, *own) for row, own in zip(rows, edges, strict=True)]
         found[table] = spark.createDataFrame(timed_rows, ", ".join(f"`{c}` string" for c in names))
     return found
@@ -161,7 +161,7 @@ def test_the_pipeline_and_the_local_pack_give_the_same_bytes_for_the_same_files(
     (tmp_path / "rows").mkdir()
     for table, frame in frames(spark, with_windows(world, seed) if timed else world).items():
         pq.write_table(frame.toArrow(), tmp_path / "rows" / f"{table}.parquet")
-    local, _ = validate(program, load(tmp_path / "rows"))
+    local, _ = validate(program, load_raw_state(tmp_path / "rows"))
     built = build(spark, str(tmp_path / "rows"), program, tmp_path / "built", allow_partial=True)
     parts = {key: document_of(content, program.system, key) for key, content in files(built).items()}
     assert timed or not local.windows

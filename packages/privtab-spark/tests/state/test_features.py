@@ -21,7 +21,7 @@ from privtab.pipeline import load_program
 from privtab.state.index import index_bytes
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 from privtab_spark.state import Build, Read, SparkState, build, read_state, state_tables
 from privtab_spark.state.read import read_written
 
@@ -104,7 +104,9 @@ def drives(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 def frames(spark: SparkSession, rows: Rows) -> dict[str, DataFrame]:
     return {
-        table: spark.createDataFrame(list(cells), ", ".join(f"`{column}` string" for column in COLUMNS[table].names))
+        table: spark.createDataFrame(
+            list(cells), ", ".join(f"`{column}` string" for column in TABLE_COLUMNS[table].names)
+        )
         for table, cells in rows.items()
     }
 
@@ -112,14 +114,14 @@ def frames(spark: SparkSession, rows: Rows) -> dict[str, DataFrame]:
 def frames_of(spark: SparkSession, state: State) -> dict[str, DataFrame]:
     """The tables of a state."""
     tables = state.to_tables()
-    rows = {t: [tuple(row.get(c) for c in COLUMNS[t].names) for row in own] for t, own in tables.items() if own}
+    rows = {t: [tuple(row.get(c) for c in TABLE_COLUMNS[t].names) for row in own] for t, own in tables.items() if own}
     return frames(spark, rows)
 
 
 def files_rows(rows: Rows) -> dict[str, list[dict[str, Any]]]:
     """The same rows as files have them: a cell that is absent has no column."""
     return {
-        table: [{c: t for c, t in zip(COLUMNS[table].names, row, strict=True) if t is not None} for row in own]
+        table: [{c: t for c, t in zip(TABLE_COLUMNS[table].names, row, strict=True) if t is not None} for row in own]
         for table, own in rows.items()
     }
 

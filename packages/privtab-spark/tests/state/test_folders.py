@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from privtab.base import StateInvalid, UsageError
 from privtab.ir.nodes import Program
-from privtab.state.load import load
+from privtab.state.load import load_raw_state
 from privtab_spark.state import read_state
 
 pytestmark = pytest.mark.slow
@@ -49,7 +49,7 @@ def spark_rows(spark: SparkSession, folder: Path | str, shop: Program) -> set[tu
 )  # fmt: skip
 def test_rows_are_the_same(spark: SparkSession, shop: Program, tmp_path: Path, files: dict[str, str | bytes]) -> None:
     write(tmp_path, files)
-    raw = load(tmp_path)
+    raw = load_raw_state(tmp_path)
     assert not raw.findings
     local = {(row.cells["user"], row.cells["group"]) for row in raw.rows["memberships"]}
     assert spark_rows(spark, tmp_path, shop) == local == {("ann", "hr"), ("bob", "hr")}
@@ -59,7 +59,7 @@ def test_rows_are_the_same(spark: SparkSession, shop: Program, tmp_path: Path, f
 def test_what_spark_writes_is_read_without_it(spark: SparkSession, tmp_path: Path, format_: str) -> None:
     frame = spark.createDataFrame([("ann", "hr"), ("bob", "hr")], "user string, group string").repartition(3)
     frame.write.option("header", "true").format(format_).save(str(tmp_path / "memberships"))
-    raw = load(tmp_path)
+    raw = load_raw_state(tmp_path)
     assert not raw.findings
     assert {(row.cells["user"], row.cells["group"]) for row in raw.rows["memberships"]} == {
         ("ann", "hr"),
@@ -82,7 +82,7 @@ def test_what_spark_writes_is_read_without_it(spark: SparkSession, tmp_path: Pat
 )  # fmt: skip
 def test_errors_are_the_same(spark: SparkSession, shop: Program, tmp_path: Path, files: dict[str, str | bytes]) -> None:
     write(tmp_path, {"grants.csv": "grantee,effect,privilege,entity\n", **files})
-    expected = load(tmp_path).findings
+    expected = load_raw_state(tmp_path).findings
     assert expected
     with pytest.raises(StateInvalid) as raised:
         read_state(spark, tmp_path, shop)
@@ -118,7 +118,7 @@ def test_a_column_of_one_file_of_parquet_counts(spark: SparkSession, shop: Progr
     for number, row in enumerate((ANN, BOB)):
         (tmp_path / "memberships").mkdir(exist_ok=True)
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), tmp_path / f"memberships/part-{number}.parquet")
-    (finding,) = load(tmp_path).findings
+    (finding,) = load_raw_state(tmp_path).findings
     assert "not all of its files have the column `until`" in finding.message
     until = {row["until"] for row in read_state(spark, tmp_path, shop).good("memberships").collect()}
     assert until == {None, BOB["until"]}

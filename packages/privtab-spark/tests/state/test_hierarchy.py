@@ -19,10 +19,10 @@ from privtab.bundle.pack import shard_bundles
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.state import links
-from privtab.state.links import closed
+from privtab.state.links import with_derived_rows
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 from privtab_spark.state import build, read_state
 from privtab_spark.state.row_checks import _derived
 from privtab_spark.state.schemas import CANONICAL, TABLES
@@ -54,7 +54,7 @@ def nested(shop: Program) -> Program:
 
 
 def frames(spark: SparkSession, state: State) -> dict[str, DataFrame]:
-    columns = {table: of.all if table in state.windows else of.names for table, of in COLUMNS.items()}
+    columns = {table: of.all if table in state.windows else of.names for table, of in TABLE_COLUMNS.items()}
     rows = state.to_tables()
     return {
         table: spark.createDataFrame(
@@ -116,9 +116,9 @@ def test_the_workers_derive_the_rows_that_files_have(seed: int, *, timed: bool) 
     program = generated_programs.program(seed, "hierarchy")
     state = worlds.state(program, seed)
     state = worlds.timed(state, seed) if timed else state
-    whole = closed(program, state)
+    whole = with_derived_rows(program, state)
     for kind in program.semantics.hierarchy:
-        table, _, _, prefix = links.COLUMNS[kind]
+        table, _, _, prefix = links.LINK_COLUMNS[kind]
         window = WINDOW_COLUMNS if table in state.windows else ()
         rows = cells(state, table, window)
         columns = [*CANONICAL[table], *window]

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from privtab.base import UsageError
 from privtab.ir.nodes import Program
-from privtab.state.load import load
+from privtab.state.load import load_raw_state
 from privtab_spark.state import read_state
 
 HERE = Path(__file__).parent
@@ -110,5 +110,5 @@ def test_files_of_a_table_with_versions_are_not_its_rows(spark: SparkSession, sh
         assert "calling o" not in str(raised.value)
     with pytest.raises(UsageError, match="bring the jars of delta"):
         read_state(spark, delta.parent, shop)
-    found = load(iceberg.parent)
+    found = load_raw_state(iceberg.parent)
     assert "is a table of iceberg, whose files hold deleted rows, too" in str(found)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from privtab.base import FileError, StateInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.state.load import from_tables, validate
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 from privtab_spark.state import read_state, state_tables
 from privtab_spark.state.read import read_written
 from privtab_spark.state.schemas import TABLES
@@ -91,7 +91,7 @@ def messy_rows(seed: int, count: int) -> Rows:
     def cell(column: str) -> str | None:
         return None if rnd.random() < 0.03 else rnd.choice(CELLS[column])
 
-    found: Rows = {t: [{c: cell(c) for c in COLUMNS[t].names} for _ in range(count)] for t in TABLES}
+    found: Rows = {t: [{c: cell(c) for c in TABLE_COLUMNS[t].names} for _ in range(count)] for t in TABLES}
     for table in TABLES:
         found[table] += found[table][:5]
     return found
@@ -112,7 +112,9 @@ def test_messy_rows_are_judged_as_rows_of_files_are(spark: SparkSession, shop: P
     rows = messy_rows(lean, 400)
     state, findings = validate(program, from_tables(rows, "rows"))
     frames = {
-        t: spark.createDataFrame([tuple(r.values()) for r in rs], ", ".join(f"`{c}` string" for c in COLUMNS[t].names))
+        t: spark.createDataFrame(
+            [tuple(r.values()) for r in rs], ", ".join(f"`{c}` string" for c in TABLE_COLUMNS[t].names)
+        )
         for t, rs in rows.items()
     }
     read = read_state(spark, frames, program)

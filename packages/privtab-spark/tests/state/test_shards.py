@@ -17,11 +17,11 @@ from privtab.bundle.pack import shard_bundles, shard_files
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
 from privtab.state.coded import CodedColumn
-from privtab.state.links import closed
+from privtab.state.links import with_derived_rows
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Assignment, ColumnRows, Grant, State
-from privtab.state.raw import COLUMNS
-from privtab.state.shards import PEOPLE, PartText, part_text, root_keys, shards
+from privtab.state.raw import TABLE_COLUMNS
+from privtab.state.shards import PEOPLE_PART, PartText, part_text, root_keys, shards
 from privtab_spark.state.shards import RAW, SCOPE, Findings, by_root, root_state
 from privtab_spark.state.tables import CELLS
 from privtab_spark.state.worker import GRANTED, people_state
@@ -50,7 +50,7 @@ def rows(program: Program, state: State) -> pa.Table:
     found += [(root(str(e)), RAW + 2, str(e), user, None, None, None, None) for user, e in state.members]
     found += [
         (root(str(a.scope)), SCOPE, str(a.scope), a.role, None, None, None, None)
-        for a in dict.fromkeys(closed(program, state).assignments)
+        for a in dict.fromkeys(with_derived_rows(program, state).assignments)
         if a.scope
     ]
     random.Random(1).shuffle(found)
@@ -71,7 +71,7 @@ def test_shards_with_windows_are_those_of_the_packer(seed: int, features: tuple[
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
     world = usable(program, timed(random_state(program, seed), seed))
     bundles = built(program, world)
-    expected = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE}
+    expected = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE_PART}
     assert bundles == expected
 
 
@@ -82,13 +82,14 @@ def test_people_with_windows_are_those_of_the_packer(seed: int, features: tuple[
     world = timed(random_state(program, seed), seed)
     parts = shards(program, world)
     part = part_text(
-        program, people_state(program, people_rows(world)), PEOPLE, [key for key in parts if key != PEOPLE]
+        program, people_state(program, people_rows(world)), PEOPLE_PART, [key for key in parts if key != PEOPLE_PART]
     )
     assert part is not None
-    assert part.text == json_bytes(parts[PEOPLE])
-    assert part.users == PartText.of(PEOPLE, parts[PEOPLE]).users
+    assert part.text == json_bytes(parts[PEOPLE_PART])
+    assert part.users == PartText.of(PEOPLE_PART, parts[PEOPLE_PART]).users
     assert (
-        archive(shard_files(program.system, part, {"shards": len(parts) - 1})) == shard_bundles(program, world)[PEOPLE]
+        archive(shard_files(program.system, part, {"shards": len(parts) - 1}))
+        == shard_bundles(program, world)[PEOPLE_PART]
     )
 
 
@@ -127,7 +128,7 @@ def built(program: Program, state: State) -> dict[str, bytes]:
 def test_shards_of_random_worlds_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
     world = usable(program, random_state(program, seed))
-    expected = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE}
+    expected = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE_PART}
     assert built(program, world) == expected
 
 
@@ -147,15 +148,15 @@ def test_names_with_everything_that_json_escapes(shop: Program) -> None:
     for key, bundle in bundles.items():
         part = part_text(shop, by_columns(world), key, [f"lake:{name}"])
         assert part is not None
-        more = {"shards": 1} if key == PEOPLE else {}
+        more = {"shards": 1} if key == PEOPLE_PART else {}
         assert archive(shard_files(shop.system, part, more)) == bundle
-    assert list(bundles) == [PEOPLE, f"lake:{name}"]
+    assert list(bundles) == [PEOPLE_PART, f"lake:{name}"]
 
 
 def by_columns(state: State) -> State:
     """The same rows in columns."""
     tables: Any = {
         table: ColumnRows(table, {c: CodedColumn.of_texts(state.column(table, c)) for c in columns.names})
-        for table, columns in COLUMNS.items()
+        for table, columns in TABLE_COLUMNS.items()
     }
     return State(**tables)

@@ -306,9 +306,9 @@ class _PathsQuery:
 def _administrators(program: Program) -> tuple[str, ...]:
     """The service administrators that the settings name."""
     from privtab.checks.lint.config import settings_for
-    from privtab.state.names import uses
+    from privtab.state.names import used_parts
 
-    if not uses(program).service_admins:
+    if not used_parts(program).service_admins:
         return ()
     return tuple(name.removeprefix("user:") for name in settings_for(File("privtab.toml")).administrators)
 

@@ -9,9 +9,9 @@ from typing import Any
 from privtab.base import last_name, path_of
 from privtab.engines.index import Index
 from privtab.ir.nodes import Program
-from privtab.state.chains import GROUP, ROLE, ScopeOverlap
+from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX, ScopeOverlap
 from privtab.state.holdings import Holdings
-from privtab.state.links import closed
+from privtab.state.links import with_derived_rows
 from privtab.state.nodes import State
 from privtab.state.principal_rows import scoped_principal
 from privtab_analysis.entitlements.subjects import Numbers, Subject, Subjects
@@ -31,22 +31,22 @@ class Holders:
         self.program = program
         self.holdings = holdings
         self.rows = state
-        self.state = closed(program, state)
+        self.state = with_derived_rows(program, state)
         """The rows, with the rows that follow from chains of groups and of roles."""
         self._assigned: dict[str, list[tuple[str, str | None]]] = {}
 
     def assigned(self, role: str) -> list[tuple[str, str | None]]:
         """(principal, key of the scope) of each row that assigns a `role:…`."""
         if role not in self._assigned:
-            rows = self.state.column("assignments", "role").where([role.removeprefix(ROLE)])
+            rows = self.state.column("assignments", "role").where([role.removeprefix(ROLE_PREFIX)])
             self._assigned[role] = list(self.state.texts("assignments", "principal", "scope", rows=rows))
         return self._assigned[role]
 
     def groups_in(self, group: str) -> set[str]:
         """A `group:…` and the groups that it contains."""
-        rows = self.state.column("memberships", "group").where([group.removeprefix(GROUP)])
+        rows = self.state.column("memberships", "group").where([group.removeprefix(GROUP_PREFIX)])
         members = map(str, self.state.column("memberships", "user").take(rows))
-        return {group, *(member for member in members if member.startswith(GROUP))}
+        return {group, *(member for member in members if member.startswith(GROUP_PREFIX))}
 
     def everywhere(self, principal: str) -> set[str]:
         """Those who have a principal without regard to scopes: of roles, only assignments without a scope count."""
@@ -86,9 +86,11 @@ class UserHolders(Holders):
                 case "group":
                     rows = self.state.column("memberships", "group").where([name]) if self._state_groups else []
                     members = set(map(str, self.state.column("memberships", "user").take(rows)))
-                    found = {member for member in members if not member.startswith(GROUP)}
+                    found = {member for member in members if not member.startswith(GROUP_PREFIX)}
                 case _:
-                    holders = [p for p, scope in self.assigned(principal) if scope is None and not p.startswith(ROLE)]
+                    holders = [
+                        p for p, scope in self.assigned(principal) if scope is None and not p.startswith(ROLE_PREFIX)
+                    ]
                     found = {holder[5:] for holder in holders if holder.startswith(USER)}
                     found = found.union(*(self.everywhere(p) for p in holders if not p.startswith(USER)))
             self._everywhere[principal] = found
@@ -99,7 +101,7 @@ class UserHolders(Holders):
         return [
             (scope, self.everywhere(p))
             for p, scope in self.assigned(role)
-            if scope is not None and not p.startswith(ROLE)
+            if scope is not None and not p.startswith(ROLE_PREFIX)
         ]
 
     def subject(self, name: str) -> Subject:
@@ -126,12 +128,12 @@ class UserHolders(Holders):
         kind, _, name = principal.partition(":")
         columns = self.rows.column("memberships", "user"), self.rows.column("memberships", "group")
         if kind == "user":
-            yield from (f"{GROUP}{group}" for group in self.program.semantics.everyones)
+            yield from (f"{GROUP_PREFIX}{group}" for group in self.program.semantics.everyones)
         if kind == "group" or (kind == "user" and self._state_groups):
             for group in columns[1].take(columns[0].where([name if kind == "user" else principal])):
-                yield f"{GROUP}{group}"
+                yield f"{GROUP_PREFIX}{group}"
         rows = self.rows.column("assignments", "principal").where([principal])
-        yield from (f"{ROLE}{role}" for role in self.rows.column("assignments", "role").take(rows))
+        yield from (f"{ROLE_PREFIX}{role}" for role in self.rows.column("assignments", "role").take(rows))
 
 
 class PrincipalHolders(Holders):
@@ -143,21 +145,21 @@ class PrincipalHolders(Holders):
         self._objects = objects
         self._meet = ScopeOverlap(holdings.locations.keys)
         named = named_principals(state)
-        self.groups = {f"{GROUP}{group}" for group in state.distinct(("memberships", "group"))}
-        self.groups |= {principal for principal in named if principal.startswith(GROUP)}
-        self._held = {f"{ROLE}{role}" for role in state.distinct(("assignments", "role"))}
-        self._roles = self._held.union(f"{ROLE}{role}" for role in program.roles)
-        self._roles |= {principal for principal in named if principal.startswith(ROLE)}
+        self.groups = {f"{GROUP_PREFIX}{group}" for group in state.distinct(("memberships", "group"))}
+        self.groups |= {principal for principal in named if principal.startswith(GROUP_PREFIX)}
+        self._held = {f"{ROLE_PREFIX}{role}" for role in state.distinct(("assignments", "role"))}
+        self._roles = self._held.union(f"{ROLE_PREFIX}{role}" for role in program.roles)
+        self._roles |= {principal for principal in named if principal.startswith(ROLE_PREFIX)}
 
     def names(self, keys: Collection[str]) -> set[str]:
         """Every group and role; roles within the given scopes, where they count for some entities, by their keys."""
         like = {last_name(path_of(key)) for key in {*keys, *self._objects}}
-        found = {member for member in self.state.column("memberships", "user").names if member.startswith(GROUP)}
+        found = {member for member in self.state.column("memberships", "user").names if member.startswith(GROUP_PREFIX)}
         found |= self.groups
-        named = {f"{ROLE}{name}" for name in like}
+        named = {f"{ROLE_PREFIX}{name}" for name in like}
         found |= {role for role in self._roles | named if self._scope(role) is None}
         rows = self.state.column("assignments", "scope").where(keys)
-        scoped = {f"{ROLE}{role}" for role in self.state.column("assignments", "role").take(rows)}
+        scoped = {f"{ROLE_PREFIX}{role}" for role in self.state.column("assignments", "role").take(rows)}
         for role in scoped | named | {role for role in self._roles if self._scope(role) is not None}:
             found.update(holder for _, holders in self.scoped(role) for holder in holders)
         return found
@@ -181,7 +183,7 @@ class PrincipalHolders(Holders):
         for principal, scope in self.assigned(role):
             if scope is not None:
                 found[scope] |= self._holders(principal)
-            if principal.startswith(ROLE):
+            if principal.startswith(ROLE_PREFIX):
                 for key in self._scopes_of(principal):
                     common, both = self._meet.both(key, scope)
                     if common and both is not None:
@@ -197,12 +199,12 @@ class PrincipalHolders(Holders):
         principal, _, scope = name.partition("\n")
         if name == ANYONE or name.startswith(USER):
             return Subject(principal=name, user=name.removeprefix(USER), principals=(name,))
-        if principal.startswith(GROUP):
+        if principal.startswith(GROUP_PREFIX):
             everywhere, scoped, _ = self.holdings.of_principal(principal)
             return Subject.holding(name, None, everywhere, scoped, self.program.roles)
-        held = self.holdings.held_with(principal.removeprefix(ROLE), scope or None)
-        everywhere = frozenset(f"{ROLE}{role}" for role, within in held if within is None)
-        scoped = tuple((f"{ROLE}{role}", within) for role, within in held if within is not None)
+        held = self.holdings.held_with(principal.removeprefix(ROLE_PREFIX), scope or None)
+        everywhere = frozenset(f"{ROLE_PREFIX}{role}" for role, within in held if within is None)
+        scoped = tuple((f"{ROLE_PREFIX}{role}", within) for role, within in held if within is not None)
         return Subject.holding(name, None, everywhere, scoped, self.program.roles)
 
     def _holders(self, principal: str) -> set[str]:
@@ -220,7 +222,7 @@ class PrincipalHolders(Holders):
 
     def _scope(self, role: str) -> str | None:
         """The entity type that a `role:…` is scoped to; None if it is held everywhere."""
-        declared = self.program.roles.get(role.removeprefix(ROLE))
+        declared = self.program.roles.get(role.removeprefix(ROLE_PREFIX))
         return None if declared is None else declared.scope
 
 
@@ -236,7 +238,7 @@ class SubjectsOnDemand(Subjects):
         self.holders = self._having
         self.within = defaultdict(dict)
         for principal, (role, scope) in index.within.items():
-            if role.removeprefix(ROLE) in holders.program.roles:
+            if role.removeprefix(ROLE_PREFIX) in holders.program.roles:
                 self.within[scope][role] = self._having[principal]
 
     def standing(self, kind: str, path: str) -> list[str]:

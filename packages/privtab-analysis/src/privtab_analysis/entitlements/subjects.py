@@ -201,4 +201,4 @@ def held(
 
 
 def _index(program: Program, state: State) -> Index:
-    return Index({"revision": "", **row_index.document(program, state)})
+    return Index({"revision": "", **row_index.row_index_document(program, state)})

@@ -9,7 +9,7 @@ from privtab.base import Entity, Locations, Request, decode_name, nearest
 from privtab.base.names import refers_to
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.state.chains import GROUP
+from privtab.state.chains import GROUP_PREFIX
 from privtab.state.located import locations
 from privtab.state.nodes import State
 
@@ -135,7 +135,7 @@ def users(program: Program, state: State) -> frozenset[str]:
 def named(program: Program, state: State, kind: str) -> frozenset[str]:
     """Every user, every group or every role that a row names, including roles that the policy declares."""
     found = {principal.partition(":")[2] for principal in named_principals(state) if principal.startswith(f"{kind}:")}
-    found |= {name for name in state.distinct(*_COLUMNS[kind]) if kind != "user" or not name.startswith(GROUP)}
+    found |= {name for name in state.distinct(*_COLUMNS[kind]) if kind != "user" or not name.startswith(GROUP_PREFIX)}
     if kind == "role":
         found |= set(program.roles)
     types = {entity_type.name for entity_type in program.entities.values() if entity_type.principal == kind}

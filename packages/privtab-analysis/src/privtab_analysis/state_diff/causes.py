@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from privtab.base import Entity, GivenAttributes, last_name, path_of
 from privtab.ir.formula import compared_terms, uses_below
 from privtab.ir.nodes import Program
-from privtab.state.chains import GROUP
+from privtab.state.chains import GROUP_PREFIX
 from privtab.state.nodes import TABLES, State
 from privtab_analysis.state_diff.entities import Addresses, EntityTree, prefixes, written
 from privtab_analysis.state_diff.nodes import ChangedRow
@@ -49,7 +49,7 @@ class Causes:
                     self._by_path[entity.partition(":")[2]].append(row)
                 case _:
                     user = row.cells["user"]
-                    self._of_user[user if user.startswith(GROUP) else f"user:{user}"].append(row)
+                    self._of_user[user if user.startswith(GROUP_PREFIX) else f"user:{user}"].append(row)
         self._grantees: dict[str, frozenset[str]] = {}
         self._containers: dict[str, tuple[str, ...]] = {}
         self._holds_roles = "roles" in program.semantics.hierarchy
@@ -104,7 +104,7 @@ class Causes:
         """The principals of some subjects in every state between the two, so by rows of which only one state may have each."""
         found: set[str] = set()
         # Also who has no name, but a group of the request, is in a group of everyone.
-        waiting = [*subjects, *(f"{GROUP}{group}" for group in self.program.semantics.everyones)]
+        waiting = [*subjects, *(f"{GROUP_PREFIX}{group}" for group in self.program.semantics.everyones)]
         while waiting:
             principal = waiting.pop()
             if principal in found:
@@ -206,7 +206,7 @@ class CauseFinder:
         state = self._causes.sides[0].state
         principals = self._causes.between(subjects)
         users = [subject[5:] for subject in subjects if subject.startswith("user:")]
-        groups = [principal for principal in principals if principal.startswith(GROUP)]
+        groups = [principal for principal in principals if principal.startswith(GROUP_PREFIX)]
         keys = [f"{type_}:{path}" for path in self._paths for type_ in self._causes.program.entities]
         found = {
             "memberships": state.column("memberships", "user").where([*users, *groups]),
@@ -301,7 +301,7 @@ class ChangeImpact:
                 return self._everyone
             case "entities":
                 return self._everyone
-            case "memberships" if row.cells["user"].startswith(GROUP):
+            case "memberships" if row.cells["user"].startswith(GROUP_PREFIX):
                 return self.sides[0].holders(row.cells["user"]) | self.sides[1].holders(row.cells["user"])
             case "members" | "memberships" | "service_admins" | "attributes":
                 return {f"user:{row.cells['user']}"}
@@ -317,7 +317,7 @@ class ChangeImpact:
                 is_checked = entity.partition(":")[0] in self.uses.member_types
                 return frozenset({self._address(entity)}) if is_checked else frozenset()
             case "memberships":
-                counts = self.uses.state_groups or row.cells["user"].startswith(GROUP)
+                counts = self.uses.state_groups or row.cells["user"].startswith(GROUP_PREFIX)
                 return self._of_group(row.cells["group"]) if counts else frozenset()
             case "assignments":
                 return self._of_role(row.cells["role"], row.cells.get("scope"))

@@ -9,7 +9,7 @@ from privtab.base import ALWAYS, WINDOW_COLUMNS, Window
 from privtab.base import parse_moment as at
 from privtab.state.names import NOWHERE, Places, place_text
 from privtab.state.nodes import ALL_TABLES, State
-from privtab.state.raw import COLUMNS, LARGE, RawState
+from privtab.state.raw import LARGE, TABLE_COLUMNS, RawState
 from privtab_analysis.diff.markdown import as_code, as_text
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.summary import groups, headline, totals
@@ -30,7 +30,7 @@ def _only(before: State, after: State, table: str) -> tuple[list[int], list[int]
     windows = table in before.windows or table in after.windows
     if getattr(before, table) is getattr(after, table) and not windows:
         return [], []
-    names = COLUMNS[table].all if windows else COLUMNS[table].names
+    names = TABLE_COLUMNS[table].all if windows else TABLE_COLUMNS[table].names
     if min(len(getattr(before, table)), len(getattr(after, table))) >= LARGE:
         from privtab_analysis.state_diff.columns import only_in_one
 
@@ -47,7 +47,7 @@ def _only_in_one(
 
 
 def _rows(state: State, table: str, numbers: list[int], places: Places, *, added: bool) -> Iterator[ChangedRow]:
-    names = COLUMNS[table].all
+    names = TABLE_COLUMNS[table].all
     columns = [state.column(table, name).take(numbers) for name in names]
     for number, *row in zip(numbers, *columns, strict=True):
         yield ChangedRow(
@@ -80,7 +80,7 @@ def changed_raw_rows(before: RawState, after: RawState) -> Iterator[ChangedRow]:
             from privtab_analysis.state_diff.columns import only_in_one
 
             tables = RawTable.of(rows_before), RawTable.of(rows_after)
-            names = COLUMNS[table].all
+            names = TABLE_COLUMNS[table].all
             removed, added = only_in_one([(tables[0].column(name), tables[1].column(name)) for name in names])
         else:
             removed, added = _only_in_one(

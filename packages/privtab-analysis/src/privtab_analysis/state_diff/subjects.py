@@ -17,8 +17,8 @@ from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.state import attribute_rows
 from privtab.state.attribute_rows import value_of
-from privtab.state.chains import GROUP
-from privtab.state.names import UsedParts, uses
+from privtab.state.chains import GROUP_PREFIX
+from privtab.state.names import UsedParts, used_parts
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller
 from privtab_analysis.entitlements.equivalence import EntityEquivalence
@@ -196,7 +196,7 @@ class Side:
     def __init__(self, program: Program, state: State, used: UsedParts | None = None) -> None:
         self.program = program
         self.state = state
-        self.uses: UsedParts = used or uses(program)
+        self.uses: UsedParts = used or used_parts(program)
         self.reference = Reference(program, state)
         self.holdings = self.reference.holdings
         self._users = UserHolders(program, state, self.holdings)
@@ -230,10 +230,10 @@ class Side:
         """Every subject that the state names, and a user whom it does not name."""
         principals = named_principals(self.state)
         found = {principal for principal in principals if principal.startswith("user:")}
-        found |= {f"user:{user}" for user in self.state.distinct(*USERS) if not user.startswith(GROUP)}
+        found |= {f"user:{user}" for user in self.state.distinct(*USERS) if not user.startswith(GROUP_PREFIX)}
         if self.uses.request_groups:
-            found |= {principal for principal in principals if principal.startswith(GROUP)}
-            found |= {f"{GROUP}{group}" for group in self.state.distinct(("memberships", "group"))}
+            found |= {principal for principal in principals if principal.startswith(GROUP_PREFIX)}
+            found |= {f"{GROUP_PREFIX}{group}" for group in self.state.distinct(("memberships", "group"))}
         return found | {ANY_OTHER}
 
     @cached_property
@@ -270,7 +270,7 @@ class Side:
 
     @cached_property
     def _attributes(self) -> Mapping[str, Any]:
-        return attribute_rows.part(self.program, self.state)
+        return attribute_rows.attribute_parts(self.program, self.state)
 
     def keys(self, principals: Collection[str]) -> set[str]:
         """Every entity on which some of the principals have a grant, a denial or ownership."""

@@ -13,7 +13,7 @@ from privtab.base import Located, SourceFile
 from privtab.base.names import WILDCARDS
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, whole
 from privtab.language.syntax.yaml_tree import Mapping, Node, Sequence
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 from privtab_connect.documents import document as find
 from privtab_connect.importing.expression import Expression
 from privtab_connect.importing.fields import ONE_OF, TYPES, Field, Fields, Loss, Many, Type, Word
@@ -316,9 +316,9 @@ class _MappingReader(ExpressionReader):
         """For each table the cells of its row."""
         found = []
         for key, value in self.entries(node, "`rows`"):
-            columns = COLUMNS.get(key.text)
+            columns = TABLE_COLUMNS.get(key.text)
             if columns is None:
-                self.unknown(key, value, "`rows`", tuple(COLUMNS))
+                self.unknown(key, value, "`rows`", tuple(TABLE_COLUMNS))
                 continue
             cells = self.fields(value, f"a row of `{key.text}`", columns.all, columns.required)
             read = self.templates(cells or {})

@@ -17,8 +17,8 @@ from privtab.base import Entity, FileError, UsageError, no_collection
 from privtab.ir.nodes import Program
 from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, validate
-from privtab.state.nodes import State
-from privtab.state.raw import ENTITIES, PRINCIPALS
+from privtab.state.nodes import ENTITY_COLUMNS, State
+from privtab.state.raw import PRINCIPALS
 from privtab_connect.errors import TemplateError
 from privtab_connect.importing.answers import Answers
 from privtab_connect.importing.document import Excluded, ImportDocument, ImportStep, Page
@@ -331,7 +331,7 @@ class _Collector:
             if cell.optional and values.get(cell.optional) in (None, ""):
                 continue
             try:
-                if name in ENTITIES:
+                if name in ENTITY_COLUMNS:
                     row[name] = cell.path(values, self.document.wildcards)
                 else:
                     row[name] = cell.principal(values) if name in PRINCIPALS else cell.plain(values)
@@ -350,7 +350,7 @@ class _Collector:
                 self._note_row(table, row, "everyone", "the policy declares no group that everyone is in")
                 return
             row = {name: f"group:{group}" if cell in self._everyone else cell for name, cell in row.items()}
-        column = next((name for name in ENTITIES if name in row), None)
+        column = next((name for name in ENTITY_COLUMNS if name in row), None)
         if column is None or not any(sign in row[column] for sign in self.document.wildcards):
             self.found.row(table, row)
             return

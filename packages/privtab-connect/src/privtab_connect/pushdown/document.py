@@ -24,7 +24,7 @@ from privtab.ir.nodes import Program
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 from privtab.state.nodes import ALL_TABLES
-from privtab.state.principal_rows import entity_named
+from privtab.state.principal_rows import principal_entity
 from privtab_connect.documents import document as find
 from privtab_connect.errors import TemplateError
 from privtab_connect.importing.template import Template
@@ -329,7 +329,7 @@ class NativeNames:
         if principal == self._program.semantics.everybody:
             return EVERYONE
         kind, _, name = principal.partition(":")
-        entity = entity_named(self._program, kind, name)
+        entity = principal_entity(self._program, kind, name)
         # In the target, a name is of what contains all of its objects.
         if entity is not None and self._container(entity):
             name = last_name(entity.id)
@@ -345,7 +345,7 @@ class NativeNames:
 
     def elsewhere(self, principal: str) -> bool:
         """Whether a principal is a role or a group of what the target does not have."""
-        entity = entity_named(self._program, *principal.split(":", 1))
+        entity = principal_entity(self._program, *principal.split(":", 1))
         around = {} if entity is None else self._container(entity)
         return any(name != self._document.within[type_] for type_, name in around.items())
 

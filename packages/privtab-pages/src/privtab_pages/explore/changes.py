@@ -11,7 +11,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.support import Tool
 from privtab.state.load import as_raw, from_tables, validate
 from privtab.state.nodes import ALL_TABLES, ENTITIES, State
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 from privtab.state.row_texts import row_sentence
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.summary import page_values
@@ -48,7 +48,7 @@ def what_if(world: World, query: Query) -> Values:
         "removed": [(row_sentence(*row), text) for row, text in zip(removed, query.all("remove"), strict=True)],
         "without": lambda name, text: linked("what-if", [pair for pair in query.pairs if pair != (name, text)]),
         "about": list(islice(_about(world.rows, about), MOST_ROWS)) if about else [],
-        "tables": {table: COLUMNS[table] for table in ALL_TABLES if _used(world.program, table)},
+        "tables": {table: TABLE_COLUMNS[table] for table in ALL_TABLES if _used(world.program, table)},
         "privileges": [*world.program.grantable, *world.program.aliases, *world.program.sets],
         "diff": None,
     }
@@ -68,9 +68,9 @@ def added_row(query: Query) -> str | None:
     table = query.one("new")
     if not table:
         return None
-    one_of(table, COLUMNS, "table")
-    cells = [(column, query.one(column).strip()) for column in COLUMNS[table].names if query.one(column)]
-    others = {"new", *(column for columns in COLUMNS.values() for column in columns.names)}
+    one_of(table, TABLE_COLUMNS, "table")
+    cells = [(column, query.one(column).strip()) for column in TABLE_COLUMNS[table].names if query.one(column)]
+    others = {"new", *(column for columns in TABLE_COLUMNS.values() for column in columns.names)}
     kept = [(name, value) for name, value in query.pairs if name not in others]
     return linked("what-if", [*kept, ("add", linked(table, cells))])
 
@@ -78,12 +78,12 @@ def added_row(query: Query) -> str | None:
 def _row(text: str) -> tuple[str, dict[str, str]]:
     """A row as URLs write it: `grants?grantee=role:x&…`. Raises UsageError."""
     table, _, query = text.partition("?")
-    one_of(table, COLUMNS, "table")
+    one_of(table, TABLE_COLUMNS, "table")
     cells = dict(parse_qsl(query, keep_blank_values=False, max_num_fields=10))
-    if missing := [column for column in COLUMNS[table].required if column not in cells]:
+    if missing := [column for column in TABLE_COLUMNS[table].required if column not in cells]:
         raise UsageError(f"a row of `{table}` needs {', '.join(f'`{column}`' for column in missing)}")
-    if unknown := [column for column in cells if column not in COLUMNS[table].names]:
-        raise UsageError(f"`{table}` has no column `{unknown[0]}`; it has {', '.join(COLUMNS[table].names)}")
+    if unknown := [column for column in cells if column not in TABLE_COLUMNS[table].names]:
+        raise UsageError(f"`{table}` has no column `{unknown[0]}`; it has {', '.join(TABLE_COLUMNS[table].names)}")
     return table, cells
 
 
@@ -127,7 +127,7 @@ def _numbers(state: State, table: str, cells: dict[str, str]) -> list[int]:
     for column, text in cells.items():
         rows = set(state.column(table, column).where([text]))
         found = rows if found is None else found & rows
-    others = [column for column in COLUMNS[table].optional if column not in cells]
+    others = [column for column in TABLE_COLUMNS[table].optional if column not in cells]
     return sorted(n for n in found or () if all(state.column(table, column).take([n]) == [None] for column in others))
 
 
@@ -137,7 +137,7 @@ def _about(state: State, name: str) -> Iterator[tuple[str, str]]:
     principal = kind in ("user", "group", "role")
     texts = {name, f"user:{name}", *([bare] if principal else [])}
     for table in ALL_TABLES:
-        columns = COLUMNS[table].names
+        columns = TABLE_COLUMNS[table].names
         found = sorted({row for column in columns for row in state.column(table, column).where(texts)})
         for number in found:
             read = ((column, state.column(table, column).take([number])[0]) for column in columns)

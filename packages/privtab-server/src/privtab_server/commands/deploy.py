@@ -219,7 +219,7 @@ def _file_gates(deploy: DeployOptions, report: DeployReport) -> tuple[Program | 
 def _push(deploy: DeployOptions, release: ReleaseOptions, url: str, report: DeployReport) -> int:
     """Run the gates except the comparison, then push to a single OPA; returns the exit code."""
     from privtab.pipeline import policy_artifacts
-    from privtab.state.index import index
+    from privtab.state.index import index_document
     from privtab_server.registry.deploy.push import push
 
     program, _, loaded = _file_gates(deploy, report)
@@ -232,7 +232,7 @@ def _push(deploy: DeployOptions, release: ReleaseOptions, url: str, report: Depl
         report.tell(f"would push policy {artifacts.revision}; nothing was pushed")
         report.outcome = "dry-run"
         return ExitCode.OK
-    document = None if loaded is None else dict(index(program, loaded[0]))
+    document = None if loaded is None else dict(index_document(program, loaded[0]))
     token = token_of(release.token_file)
     pushed = report.pushed = push(url, artifacts, document, token=token, ca=release.trusted())
     report.outcome = "pushed"

@@ -217,8 +217,8 @@ def change(
 
 def _rows(texts: list[str] | None, option: str) -> RawState | None:
     """The rows in files and in `TABLE:{…}`; raises UsageError, StateInvalid."""
-    from privtab.state.load import load as load_file
-    from privtab.state.read_yaml import read_yaml
+    from privtab.state.load import load_raw_state as load_file
+    from privtab.state.read_yaml import read_yaml_rows
 
     if not texts:
         return None
@@ -228,7 +228,7 @@ def _rows(texts: list[str] | None, option: str) -> RawState | None:
         if colon and row.lstrip().startswith("{"):
             if table not in ALL_TABLES:
                 raise UsageError(f"`{option} {table}:…`: the tables are {', '.join(ALL_TABLES)}")
-            read_yaml(f"{table}: [{row}]", option, reader)
+            read_yaml_rows(f"{table}: [{row}]", option, reader)
             continue
         found = load_file(Path(text))
         for name, rows in found.rows.items():

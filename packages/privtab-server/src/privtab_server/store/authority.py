@@ -37,10 +37,10 @@ from privtab.ir.semantics import OwnerKind
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
 from privtab.state.located import locations
-from privtab.state.names import uses
+from privtab.state.names import used_parts
 from privtab.state.nodes import State
-from privtab.state.principal_rows import entity_named, may_be, place_of, types_of_kind
-from privtab.state.raw import COLUMNS
+from privtab.state.principal_rows import may_name_entity, place_of, principal_entity, types_of_kind
+from privtab.state.raw import TABLE_COLUMNS
 from privtab.state.row_texts import row_text
 from privtab_server.store.excerpt import Excerpt
 
@@ -142,7 +142,7 @@ def naming(program: Program, request: Request, rows: Sequence[Mapping[str, str |
             given = replace(given, request={**given.request, PRIVILEGE_ATTRIBUTE: named[0]})
     objects = dict(request.with_)
     for slot in slots:
-        entities = {entity_named(program, *holder_of(row)) for row in rows}
+        entities = {principal_entity(program, *holder_of(row)) for row in rows}
         entity = entities.pop() if len(entities) == 1 else None
         if slot.name not in objects and entity is not None and entity.type in slot.types:
             objects[slot.name] = entity
@@ -171,7 +171,7 @@ def check_delegated(program: Program, request: Request, changes: Iterable[Change
             problem = f"`{request.action}` on {resource} does not delegate"
         elif (row.get("entity") or row.get("scope") or str(resource)) != str(resource):
             problem = f"`{request.action}` on {resource} delegates nothing on another entity"
-        elif slots and not any(may_be(program, *holder_of(row), request.with_[slot.name]) for slot in slots):
+        elif slots and not any(may_name_entity(program, *holder_of(row), request.with_[slot.name]) for slot in slots):
             problem = f"the request names {listed_names(str(request.with_[slot.name]) for slot in slots)}, and not"
         elif named is not None and privileges and {*privileges} != {named}:
             problem = f"the request names the privilege `{named}`, and not"
@@ -221,7 +221,7 @@ class Authority:
     def to_json(self) -> dict[str, dict[str, dict[str, str]]]:
         """Table → `add`, `remove` → type → operation."""
         found: dict[str, dict[str, dict[str, str]]] = {}
-        for table, verb, type_ in product(COLUMNS, VERBS, self.program.entities):
+        for table, verb, type_ in product(TABLE_COLUMNS, VERBS, self.program.entities):
             operations = self.operations(table, verb, type_)
             if operations and self._fits(table, type_):
                 found.setdefault(table, {}).setdefault(verb, {})[type_] = ", ".join(operations)
@@ -246,7 +246,7 @@ class Authority:
             container = Entity.parse(row["of"])
             own = [type_ for type_ in types if self.program.entities[type_].parent == container.type]
             yield from (Entity(type_, f"{container.id}/{encode_name(name)}") for type_ in own)
-        elif (named := entity_named(self.program, kind, name)) is not None:
+        elif (named := principal_entity(self.program, kind, name)) is not None:
             yield named
         else:
             for type_ in types:
@@ -269,7 +269,7 @@ class Authority:
     def _read(self, text: str) -> Iterator[tuple[tuple[str, Verb], str]]:
         place, _, operation = text.partition("=")
         table, dot, verb = place.partition(".")
-        tables = [name for name in COLUMNS if name != "service_admins"]
+        tables = [name for name in TABLE_COLUMNS if name != "service_admins"]
         if not operation or table not in tables or (dot and verb not in VERBS):
             raise UsageError(
                 f"`--authorise {text}`: write TABLE=OPERATION, TABLE.add=OPERATION or TABLE.remove=OPERATION; "
@@ -355,9 +355,9 @@ class _Reach:
 
     def _given(self, change: Change, kind: OwnerKind, name: str, scope: Entity | None) -> Entity | None:
         """Check the role or the group that a row gives or takes, and return it if it is an entity."""
-        named = entity_named(self.program, kind, name)
+        named = principal_entity(self.program, kind, name)
         if named is None:
-            if scope is None or uses(self.program).holds:
+            if scope is None or used_parts(self.program).holds:
                 self._note(kind, f"`{kind}:{name}` is of no place{self._advice(kind, name)}")
             return None
         self.excerpt.place([str(named)])
@@ -376,7 +376,7 @@ class _Reach:
         """Check the principal that has what a row gives, of which `about` is the entity."""
         kind, name = holder_of(row)
         holder = f"{kind}:{name}"
-        named = entity_named(self.program, kind, name)
+        named = principal_entity(self.program, kind, name)
         if named is None:
             adds = change.action == "add" and kind == "role" and name not in self.program.roles
             if adds and types_of_kind(self.program, kind):
@@ -392,7 +392,7 @@ class _Reach:
     def _reaches_beyond(self, kind: str, name: str, place: str) -> bool:
         """Return whether a role or a group has rights outside of its place, or holds roles or is in groups of other places."""
         principals = self.excerpt.above(f"{kind}:{name}")
-        named = [entity_named(self.program, *text.split(":", 1)) for text in principals]
+        named = [principal_entity(self.program, *text.split(":", 1)) for text in principals]
         rows = self.excerpt.held_by(principals)
         entities = [Entity.parse(text) for row in rows if (text := row.get("entity") or row.get("scope"))]
         self.excerpt.place([str(entity) for entity in named if entity is not None])

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from privtab.base import FileError, UsageError
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 from privtab_server.errors import StoreError
 
 METADATA = sa.MetaData()
@@ -59,7 +59,7 @@ STATE = {
         *(sa.Column(cell, TEXT, nullable=cell not in columns.required) for cell in columns.all),
         sa.Column("change", sa.BigInteger, nullable=False),
     )
-    for name, columns in COLUMNS.items()
+    for name, columns in TABLE_COLUMNS.items()
 }
 """The rows of a state by table. `id` is a hash, since names are too long for an index; `change` added the row.
 

@@ -16,29 +16,28 @@ from privtab.base import Change, Entity, Request, decode_name
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
 from privtab.ir.serialise import vocabulary
-from privtab.state.chains import GROUP, ROLE
-from privtab.state.links import COLUMNS as LINKS
-from privtab.state.names import uses
-from privtab.state.nodes import ENTITIES, State
+from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX
+from privtab.state.links import LINK_COLUMNS as LINKS
+from privtab.state.names import used_parts
+from privtab.state.nodes import ENTITIES, ENTITY_COLUMNS, State
 from privtab.state.principal_rows import types_of_kind
-from privtab.state.raw import COLUMNS
-from privtab.state.raw import ENTITIES as ENTITY_COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 from privtab_server.store import lookups
 from privtab_server.store.database import CUT, row_id
 
 _NAMING = {
     "group": (
         ("memberships", "group", ""),
-        ("memberships", "user", GROUP),
-        ("assignments", "principal", GROUP),
-        ("grants", "grantee", GROUP),
-        ("owners", "owner", GROUP),
+        ("memberships", "user", GROUP_PREFIX),
+        ("assignments", "principal", GROUP_PREFIX),
+        ("grants", "grantee", GROUP_PREFIX),
+        ("owners", "owner", GROUP_PREFIX),
     ),
     "role": (
         ("assignments", "role", ""),
-        ("assignments", "principal", ROLE),
-        ("grants", "grantee", ROLE),
-        ("owners", "owner", ROLE),
+        ("assignments", "principal", ROLE_PREFIX),
+        ("grants", "grantee", ROLE_PREFIX),
+        ("owners", "owner", ROLE_PREFIX),
     ),
 }
 """By kind, the columns that name principals, and how their names begin there."""
@@ -106,7 +105,7 @@ class Excerpt:
         self.find("grants", entity=keys, grantee=principals)
         if semantics.owner is not None:
             self.find("owners", entity=keys)
-        used = uses(program)
+        used = used_parts(program)
         if used.member_types:
             self.find("members", user=[user])
         if used.service_admins:
@@ -139,10 +138,10 @@ class Excerpt:
         """The users who are some principals, are in these groups or hold these roles, at any distance."""
 
         def holding(waiting: set[str]) -> set[str]:
-            groups = {text.removeprefix(GROUP) for text in waiting if text.startswith(GROUP)}
-            roles = {text.removeprefix(ROLE) for text in waiting if text.startswith(ROLE)}
+            groups = {text.removeprefix(GROUP_PREFIX) for text in waiting if text.startswith(GROUP_PREFIX)}
+            roles = {text.removeprefix(ROLE_PREFIX) for text in waiting if text.startswith(ROLE_PREFIX)}
             members = {row["user"] for row in self.find("memberships", group=groups)}
-            found = {text if text.startswith(GROUP) else f"user:{text}" for text in members}
+            found = {text if text.startswith(GROUP_PREFIX) else f"user:{text}" for text in members}
             return found | {row["principal"] for row in self.find("assignments", role=roles)}
 
         seen = reached(principals, holding)
@@ -163,13 +162,13 @@ class Excerpt:
         """Every principal through which a user may hold something."""
         semantics = self.program.semantics
         named = set(request_groups) if "request" in semantics.groups else set[str]()
-        groups = {f"{GROUP}{group}" for group in named | semantics.everyones}
+        groups = {f"{GROUP_PREFIX}{group}" for group in named | semantics.everyones}
         if "state" in semantics.groups:
-            groups |= {f"{GROUP}{row['group']}" for row in self.find("memberships", user=[user])}
+            groups |= {f"{GROUP_PREFIX}{row['group']}" for row in self.find("memberships", user=[user])}
         if "groups" in semantics.hierarchy:
             groups |= self._links_above("groups", groups)
         principals = {f"user:{user}"} | groups
-        roles = {f"{ROLE}{row['role']}" for row in self.find("assignments", principal=principals)}
+        roles = {f"{ROLE_PREFIX}{row['role']}" for row in self.find("assignments", principal=principals)}
         if "roles" in semantics.hierarchy:
             roles |= self._links_above("roles", roles)
         return principals | roles
@@ -241,7 +240,7 @@ class Excerpt:
                 if placed not in seen:
                     seen.add(placed)
                     waiting.append(placed)
-            for table, columns in COLUMNS.items():
+            for table, columns in TABLE_COLUMNS.items():
                 for column in set(columns.all) & {"entity", "of", "scope"}:
                     self._beneath(table, column, around)
             self._named_by_path(around)
@@ -250,9 +249,9 @@ class Excerpt:
         """A role or a group, and the groups and roles that it holds at any distance, whenever it does."""
 
         def held(waiting: set[str]) -> set[str]:
-            groups = {text for text in waiting if text.startswith(GROUP)}
-            found = {f"{GROUP}{row['group']}" for row in self.find("memberships", user=groups)}
-            return found | {f"{ROLE}{row['role']}" for row in self.find("assignments", principal=waiting)}
+            groups = {text for text in waiting if text.startswith(GROUP_PREFIX)}
+            found = {f"{GROUP_PREFIX}{row['group']}" for row in self.find("memberships", user=groups)}
+            return found | {f"{ROLE_PREFIX}{row['role']}" for row in self.find("assignments", principal=waiting)}
 
         return reached([principal], held)
 
@@ -409,7 +408,7 @@ class Excerpt:
 
     def _found(self, table: str, rows: Sequence[Any]) -> list[lookups.Cells]:
         """The cells of rows of a table that were read, as the changes of this excerpt leave them."""
-        names = COLUMNS[table].all
+        names = TABLE_COLUMNS[table].all
         own, pending = self.rows.tables[table], self._pending.get(table, {})
         found: list[lookups.Cells] = []
         for id_, change, *texts in rows:

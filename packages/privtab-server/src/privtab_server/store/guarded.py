@@ -13,7 +13,7 @@ from privtab.base import Entity, InvalidRequest, PrivtabError, Request, StateInv
 from privtab.ir.serialise import vocabulary
 from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, validate
-from privtab.state.principal_rows import may_be
+from privtab.state.principal_rows import may_name_entity
 from privtab_server.store.authority import PRINCIPAL_OF, VERBS, Authority, Verb, given_by, naming
 from privtab_server.store.excerpt import reached
 from privtab_server.store.journal import Journal
@@ -290,7 +290,7 @@ class GuardedStore:
             found = set(self.authority.objects(table, row, snapshot.paths))
             if table in PRINCIPAL_OF and "scope" not in row and "of" not in row:
                 kind = PRINCIPAL_OF[table]
-                if desired.resource is not None and may_be(self.program, kind, row[kind], desired.resource):
+                if desired.resource is not None and may_name_entity(self.program, kind, row[kind], desired.resource):
                     found.add(desired.resource)
                 if not found and desired.resource is None:
                     raise UsageError(

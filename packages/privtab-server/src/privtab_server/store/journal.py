@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, select
 
 from privtab.base import Change, UsageError, current_moment, moment_text, parse_moment
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 from privtab.state.row_texts import row_text
 from privtab_analysis.html import page
 from privtab_server.errors import StoreError
@@ -194,7 +194,7 @@ _HEAD = select(HEAD.c.number, HEAD.c.hash, HEAD.c.system, HEAD.c.checked)
 _LOCKED_HEAD = _HEAD.with_for_update()
 _INSERT_ENTRY = JOURNAL.insert()
 _INSERT = {name: table.insert() for name, table in STATE.items()}
-_NO_CELLS = {name: dict.fromkeys(columns.all) for name, columns in COLUMNS.items()}
+_NO_CELLS = {name: dict.fromkeys(columns.all) for name, columns in TABLE_COLUMNS.items()}
 _MOVE_HEAD = HEAD.update()
 
 

@@ -13,7 +13,7 @@ from privtab.base import Change, StateInvalid
 from privtab.ir.nodes import Program
 from privtab.state.load import validate
 from privtab.state.nodes import State
-from privtab.state.raw import COLUMNS, RawRow, RawState
+from privtab.state.raw import TABLE_COLUMNS, RawRow, RawState
 from privtab_server.errors import StoreError
 from privtab_server.store.database import CUT, INDEXES, STATE, cut, row_id
 
@@ -70,7 +70,7 @@ class Reader:
             return
         rows = self._select_where(table, together, None)
         for texts in lookups:
-            sought = [(2 + COLUMNS[table].all.index(name), set(texts[name])) for name in columns]
+            sought = [(2 + TABLE_COLUMNS[table].all.index(name), set(texts[name])) for name in columns]
             own = [row for row in rows if all(row[at] in names for at, names in sought)]
             self._remembered(table, (columns, *map(tuple, texts.values()), None), own)
 
@@ -155,7 +155,7 @@ def select_ids(table: str) -> Select[Any]:
 
 def _rows(table: str) -> Select[Any]:
     columns = STATE[table].c
-    return select(columns.id, columns.change, *(columns[name] for name in COLUMNS[table].all))
+    return select(columns.id, columns.change, *(columns[name] for name in TABLE_COLUMNS[table].all))
 
 
 Cells: TypeAlias = Mapping[str, str]
@@ -176,7 +176,7 @@ class Rows:
     """Every row of a store at one moment: by table and id, the change that added it and its cells."""
 
     def __init__(self, tables: Mapping[str, Mapping[str, tuple[int, Cells]]] | None = None) -> None:
-        self.tables = {name: dict((tables or {}).get(name, {})) for name in COLUMNS}
+        self.tables = {name: dict((tables or {}).get(name, {})) for name in TABLE_COLUMNS}
 
     @classmethod
     def read(cls, connection: Connection) -> Rows:
@@ -184,7 +184,7 @@ class Rows:
         rows = cls()
         for name, table in STATE.items():
             for row in connection.execute(select(table)).mappings():
-                cells = {cell: row[cell] for cell in COLUMNS[name].all if row[cell] is not None}
+                cells = {cell: row[cell] for cell in TABLE_COLUMNS[name].all if row[cell] is not None}
                 rows.tables[name][row["id"]] = row["change"], cells
         return rows
 
@@ -199,7 +199,7 @@ class Rows:
                 verb = "adds a row that exists" if change.action == "add" else "removes a row that does not exist"
                 raise StoreError(f"change {number} of the journal {verb}, in `{change.table}`")
             if change.action == "add":
-                table[id_] = number, {name: cells[name] for name in COLUMNS[change.table].all if name in cells}
+                table[id_] = number, {name: cells[name] for name in TABLE_COLUMNS[change.table].all if name in cells}
             else:
                 del table[id_]
 
@@ -236,7 +236,7 @@ def checked(program: Program, rows: Rows, shown: str, more: RawState | None = No
         raise StateInvalid(errors, "nothing is decided or changed")
     changes = {
         (name, id_): Change("add", name, row=dict(cells))
-        for name in COLUMNS
+        for name in TABLE_COLUMNS
         if name in added.rows
         for cells in islice(state.cells(name), len(rows.tables[name]), None)
         if (id_ := row_id(cells)) not in rows.tables[name]

@@ -28,8 +28,8 @@ from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables
 from privtab.state.located import locations
 from privtab.state.nodes import State
-from privtab.state.principal_rows import about_principal, entity_named, may_be
-from privtab.state.raw import COLUMNS, RawState
+from privtab.state.principal_rows import about_principal, may_name_entity, principal_entity
+from privtab.state.raw import TABLE_COLUMNS, RawState
 from privtab.state.row_texts import row_text
 from privtab_server.errors import StoreConflict
 from privtab_server.store.authority import check_delegated, check_named, check_reach
@@ -228,7 +228,7 @@ def _about(excerpt: Excerpt, table: str, principal: Entity) -> Iterator[Change]:
     """The removal of every row of a table about a principal, in what contains it."""
     for cells in about_principal(excerpt.about(table, principal), table, principal, excerpt.program).cells(table):
         # Whenever they hold: the rows have no `from` and `until` here.
-        values = {name: cells.get(name) for name in COLUMNS[table].names}
+        values = {name: cells.get(name) for name in TABLE_COLUMNS[table].names}
         yield from excerpt.matching(table, values)
 
 
@@ -246,7 +246,7 @@ def _deletion(
 
     def on_or_below(cells: Mapping[str, str | None]) -> bool:
         text = _entity_of(cells)
-        entities = [entity_named(program, kind, name) for kind, name in _principals(cells)]
+        entities = [principal_entity(program, kind, name) for kind, name in _principals(cells)]
         entities.append(None if text is None else Entity.parse(text))
         return any(entity is not None and key in (where.find(entity) or ()) for entity in entities)
 
@@ -356,7 +356,7 @@ def _is_about(program: Program, object_: Entity, cells: Mapping[str, str | None]
     """Return whether a row that names principals alone is about an object: a principal, or a root, which contains all principals."""
     if len(program.chain(object_.type)) == 1:
         return True
-    return any(may_be(program, kind, name, object_) for kind, name in _principals(cells))
+    return any(may_name_entity(program, kind, name, object_) for kind, name in _principals(cells))
 
 
 def _principals(cells: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:

@@ -28,7 +28,7 @@ from privtab.base import (
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json, vocabulary
 from privtab.state.load import from_tables
-from privtab.state.names import uses
+from privtab.state.names import used_parts
 from privtab.state.raw import RawState
 from privtab_server.errors import StoreConflict, StoreError
 from privtab_server.store.authority import naming
@@ -131,7 +131,7 @@ class Store(Journal):
         Raises UsageError if the policy has no service administrators, StateInvalid for a wrong name, StoreError if there is a
         store already.
         """
-        if administrators and not uses(program).service_admins:
+        if administrators and not used_parts(program).service_admins:
             raise UsageError(
                 f"no row of {program.system} requires service administrators: load the first grants with `privtab store load`"
             )

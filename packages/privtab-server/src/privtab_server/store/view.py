@@ -15,9 +15,8 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.state.index import index_bytes
 from privtab.state.located import locations
-from privtab.state.nodes import State
-from privtab.state.principal_rows import entity_named
-from privtab.state.raw import ENTITIES
+from privtab.state.nodes import ENTITY_COLUMNS, State
+from privtab.state.principal_rows import principal_entity
 from privtab_server.errors import StoreError
 from privtab_server.store.journal import Head, Journal
 from privtab_server.store.lookups import Rows, checked
@@ -82,7 +81,7 @@ class Snapshot:
     @cached_property
     def entities(self) -> tuple[Entity, ...]:
         """The entities that rows name, sorted."""
-        texts = {row[name] for rows in self.tables.values() for row in rows for name in ENTITIES if name in row}
+        texts = {row[name] for rows in self.tables.values() for row in rows for name in ENTITY_COLUMNS if name in row}
         return tuple(Entity.parse(text) for text in sorted(texts))
 
     @cached_property
@@ -92,7 +91,7 @@ class Snapshot:
         texts = {text for rows in tables for row in rows for text in names_in(row)}
         principals = (text.split(":", 1) for text in texts if text.startswith(("role:", "group:")))
         found: dict[str, set[Entity]] = {}
-        for entity in (*self.entities, *(entity_named(self.program, *each) for each in principals)):
+        for entity in (*self.entities, *(principal_entity(self.program, *each) for each in principals)):
             for key in () if entity is None else self.where.find(entity) or ():
                 placed = Entity.parse(key)
                 found.setdefault(placed.type, set()).add(placed)

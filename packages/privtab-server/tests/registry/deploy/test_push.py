@@ -16,7 +16,7 @@ from privtab.bundle.pack import PolicyArtifacts
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts, policy_bundle
-from privtab.state.index import index
+from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 from privtab_server.errors import FleetError
 from privtab_server.registry.deploy.push import push
@@ -30,7 +30,7 @@ def program(folder: Path, text: str = POLICY) -> Program:
 
 def state(of: Program, rows: dict[str, Any] = ROWS) -> dict[str, Any]:
     found, _ = validate(of, from_tables(rows, "rows"))
-    return dict(index(of, found))
+    return dict(index_document(of, found))
 
 
 @pytest.fixture

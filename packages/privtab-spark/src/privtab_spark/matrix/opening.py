@@ -26,8 +26,8 @@ from privtab.engines.index import Index
 from privtab.ir.nodes import Program
 from privtab.ir.support import Feature
 from privtab.state.holdings import Holdings
-from privtab.state.index import index
-from privtab.state.links import closed
+from privtab.state.index import index_document
+from privtab.state.links import with_derived_rows
 from privtab.state.nodes import State
 from privtab.state.written import as_written
 from privtab_analysis.entitlements.subjects import Holding, Subject
@@ -116,9 +116,9 @@ def open_matrix(
     holdings: Holdings | None = None
     if source.rows is not None:
         program = policy.checked("a state")
-        found, holdings = Index(index(program, source.rows)), Holdings(program, source.rows)
+        found, holdings = Index(index_document(program, source.rows)), Holdings(program, source.rows)
         users_asked = [principal for principal in subjects_asked if principal.startswith("user:")]
-        through = _roles_through_groups(program, closed(program, source.rows), users_asked)
+        through = _roles_through_groups(program, with_derived_rows(program, source.rows), users_asked)
     else:
         assert source.index is not None
         found = source.index
@@ -184,7 +184,13 @@ def user_names_of(policy: OpenPolicy, source: StateSource) -> list[str]:
 
 def _holders(index: Index) -> set[str]:
     members = (user for by_path in index.members.values() for users in by_path.values() for user in users)
-    return {*index.users, *index.scoped, *index.service_admins, *index.user_attributes, *members}
+    return {
+        *index.users,
+        *index.scoped,
+        *index.service_admins,
+        *index.user_attributes,
+        *members,
+    }
 
 
 def _roles_through_groups(

@@ -29,7 +29,7 @@ from privtab.bundle.shards import LISTING, listing_of
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool
-from privtab.state.shards import PEOPLE, refuse_windows, roots
+from privtab.state.shards import PEOPLE_PART, check_windows_of_shards, part_roots
 from privtab_spark.frames import union
 from privtab_spark.state import shards
 from privtab_spark.state.files import Root, at_once, place
@@ -80,7 +80,7 @@ def build(
     read = configuration if isinstance(configuration, Read) else read_state(spark, configuration, policy)
     Tool.SPARK_BUILD.check(read.program)
     if read.sources.window(*read.sources.tables):
-        refuse_windows(read.program)
+        check_windows_of_shards(read.program)
     manifest_entries = {} if provenance is None else {"provenance": provenance.to_json()}
     return _Builder(spark, read, place(folder), progress or (lambda _: None), manifest_entries, signing).run(
         allow_partial=allow_partial, full=full
@@ -142,7 +142,7 @@ class _Builder:
         if not parts_to_sign(parts_of(old), self.signing):
             return Build(folder=self.root.url, manifest=old, seconds=self.seconds)
         parts, signed = self.timed("signatures", "signing", lambda: self.sign_parts(parts_of(old), {}))
-        manifest = {**old, "people": parts.pop(PEOPLE), "shards": parts}
+        manifest = {**old, "people": parts.pop(PEOPLE_PART), "shards": parts}
         self.publish(old, manifest)
         return Build(folder=self.root.url, manifest=manifest, signed=tuple(signed), seconds=self.seconds)
 
@@ -182,7 +182,7 @@ class _Builder:
         people = self.timed("people", "computing principals", lambda: self.people(tables, results, sorted(shards)))
         bare = parts_of({"people": people, "shards": {root: shards[root] for root in sorted(shards)}})
         parts, signed = self.timed("signatures", "signing", lambda: self.sign_parts(bare, parts_of(old)))
-        people = parts.pop(PEOPLE)
+        people = parts.pop(PEOPLE_PART)
         manifest = {
             "format": FORMAT, "kind": "shards", "system": self.program.system, "version": self.program.version,
             "policy": policy, "revision": revision(people, shards), "people": people,
@@ -334,7 +334,7 @@ def listing(program: Program, manifest: Mapping[str, Any]) -> bytes:
     def row(key: str, part: Mapping[str, Any]) -> dict[str, Any]:
         named = {name: part[name] for name in ("file", "revision", "bytes")}
         windows, further = part.get("windows", False), part.get("further", ())
-        return named | {"roots": sorted(roots(program.system, key, windows=windows, further=further))}
+        return named | {"roots": sorted(part_roots(program.system, key, windows=windows, further=further))}
 
     rows = {key: row(key, part) for key, part in parts_of(manifest).items()}
     return json_bytes(listing_of(program.system, rows)) + b"\n"

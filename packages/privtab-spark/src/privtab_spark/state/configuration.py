@@ -14,7 +14,7 @@ from privtab.base import Diagnostic, SourceFile, StateInvalid, UsageError, stric
 from privtab.state.findings import RowLocation
 from privtab.state.folders import table_files
 from privtab.state.raw import RawReader
-from privtab.state.read_parquet import LOGS, table_format
+from privtab.state.read_parquet import TABLE_FORMATS, table_format
 from privtab_spark.failures import spark_errors
 from privtab_spark.formats import SPARK
 from privtab_spark.state.schemas import UNREAD
@@ -143,7 +143,7 @@ def versioned(spark: SparkSession, path: str) -> str | None:
         return table_format(Path(path))
     for format_ in ("delta", "hudi"):
         try:
-            spark.read.text(f"{path.rstrip('/')}/{LOGS[format_]}").schema  # noqa: B018 - checks that the folder exists
+            spark.read.text(f"{path.rstrip('/')}/{TABLE_FORMATS[format_]}").schema  # noqa: B018 - checks that the folder exists
         except PySparkException:
             continue
         return format_

@@ -18,10 +18,10 @@ from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind
 from privtab.ir.serialise import vocabulary
 from privtab.state.attribute_rows import TABLE as ATTRIBUTES
-from privtab.state.attribute_rows import two_values
-from privtab.state.links import COLUMNS, Link, invalid_links
+from privtab.state.attribute_rows import two_values_problem
+from privtab.state.links import LINK_COLUMNS, Link, invalid_links
 from privtab.state.located import wrong_places
-from privtab.state.names import Problem
+from privtab.state.names import RowProblem
 from privtab.state.nodes import ENTITIES
 from privtab_spark.shipping import PackedState, ShippedBytes
 
@@ -37,7 +37,7 @@ class ConflictingRows:
     """Rows of a canonical table, by the columns that tell them apart, and their problems."""
 
     columns: tuple[str, ...]
-    problems: Mapping[tuple[str | None, ...], Problem]
+    problems: Mapping[tuple[str | None, ...], RowProblem]
     """Is not empty."""
 
     @property
@@ -57,9 +57,9 @@ class ConflictingRows:
 
 def conflicting_rows(program: Program, table: str, rows: DataFrame) -> ConflictingRows | None:
     """The distinct valid rows of a table that are wrong together with others; None if there are none."""
-    kind = next((kind for kind in program.semantics.hierarchy if COLUMNS[kind][0] == table), None)
+    kind = next((kind for kind in program.semantics.hierarchy if LINK_COLUMNS[kind][0] == table), None)
     if kind is not None:
-        _, member, container, prefix = COLUMNS[kind]
+        _, member, container, prefix = LINK_COLUMNS[kind]
         return _rows((member, container), {(m, c.removeprefix(prefix)): p for (m, c), p in _links(kind, rows).items()})
     if table == ENTITIES:
         return _rows(("type", "path", "parent_type", "parent_path"), _places(program, rows))
@@ -81,26 +81,26 @@ def collected_links(rows: DataFrame, member: str, prefix: str) -> list[Any]:
     return _collected(rows.filter(fn.col(member).startswith(prefix)), f"link {prefix[:-1]}s to each other")
 
 
-def _rows(columns: tuple[str, ...], problems: Mapping[tuple[str | None, ...], Problem]) -> ConflictingRows | None:
+def _rows(columns: tuple[str, ...], problems: Mapping[tuple[str | None, ...], RowProblem]) -> ConflictingRows | None:
     return ConflictingRows(columns=columns, problems=problems) if problems else None
 
 
-def _links(kind: HierarchyKind, rows: DataFrame) -> dict[Link, Problem]:
+def _links(kind: HierarchyKind, rows: DataFrame) -> dict[Link, RowProblem]:
     """The links that lie on a cycle or make a chain too long."""
-    _, member, container, prefix = COLUMNS[kind]
+    _, member, container, prefix = LINK_COLUMNS[kind]
     return invalid_links(
         kind, ((row[member], f"{prefix}{row[container]}") for row in collected_links(rows, member, prefix))
     )
 
 
-def _places(program: Program, rows: DataFrame) -> dict[tuple[str | None, ...], Problem]:
+def _places(program: Program, rows: DataFrame) -> dict[tuple[str | None, ...], RowProblem]:
     """The places that are none: of entities in two places, in themselves, or in something that lies nowhere."""
     pairs = sorted(_pairs(rows))
     wrong = wrong_places(vocabulary(program), pairs)
     return {(*_parts(pairs[at][0]), *_parts(pairs[at][1])): problem for at, problem in wrong.items()}
 
 
-def _values(program: Program, rows: DataFrame) -> dict[tuple[str | None, ...], Problem]:
+def _values(program: Program, rows: DataFrame) -> dict[tuple[str | None, ...], RowProblem]:
     """The values of attributes that have more than one, and are no sets."""
 
     def of_sets(kind: str) -> list[str]:
@@ -112,10 +112,10 @@ def _values(program: Program, rows: DataFrame) -> dict[tuple[str | None, ...], P
     is_set = (of_user & name.isin(of_sets("user"))) | (~of_user & name.isin(of_sets("entity")))
     key = ("user", "type", "path", "attribute")
     several = rows.filter(~is_set).groupBy(*key).agg(fn.collect_set("value").alias("values")).filter("size(values) > 1")
-    found: dict[tuple[str | None, ...], Problem] = {}
+    found: dict[tuple[str | None, ...], RowProblem] = {}
     for row in _collected(several, "give an attribute two values"):
         owner = f"{row['type']}:{row['path']}" if row["user"] is None else row["user"]
-        found[tuple(row[column] for column in key)] = two_values(owner, row["attribute"], set(row["values"]))
+        found[tuple(row[column] for column in key)] = two_values_problem(owner, row["attribute"], set(row["values"]))
     return found
 
 

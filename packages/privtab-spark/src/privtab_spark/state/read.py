@@ -16,8 +16,8 @@ from pyspark.sql import functions as fn
 from privtab.base import WINDOW_COLUMNS, FileError, StateInvalid, UsageError, state_location
 from privtab.ir.nodes import Program
 from privtab.state.findings import FINDING_NAMES, RowLocation, StateFinding
-from privtab.state.load import no_table, validate
-from privtab.state.names import StateNames, uses
+from privtab.state.load import no_table_message, validate
+from privtab.state.names import StateNames, used_parts
 from privtab.state.nodes import ENTITIES, State
 from privtab.state.raw import RawReader
 from privtab_spark.frames import row_counts, union
@@ -52,7 +52,7 @@ def read_state(spark: SparkSession, configuration: object, policy: object) -> Re
     sources = open_sources(spark, configuration, schemas.tables_of(program))
     if not sources.tables:
         where = state_location(configuration)[0] if isinstance(configuration, str | Path) else None
-        raise UsageError(no_table(where) if where else no_table("the configuration of the state"))
+        raise UsageError(no_table_message(where) if where else no_table_message("the configuration of the state"))
     return Read(spark=spark, program=program, sources=sources)
 
 
@@ -310,7 +310,7 @@ class Read:
     def _similar_declared_role(self, counted: DataFrame, label: str) -> list[DataFrame]:
         """Findings for roles without grants whose names are similar to those of declared roles."""
         program = self.program
-        if not program.roles or uses(program).holds:
+        if not program.roles or used_parts(program).holds:
             return []
         naming = ((self.good("grants"), "grantee"), (self.good("owners"), "owner"), (counted, "principal"))
         mentioned = union(*(rows.select(fn.col(column).alias("who")) for rows, column in naming))

@@ -21,10 +21,9 @@ from privtab.ir.semantics import HierarchyKind
 from privtab.state.coded import CodedColumn, RawTable
 from privtab.state.findings import StateFinding
 from privtab.state.large import CheckedTable, ColumnChecker
-from privtab.state.links import COLUMNS as LINK_COLUMNS
-from privtab.state.links import Texts, following
-from privtab.state.names import uses
-from privtab.state.raw import COLUMNS, NotText, RawReader, cells_of
+from privtab.state.links import LINK_COLUMNS, Texts, derived_rows
+from privtab.state.names import used_parts
+from privtab.state.raw import TABLE_COLUMNS, NotText, RawReader, arrow_cells
 from privtab_spark.shipping import ShippedBytes, kept
 from privtab_spark.state.conflicts import collected_links
 from privtab_spark.state.schemas import CANONICAL, FINDING, schema, windows_in
@@ -98,7 +97,7 @@ def check(
     for finding in findings:
         by_row.setdefault(finding.place.row - 1, []).append(finding)
     numbers = pa.array(list(by_row), pa.int64())
-    cells = {name: cells_of(column.take(numbers)) for name, column in columns.items()}
+    cells = {name: arrow_cells(column.take(numbers)) for name, column in columns.items()}
     named = [_json(dict(zip(cells, row, strict=True))) for row in zip(*cells.values(), strict=True)]
     return CheckedBatch(rows=rows, columns=texts, findings=list(zip(named, by_row.values(), strict=True)))
 
@@ -133,8 +132,8 @@ def read_rows(
         coded = {}
     if coded:
         return RawTable.read(reader, path, table, coded)
-    optional = (*COLUMNS[table].optional, *WINDOW_COLUMNS)
-    for number, row in enumerate(zip(*map(cells_of, columns.values()), strict=True), start=1):
+    optional = (*TABLE_COLUMNS[table].optional, *WINDOW_COLUMNS)
+    for number, row in enumerate(zip(*map(arrow_cells, columns.values()), strict=True), start=1):
         cells: dict[str, object] = {
             name: NotText(f"a {not_text[name]}") if name in not_text and value is not None else value
             for name, value in zip(columns, row, strict=True)
@@ -159,7 +158,7 @@ class _ProgramKey:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.key = repr((program.system, program.version, program.entities, program.privileges, program.aliases,
-                         program.sets, program.roles, program.semantics, program.attributes, uses(program)))  # fmt: skip
+                         program.sets, program.roles, program.semantics, program.attributes, used_parts(program)))  # fmt: skip
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -207,7 +206,7 @@ def _derived(
 ) -> Iterator[Any]:
     """For `mapInArrow`: the rows that follow from the rows of a table."""
     read = partial(_row, table)
-    follow = following(table, map(read, links), keys)
+    follow = derived_rows(table, map(read, links), keys)
     for batch in batches:
         rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
         found = [_cells(table, cells, window, len(columns)) for cells, window in follow(map(read, rows))]

@@ -13,8 +13,8 @@ from typing import Any, cast
 from privtab.base import WINDOW_COLUMNS
 from privtab.ir.nodes import Program
 from privtab.state.findings import StateFinding
-from privtab.state.nodes import State
-from privtab.state.raw import COLUMNS, ENTITIES
+from privtab.state.nodes import ENTITY_COLUMNS, State
+from privtab.state.raw import TABLE_COLUMNS
 
 _SPLIT = {"scope": "scope_", "parent": "parent_"}
 """What the columns for the type and the path of an entity begin with."""
@@ -22,9 +22,11 @@ CANONICAL: Mapping[str, tuple[str, ...]] = {
     table: tuple(
         part
         for name in columns.names
-        for part in ([f"{_SPLIT.get(name, '')}{half}" for half in ("type", "path")] if name in ENTITIES else [name])
+        for part in (
+            [f"{_SPLIT.get(name, '')}{half}" for half in ("type", "path")] if name in ENTITY_COLUMNS else [name]
+        )
     )
-    for table, columns in COLUMNS.items()
+    for table, columns in TABLE_COLUMNS.items()
 }
 """All are strings. The scope is null if a role is held everywhere; `path` does not include the type.
 
@@ -56,7 +58,7 @@ def tables_of(program: Program) -> tuple[str, ...]:
 
 def entity_column(table: str) -> str | None:
     """The raw column with the entity that a row is about, or within which it holds."""
-    return next((name for name in COLUMNS[table].names if name in ENTITIES), None)
+    return next((name for name in TABLE_COLUMNS[table].names if name in ENTITY_COLUMNS), None)
 
 
 def schema(table: str, window: Sequence[str] = ()) -> str:
@@ -97,9 +99,9 @@ def program_of(policy: object) -> Program:
 def checked_rows(program: Program, path: Path) -> State:
     """The valid rows of files; raises StateInvalid if an invalid row may affect a denial, or if a file could not be read whole."""
     from privtab.base import StateInvalid
-    from privtab.state.load import load, validate
+    from privtab.state.load import load_raw_state, validate
 
-    state, findings = validate(program, load(path))
+    state, findings = validate(program, load_raw_state(path))
     if wrong := tuple(finding for finding in findings if finding.stops(program)):
         raise StateInvalid(wrong, UNREAD if program.semantics.deny == "none" else StateFinding.MAY_DENY)
     return state

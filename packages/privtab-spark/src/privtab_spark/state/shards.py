@@ -23,7 +23,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.state.coded import CodedColumn, numbered_rows
 from privtab.state.large_index import given_privileges
 from privtab.state.nodes import ColumnRows, State
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 from privtab_spark.frames import union
 from privtab_spark.state import row_checks
 from privtab_spark.state.schemas import TABLES as ALL_TABLES
@@ -125,7 +125,7 @@ def root_state(
 def granted(program: Program, state: State, findings: Findings) -> dict[str, int]:
     """How many privileges are allowed and how many denied at any time; those that are both are reported."""
     rows = state.only({t: [row for row, own in enumerate(of) if own == ALWAYS] for t, of in state.windows.items()})
-    grantees, effects, written, entities = (texts_of(rows, "grants", name) for name in COLUMNS["grants"].names)
+    grantees, effects, written, entities = (texts_of(rows, "grants", name) for name in TABLE_COLUMNS["grants"].names)
     of_row, privileges = given_privileges(program, written, entities, effects)
     keys, names = (CodedColumn(column.codes[of_row], column.array) for column in (entities, grantees))
     numbers = numbered_rows((privileges, keys, names))
@@ -156,7 +156,7 @@ def _checked(
 ) -> dict[str, CodedColumn]:
     """The columns of the valid rows of one of TABLES, by its number; findings are recorded."""
     name, names = list(TABLES.items())[number]
-    window = COLUMNS[name].window if WINDOW_COLUMNS[0] in table.column_names else ()
+    window = TABLE_COLUMNS[name].window if WINDOW_COLUMNS[0] in table.column_names else ()
     found: list[Mapping[str, CodedColumn]] = []
     for first, kinds in ((RAW, {}), (NOT_TEXT, not_text)):
         rows = table.filter(pa.array(part == first + number))
@@ -169,7 +169,9 @@ def _checked(
             _note(name, checked, findings)
             if checked.rows:
                 found.append(checked.columns)
-    present = [c for c in COLUMNS[name].all if c in COLUMNS[name].names or any(c in columns for columns in found)]
+    present = [
+        c for c in TABLE_COLUMNS[name].all if c in TABLE_COLUMNS[name].names or any(c in columns for columns in found)
+    ]
     return {c: _joined([columns.get(c, len(columns[names[0]])) for columns in found]) for c in present}
 
 
@@ -296,7 +298,7 @@ def _rows(program: Program, source: TableSource, window: Sequence[str], *, print
     raw = [*map(col, columns), *[none] * (4 - len(columns))]
     cells = [cell.alias(name) for name, cell in zip("abcd", raw, strict=True)]
     edges = [(col(name) if name in source.rows.columns else none).alias(name) for name in window]
-    names = COLUMNS[table].names
+    names = TABLE_COLUMNS[table].names
     hash_ = _hash(table, (*names, *windows_in(source.rows)))
     hashes = [hash_, fn.xxhash64(hash_).alias("g")] if prints else []
     key = root(program, columns[0], *(name for name in names if name != columns[0])).alias("root")
@@ -343,7 +345,7 @@ def _hash(table: str, columns: Sequence[str]) -> Column:
 
 def _hashed(program: Program, table: str, rows: DataFrame) -> list[DataFrame]:
     # The list of entities that exist is no table of the state: it does not say where they lie.
-    columns = ("entity",) if table == "entities" else COLUMNS[table].names
+    columns = ("entity",) if table == "entities" else TABLE_COLUMNS[table].names
     title, hash_ = fn.lit(table), _hash(table, (*columns, *windows_in(rows)))
     place = entity_column(table)
     found: list[DataFrame] = []

@@ -31,7 +31,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as fn
 
 from privtab.base import WINDOW_COLUMNS, UsageError, did_you_mean, state_location
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 from privtab.state.read_parquet import table_format
 from privtab_spark import columns
 from privtab_spark.columns import without_padding
@@ -162,11 +162,13 @@ class _Opening:
             if not self.known("tables", "table", table, self.known_tables):
                 continue
             parts = source_options if isinstance(source_options, list | tuple) else [source_options]
-            if any(isinstance(part, Mapping) and part and set(part) <= set(COLUMNS[table].all) for part in parts):
+            if any(isinstance(part, Mapping) and part and set(part) <= set(TABLE_COLUMNS[table].all) for part in parts):
                 advice = "rows in one file are for `privtab state validate` and `pack`; here `path: grants.csv` says where they are"
                 self.wrong(table, "contains rows instead of a source", advice)
                 continue
-            opened = (self.source(table, part, COLUMNS[table].all, COLUMNS[table].required) for part in parts)
+            opened = (
+                self.source(table, part, TABLE_COLUMNS[table].all, TABLE_COLUMNS[table].required) for part in parts
+            )
             found[table] = with_same_columns([source for source in opened if source is not None])
         entities = None
         if document.get("entities") is not None:
@@ -355,7 +357,7 @@ def _raw(df: DataFrame, table: str) -> DataFrame:
             return fn.date_format(f"`{name}`", "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")
         return fn.col(f"`{name}`").cast("string")
 
-    return df.select(*(text(name).alias(name) for name in (*COLUMNS[table].names, *window)))
+    return df.select(*(text(name).alias(name) for name in (*TABLE_COLUMNS[table].names, *window)))
 
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")

@@ -19,9 +19,9 @@ from privtab.ir.nodes import EntityType, Program
 from privtab.ir.serialise import program_json
 from privtab.state.coded import CodedColumn, numbered_rows
 from privtab.state.large_index import given_privileges
-from privtab.state.names import uses
-from privtab.state.nodes import ColumnRows, State
-from privtab.state.raw import COLUMNS, ENTITIES
+from privtab.state.names import used_parts
+from privtab.state.nodes import ENTITY_COLUMNS, ColumnRows, State
+from privtab.state.raw import TABLE_COLUMNS
 from privtab_spark.frames import row_counts, union
 from privtab_spark.state.schemas import CANONICAL, FINDINGS, TABLES, program_of, schema, tables_of
 
@@ -184,7 +184,7 @@ def _nanoseconds(column: str) -> Column:
 
 def arrow_table(table: str, state: State, program: Program | None) -> pa.Table:
     """The distinct rows of a table, with the columns of `CANONICAL`; without a program, privileges are not resolved."""
-    columns = {name: CodedColumn.of_column(state.column(table, name)) for name in COLUMNS[table].names}
+    columns = {name: CodedColumn.of_column(state.column(table, name)) for name in TABLE_COLUMNS[table].names}
     if table == "grants" and program is not None and len(columns["privilege"]):
         rows, privileges = given_privileges(program, columns["privilege"], columns["entity"], columns["effect"])
         columns = {name: CodedColumn(column.codes[rows], column.array) for name, column in columns.items()}
@@ -201,7 +201,7 @@ def canonical(table: str, columns: Mapping[str, CodedColumn]) -> dict[str, pa.Ar
     names = iter(CANONICAL[table])
     for name, column in columns.items():
         codes = pa.array(column.codes, mask=column.codes < 0)
-        for texts in _entity(column.array) if name in ENTITIES else [column.array]:
+        for texts in _entity(column.array) if name in ENTITY_COLUMNS else [column.array]:
             found[name if name in WINDOW_COLUMNS else next(names)] = texts.take(codes)
     return found
 
@@ -228,9 +228,9 @@ def from_arrow(tables: Mapping[str, Any]) -> State:
     def rows(table: str) -> ColumnRows:
         remaining_columns = iter(tables[table].select(CANONICAL[table]).columns)
         columns = {}
-        for name in COLUMNS[table].names:
+        for name in TABLE_COLUMNS[table].names:
             texts = next(remaining_columns)
-            if name in ENTITIES:
+            if name in ENTITY_COLUMNS:
                 texts = pc.binary_join_element_wise(texts, next(remaining_columns), ":")
             columns[name] = CodedColumn.of(texts)
         return ColumnRows(table, columns)
@@ -290,7 +290,7 @@ def _type(entity: EntityType) -> list[Any]:
 
 def policy_digest(program: Program, orphans: str, format_: int) -> str:
     """Hash of everything a build depends on besides its rows: names and semantics of the policy, and how orphans are treated."""
-    used = uses(program)
+    used = used_parts(program)
     parts = [sorted(used.member_types), used.group_membership, used.holds, used.service_admins]
     document = {k: v for k, v in program_json(program).items() if k not in {"rules", "title"}}
     return hashlib.sha256(json_bytes([document, parts, orphans, format_])).hexdigest()[:16]

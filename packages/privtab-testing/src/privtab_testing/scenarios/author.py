@@ -27,7 +27,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.language.syntax import yaml_tree
 from privtab.language.syntax.yaml_tree import Node
 from privtab.state.findings import RowLocation, StateFinding
-from privtab.state.load import load, validate
+from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import ALL_TABLES, Placement, State
 from privtab.state.raw import RawReader, RawState
 from privtab_testing.scenarios import Because, Case, Expected
@@ -75,7 +75,7 @@ class Worlds:
     def _file(self, node: Node, path: Path) -> State | None:
         if path not in self._files:
             try:
-                self._files[path] = self._validated(load(path), node)
+                self._files[path] = self._validated(load_raw_state(path), node)
             except (FileError, UsageError) as error:
                 self.reader.report("T102", node, str(error))
                 self._files[path] = None

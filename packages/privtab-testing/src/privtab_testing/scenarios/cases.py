@@ -17,7 +17,7 @@ from privtab.ir.nodes import SqlFilter
 from privtab.language.syntax.node_reader import near
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 from privtab.state.located import locations
-from privtab.state.names import Problem
+from privtab.state.names import RowProblem
 from privtab.state.nodes import Grant, State
 from privtab.state.principal_rows import about_principal
 from privtab_testing.scenarios import Case, Expected, Text, size
@@ -237,7 +237,7 @@ def _apply_effect(author: Author, state: State, effect: str, request: Request, n
     assert change is not None
     key = effect.partition(" (")[2].removesuffix(")")
     entity = author.held_sets.names.entity(key)
-    if isinstance(entity, Problem):
+    if isinstance(entity, RowProblem):
         message, advice = entity.message, entity.help
         if key == request.resource.type:
             message = f"`{effect}` does not say of which `{key}`, so it cannot become a row"

@@ -141,7 +141,7 @@ class GeneratedCallers:
             key = None if term.target is None else term.target.slot
             owner = user if key is None else None
             entity = None if key is None else resource if key == str(request.resource) else self._entity(key)
-            for text in attribute_rows.texts(value):
+            for text in attribute_rows.attribute_texts(value):
                 row = AttributeRow(user=owner, entity=entity, attribute=term.attribute, value=text)
                 self._add("attributes", row)
 

@@ -17,7 +17,7 @@ from privtab.language.syntax import yaml_tree
 from privtab.language.syntax.expression import Comparison, parse_condition
 from privtab.language.syntax.node_reader import near
 from privtab.language.syntax.yaml_tree import Node, Scalar
-from privtab.state.names import Problem, StateNames
+from privtab.state.names import RowProblem, StateNames
 from privtab_analysis.rights import ONESELF, target_of
 from privtab_testing.scenarios.callers import ANYONE, HeldSet, HeldSets, set_text, smallest
 from privtab_testing.scenarios.tree import ScenarioReader, Values, fill
@@ -177,9 +177,9 @@ class HeldSetsReader:
             return None
         return self._atoms_on(node, parts["what"], valid, below=below)
 
-    def _found(self, node: Node, found: T | Problem) -> T | None:
+    def _found(self, node: Node, found: T | RowProblem) -> T | None:
         """The result; None after a finding."""
-        if not isinstance(found, Problem):
+        if not isinstance(found, RowProblem):
             return found
         self.reader.report(_CODE, node, found.message, found.help)
         return None
@@ -225,7 +225,7 @@ def is_comparison(text: str) -> bool:
     return found["relation"] is not None or found["left"].startswith(("user.", "request."))
 
 
-def comparison(program: ir.Program, names: StateNames, text: str) -> ir.Compare | Problem:
+def comparison(program: ir.Program, names: StateNames, text: str) -> ir.Compare | RowProblem:
     """The comparison that a text says; or what is wrong with its attributes, entities, constants or types."""
     contained = _CONTAINED.fullmatch(text) if _COMPARISON.fullmatch(text) is None else None
     relation: Operator = "contains"
@@ -237,16 +237,16 @@ def comparison(program: ir.Program, names: StateNames, text: str) -> ir.Compare 
         attribute = found["left"]
         relation, written = cast("Operator", found["relation"] or "="), (found["right"] or "true").strip()
     left = _term(names, attribute)
-    if isinstance(left, Problem):
+    if isinstance(left, RowProblem):
         return left
     right = _term(names, written) if re.fullmatch(_TERM, written) else _constants(relation, written)
-    if isinstance(right, Problem):
+    if isinstance(right, RowProblem):
         return right
     own = _declared(program, left)
-    if isinstance(own, Problem):
+    if isinstance(own, RowProblem):
         return own
     other = _declared(program, right) if isinstance(right, ir.Term) else right
-    if isinstance(other, Problem):
+    if isinstance(other, RowProblem):
         return other
     comparable = (
         own.compares_to(relation, other)
@@ -254,35 +254,35 @@ def comparison(program: ir.Program, names: StateNames, text: str) -> ir.Compare 
         else own.has_relation(relation) and all(own.compares_to_constant(relation, constant) for constant in other)
     )
     if not comparable:
-        return Problem(_CODE, f"`{text}` compares what cannot be compared", f"`{attribute}` is {own.describe()}")
+        return RowProblem(_CODE, f"`{text}` compares what cannot be compared", f"`{attribute}` is {own.describe()}")
     return ir.Compare(left=left, operator=relation, right=right)
 
 
-def _term(names: StateNames, text: str) -> ir.Term | Problem:
+def _term(names: StateNames, text: str) -> ir.Term | RowProblem:
     """An attribute of the user, the request or an entity."""
     kind, dot, attribute = text.partition(".")
     if dot and kind in ("user", "request"):
         return ir.Term(kind=cast("AttributeKind", kind), attribute=attribute)
     attribute, _, key = text.removesuffix(")").partition("(")
     entity = names.entity(key.strip())
-    if isinstance(entity, Problem):
+    if isinstance(entity, RowProblem):
         return entity
     return ir.Term(kind="entity", attribute=attribute.strip(), target=ir.Target(slot=str(entity), type=entity.type))
 
 
-def _constants(relation: Operator, text: str) -> tuple[Constant, ...] | Problem:
+def _constants(relation: Operator, text: str) -> tuple[Constant, ...] | RowProblem:
     """The constants on the right; the grammar of conditions reads them."""
     parsed = parse_condition(f"{text} in user.a" if relation == "contains" else f"user.a {relation} {text}")
     if isinstance(parsed, Comparison) and isinstance(parsed.right, tuple):
         return tuple(constant.value for constant in parsed.right)
-    return Problem(_CODE, f"`{text}` is no constant", 'write a word, "a text", a number, or with `in` {A, B}')
+    return RowProblem(_CODE, f"`{text}` is no constant", 'write a word, "a text", a number, or with `in` {A, B}')
 
 
-def _declared(program: ir.Program, term: ir.Term) -> Attribute | Problem:
+def _declared(program: ir.Program, term: ir.Term) -> Attribute | RowProblem:
     """The type of an attribute."""
     found = program.attribute(term)
     if found is not None:
         return found
     of = f"a `{term.target.type}`" if term.target is not None else f"the {term.kind}"
     known = program.attributes.of(term.kind)
-    return Problem(_CODE, f"unknown attribute `{term.attribute}` of {of}", did_you_mean(term.attribute, known))
+    return RowProblem(_CODE, f"unknown attribute `{term.attribute}` of {of}", did_you_mean(term.attribute, known))

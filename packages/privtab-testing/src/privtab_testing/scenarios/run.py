@@ -102,10 +102,10 @@ class OpaEngine:
 
     def _put_state(self, state: State) -> None:
         from privtab.client import SendError
-        from privtab.state.index import index
+        from privtab.state.index import index_document
 
         try:
-            answer = self._sender.send("PUT", self._url, index(self.program, state))
+            answer = self._sender.send("PUT", self._url, index_document(self.program, state))
         except SendError as error:
             raise PrivtabError(f"OPA took no state: {error.why}") from error
         if answer.status >= 300:

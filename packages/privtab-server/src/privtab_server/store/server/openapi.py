@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from privtab.ir.nodes import Program
-from privtab.state.raw import COLUMNS
+from privtab.state.raw import TABLE_COLUMNS
 
 PREFIX = "/store/v1"
-TABLES = tuple(name for name in COLUMNS if name != "service_admins")
+TABLES = tuple(name for name in TABLE_COLUMNS if name != "service_admins")
 """The tables that are read and changed over HTTP."""
 MOST_LISTED = 1000
 """The most items of a page."""
@@ -112,7 +112,7 @@ def _schemas(program: Program) -> dict[str, Schema]:
         "Operation": _typed("string", enum=sorted({operation for _, operation in program.rules})),
         **{
             f"Row_{table}": _closed(
-                COLUMNS[table].required, **{cell: cells.get(cell, name) for cell in COLUMNS[table].all}
+                TABLE_COLUMNS[table].required, **{cell: cells.get(cell, name) for cell in TABLE_COLUMNS[table].all}
             )
             for table in TABLES
         },
