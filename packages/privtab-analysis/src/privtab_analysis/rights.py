@@ -86,7 +86,7 @@ def by_ownership(program: ir.Program, right: Right) -> tuple[ir.Owner, ...]:
 
 
 class Giving:
-    """What gives one right: a firm right, or a grant unless there is one of the denials."""
+    """The rights that give one right: a firm right, or a grant unless there is one of the denials."""
 
     def __init__(self, *, firm: Iterable[Right], grants: Iterable[Right] = (), denials: Iterable[Right] = ()) -> None:
         self.firm = frozenset(firm)
@@ -96,14 +96,14 @@ class Giving:
         self._denials = frozenset(denials)
 
     def hold(self, rights: frozenset[Right], denied: frozenset[ir.Has]) -> bool:
-        """Whether some rights and denials give it."""
+        """Return whether some rights and denials give the right."""
         if not self.firm.isdisjoint(rights):
             return True
         return not self.grants.isdisjoint(rights) and self._denials.isdisjoint(denied)
 
 
 class Rights:
-    """Which rights give others, under the semantics of a program; denials take grants away."""
+    """The relation of rights that give others, under the semantics of a program; denials take grants away."""
 
     def __init__(self, program: ir.Program, keys: Callable[[Entity], Iterable[str]]) -> None:
         """`keys`: the keys on the path of an entity."""
@@ -115,7 +115,7 @@ class Rights:
         self._known: dict[Right, Giving] = {}
 
     def giving(self, right: Right) -> Giving:
-        """What gives a right."""
+        """The rights that give a right."""
         if right not in self._known:
             self._known[right] = self._giving(right) if isinstance(right, ir.Has) else Giving(firm={right})
         return self._known[right]
@@ -149,11 +149,11 @@ class Rights:
         return [replace(right, target=target_of(key)) for key in keys if self.is_grantable(right.privilege, key)]
 
     def is_grantable(self, privilege: str, key: str) -> bool:
-        """Whether rows can grant or deny a privilege on an entity."""
+        """Return whether rows can grant or deny a privilege on an entity."""
         return key.partition(":")[0] in self.program.privileges[privilege].on
 
     def on_itself(self, right: Right) -> list[Right]:
-        """What gives a right on its own entity: itself, by each privilege that grants can name for it, or ownership."""
+        """The rights that give a right on its own entity: itself, by each privilege that grants can name for it, or ownership."""
         if not isinstance(right, ir.Has):
             return [right]
         granted = (replace(right, privilege=name) for name in self.program.granted_as(right.privilege))

@@ -36,7 +36,7 @@ TWICE = FindingKind("T102", "row-twice", Severity.ERROR)
 EDITED = FindingKind("T103", "edited-page", Severity.ERROR)
 LEFT_OUT = FindingKind("T104", "left-out", Severity.ERROR)
 COMPARED = 4
-"""How many columns of a page's rows say what the policy does: the operation, its condition, the smallest sets, effects."""
+"""The number of columns of a page's rows that say what the policy does: the operation, its condition, the smallest sets, effects."""
 _OWN_MARKDOWN = re.compile(r"^(?P<fence>`{3,})yaml privtab\n(?P<policy>.*?)^(?P=fence)$", re.MULTILINE | re.DOTALL)
 _OWN_HTML = re.compile(r'<pre id="policy">(?P<policy>.*?)</pre>', re.DOTALL)
 _EDIT = "pages are made from policies: change the policy that the page carries, or the one it was made from"
@@ -58,7 +58,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "effects": ("on success", "resultant privileges", "effects", "grants"),
     "note": ("notes", "note", "description", "comment", "comments", "remarks"),
 }
-"""What a column is called that holds a part of a row."""
+"""The headings of columns that hold a part of a row."""
 PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\bAND\b"), "and"),
     (re.compile(r"\bOR\b"), "or"),
@@ -88,7 +88,7 @@ class _Row(NamedTuple):
     operations: Sequence[tuple[str, str]]
     parts: Mapping[str, Cell]
     whole: bool
-    """Whether nothing of it is left out that nobody accepted."""
+    """True if everything was read or accepted as left out."""
 
 
 @dataclass(kw_only=True)
@@ -101,13 +101,13 @@ class TableReader:
     columns: Mapping[str, str] = field(default_factory=dict)
     """The name of a column for each part of a row whose column has another name than HEADINGS say."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """How a name of the page is written in the policy: `Programs` as `program`."""
+    """The names of the policy for names of the page: `program` for `Programs`."""
     inside: Mapping[str, str] = field(default_factory=dict)
     """The type that contains each; the others are roots."""
     sets: Mapping[str, str] = field(default_factory=dict)
     """Names that stand for several privileges: `READ,WRITE`."""
     accepted: Collection[str] = ()
-    """What may be left out, by the names that findings give it."""
+    """The parts that may be left out, by the names that findings give them."""
     found: list[Diagnostic] = field(default_factory=list)
 
     def read(self, tables: Sequence[Table]) -> str | None:
@@ -155,7 +155,7 @@ class TableReader:
         return replace(finding, span=span, fix=None, related=())
 
     def _leave_out(self, cell: Cell, name: str, message: str, advice: str = "") -> bool:
-        """Whether something may be left out; a finding if nobody accepted that."""
+        """Return whether a part may be left out; reports a finding if nobody accepted that."""
         if name not in self.accepted:
             self.found.append(LEFT_OUT.at(cell.span, message, f"to do without: `--accept {quote(name)}`{advice}"))
         return name in self.accepted
@@ -203,7 +203,7 @@ class TableReader:
                 yield _Row(type_, operations, parts, whole and not hidden)
 
     def _seen(self, cells: Sequence[Cell]) -> bool:
-        """Whether all text of a row is there, but for what may be left out."""
+        """Return whether all text of a row is there, but for parts that may be left out."""
         whole = True
         for cell in dict.fromkeys(cells):
             for state in dict.fromkeys(state for state, _ in cell.lost):
@@ -227,7 +227,7 @@ class TableReader:
                 yield at
 
     def _lacks_first(self, cells: Sequence[Cell], columns: Mapping[str, int]) -> bool:
-        """Whether a row lacks its first cell, as rows below a cell that spans them do in some Markdown.
+        """Return whether a row lacks its first cell, as rows below a cell that spans them do in some Markdown.
 
         Only if nothing stands where its condition would be: a condition that cannot be read moves no other.
         """
@@ -241,7 +241,7 @@ class TableReader:
         return bool(cells[at - 1].text) and not isinstance(_condition(cells[at - 1].text)[1], CellError)
 
     def _plain(self, cell: Cell) -> bool:
-        """Whether all characters of a cell are seen as what they are; a finding if not."""
+        """Return whether all characters of a cell are seen as what they are; reports a finding if not."""
         for character in cell.text.replace("\n", ""):
             if not character.isprintable() or _IGNORED.match(character) or normalize("NFKC", character) != character:
                 message = (
@@ -252,7 +252,7 @@ class TableReader:
         return True
 
     def _type(self, cell: Cell) -> str | None:
-        """The type that a cell or a heading names; types that another text names, too, are not merged."""
+        """The type that a cell or a heading names; types that another text also names are not merged."""
         for name, text in self._named(cell, "type"):
             other = self._titles.setdefault(name, text)
             if _joined(other).lower() == text.lower() or text in self.names:
@@ -407,7 +407,7 @@ def _identifier(text: str) -> str:
 
 
 def own_policy(source: SourceFile) -> str | None:
-    """The policy that a page of `privtab docs` carries; None for other pages and for those made from bundles."""
+    """The policy that a page of `privtab docs` carries; None for other pages and for pages made from bundles."""
     pattern = _OWN_HTML if source.path.endswith((".html", ".htm")) else _OWN_MARKDOWN
     found = pattern.search(source.text)
     return None if found is None else unescape(found["policy"]) if pattern is _OWN_HTML else found["policy"]

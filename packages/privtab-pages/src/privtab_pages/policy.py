@@ -52,7 +52,7 @@ class Row:
 
 
 class Node(NamedTuple):
-    """An entity type in the drawing of those that contain each other."""
+    """An entity type in the drawing of the types that contain each other."""
 
     name: str
     note: str
@@ -88,7 +88,7 @@ class PolicyPage:
         return page(template, **self.view(), **page_values(self.changes), **more)
 
     def view(self) -> dict[str, Any]:
-        """What the templates show."""
+        """The values for the templates."""
         policy = describe(self.program, revision=self.revision)
         nodes = list(_nodes(policy["entities"]))
         sections: dict[str, list[Row]] = {entity: [] for entity in policy["entities"]}

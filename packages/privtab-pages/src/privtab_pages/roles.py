@@ -1,4 +1,4 @@
-"""Which operations each role gives: what a user may do who holds it alone."""
+"""The operations that each role gives: the permissions of a user who holds the role alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from privtab_analysis.permissions import what_can
 from privtab_testing.scenarios.callers import at_or_below
 
 HOLDER = "holder"
-"""How the users who hold one role each are named, with a number."""
+"""The name of the users who hold one role each, followed by a number."""
 Key: TypeAlias = tuple[str, str]
 """An operation: (entity type, operation)."""
 
@@ -28,9 +28,9 @@ class RoleMatrix:
 
     roles: tuple[str, ...]
     cells: Mapping[Key, tuple[str, ...]]
-    """What each role gives, in the order of `roles`; empty for nothing."""
+    """The permissions that each role gives, in the order of `roles`; empty for none."""
     about: str
-    """What the cells say, in a sentence."""
+    """The meaning of the cells, in a sentence."""
 
 
 def default_roles(program: Program) -> RoleMatrix | None:
@@ -81,7 +81,7 @@ def _matrix(
     about: str,
     cell: Callable[[int], str],
 ) -> RoleMatrix:
-    """What users may do who hold one role each, within its scopes, and are members of some entities."""
+    """The permissions of users who hold one role each, within its scopes, and are members of some entities."""
     known = names(program, state)
     free = (name for number in count() if (name := f"{HOLDER}{number}") not in known)
     holders = dict(zip(scopes, free, strict=False))

@@ -24,7 +24,7 @@ _LINE = re.compile(r"\r\n|\n|\r")
 _DASHES = re.compile(r"^[ >]*(?=[^\n]*\|)(?=[^\n]*-)[|: -]+$", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"---[ \t]*\n.*?^(?:---|\.\.\.)[ \t]*$", re.DOTALL | re.MULTILINE)
 _BLANKS = re.compile("[ \t\r\n\f\v\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
-"""Blanks, also those at which no line breaks: in the text of a cell they are one blank."""
+"""Blanks, including blanks at which no line breaks: in the text of a cell they are one blank."""
 _COMMENT = re.compile(
     r"(<[a-z/](?:\"[^\"]*\"|'[^']*'|[^'\">])*>)|<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL | re.IGNORECASE
 )
@@ -45,7 +45,7 @@ _INLINE = re.compile(
 _PICTURES = re.compile(
     r"audio|button|canvas|embed|iframe|img|input|math|meter|object|progress|select|svg|textarea|video"
 )
-"""What people see and no text says: a cell that has one cannot be read."""
+"""Elements that people see and no text describes: a cell with such an element cannot be read."""
 _BLOCK = re.compile(
     "address|article|aside|blockquote|center|details|div|dl|fieldset|figure|footer|form|h[1-6]|header|hr|main|menu|nav|ol|p|pre|section|summary|table|ul"
 )
@@ -59,7 +59,7 @@ _ENDS: Mapping[str, tuple[str, ...]] = {
     "tr": (*_CELLS, "tr"),
     **dict.fromkeys(("thead", "tbody", "tfoot"), (*_CELLS, "tr", "thead", "tbody", "tfoot")),
 }
-"""Which open elements of a table a start tag ends, as in browsers."""
+"""The open elements of a table that a start tag ends, as in browsers."""
 
 
 class Cell(NamedTuple):
@@ -68,7 +68,7 @@ class Cell(NamedTuple):
     text: str
     span: Span
     lost: tuple[tuple[str, str], ...] = ()
-    """What it has beside its text, each part after STRUCK or HIDDEN."""
+    """The cell's parts beside its text, each after STRUCK or HIDDEN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,7 @@ def _markdown_html(text: str) -> tuple[str, dict[int, tuple[int, int]]]:
 
 
 def _begins(line: str) -> list[int]:
-    """Where the cells of a row begin in its line."""
+    """The beginnings of the cells of a row in its line."""
     bars = [bar.start() for bar in _BAR.finditer(line)]
     begins = [bar + 1 for bar in bars]
     if not bars or not _QUOTED.fullmatch(line[: bars[0]]):

@@ -40,7 +40,7 @@ PANEL = "Ask"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """What is looked at beside a policy."""
+    """The inputs beside a policy."""
 
     state: Annotated[Path | None, option("--state -s STATE", STATE_HELP)] = None
     since: Annotated[list[str] | None, option("--since POLICY", "Another version to compare with; repeatable.")] = None
@@ -157,7 +157,7 @@ def _choices(policy: PolicyArguments) -> dict[str, Any]:
 
 
 def _versions(policy: str, since: Iterable[str], program: Program) -> list[str]:
-    """The policies to compare with: those that are named, else the other versions that are found under the system's name."""
+    """The policies to compare with: the named policies, else the other versions that are found under the system's name."""
     from privtab.pipeline import policy_names
 
     named = list(dict.fromkeys(since))

@@ -51,7 +51,7 @@ def table(
     A page that `privtab docs` made gives back its policy as it was. In other tables, cells are read that follow the language
     or a common way to write it (`READ on the table`); every other cell is reported, and nothing is guessed: without
     `--allow-partial`, nothing is written then, and with it, operations of such rows are denied. Columns, tables and texts
-    that are left out are reported, too, unless `--accept` names them. Check what was read against the page before you use it.
+    that are left out are also reported, unless `--accept` names them. Check what was read against the page before you use it.
 
     Example:
       privtab import table docs/cdap.md -o policy.yaml

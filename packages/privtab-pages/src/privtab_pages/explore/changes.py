@@ -38,7 +38,7 @@ MOST_ROWS = 60
 
 
 def what_if(world: World, query: Query) -> Values:
-    """What would change for whom if rows were added or gone, or if the policy were another one."""
+    """The changes of decisions if rows were added or gone, or if the policy were another one, and the users whom they affect."""
     before = world.rows
     added = [_row(text) for text in query.all("add")]
     removed = [_row(text) for text in query.all("remove")]
@@ -59,12 +59,12 @@ def what_if(world: World, query: Query) -> Values:
 
 
 def _used(program: Program, table: str) -> bool:
-    """Whether rows of a table can say anything under a policy."""
+    """Return whether rows of a table can say anything under a policy."""
     return bool(program.flat) if table == ENTITIES else table != "attributes" or bool(program.attributes)
 
 
 def added_row(query: Query) -> str | None:
-    """Where the form that adds a row leads: the same question with this row; None if the form was not sent."""
+    """The URL to which the form that adds a row leads: the same question with this row; None if the form was not sent."""
     table = query.one("new")
     if not table:
         return None
@@ -88,7 +88,7 @@ def _row(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _with_rows(world: World, state: State, rows: Sequence[tuple[str, dict[str, str]]]) -> State:
-    """The state with further rows, which are checked as those of a file are. Raises UsageError with every finding."""
+    """The state with further rows, which are checked like rows of a file. Raises UsageError with every finding."""
     if not rows:
         return state
     # With all others, unless there are too many to check again: then with those that tell where entities lie.
@@ -148,7 +148,7 @@ def _about(state: State, name: str) -> Iterator[tuple[str, str]]:
 
 
 def state_page(found: StateDiff) -> Values:
-    """What the template of a difference between states shows."""
+    """The values for the template of a difference between states."""
     listed = [(group, line) for group in groups(found) for line in group.lines]
     return {
         "diff": found,
@@ -165,7 +165,7 @@ def state_page(found: StateDiff) -> Values:
 
 
 def _policies(world: World, query: Query) -> Values:
-    """What may be chosen instead of the policy, and the page of what is."""
+    """The policies that may be chosen instead of the policy, and the page of the chosen one."""
     variants = world.variants if world.chosen is not None else ()
     program, shown = _other(world, query)
     chosen = None if program is None else policy_page(world, program, shown)
@@ -202,7 +202,7 @@ def policy_page(world: World, program: Program, shown: str) -> Values:
 
 
 def _for_whom(world: World, program: Program, pairs: Sequence[tuple[str, str]]) -> StateDiff:
-    """Who gains and loses operations in the state if the policy were another one. Raises UsageError if that cannot be told."""
+    """The users who gain and lose operations in the state if the policy were another one. Raises UsageError if that cannot be told."""
     Tool.STATE_DIFF.check(program)
     if len(world.users) > MOST_USERS:
         raise UsageError(f"the state names {len(world.users):,} users, and {MOST_USERS:,} are the most")

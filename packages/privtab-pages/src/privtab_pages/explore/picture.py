@@ -13,7 +13,7 @@ WIDTH, HEIGHT = 176, 40
 GAP, LINE = 108, 58
 """Between columns of boxes, and from one box to the one below."""
 LETTERS, LABEL = 22, 15
-"""How many letters fit a box, and beside an arrow."""
+"""The most letters that fit a box, and beside an arrow."""
 MOST = 40
 """Maximum boxes of a picture."""
 
@@ -50,12 +50,12 @@ class Picture:
     width: int
     height: int
     cut: bool
-    """Whether some rows were left out, because there are too many."""
+    """True if some rows were left out, because there are too many."""
 
 
 @dataclass(slots=True)
 class _Edges:
-    """What leads from one name to another: labels and sentences, by the style of the arrow."""
+    """The arrows from one name to another: labels and sentences, by the style of the arrow."""
 
     found: dict[tuple[str, str, str], dict[str, None]] = field(default_factory=dict)
     labels: dict[tuple[str, str, str], dict[str, None]] = field(default_factory=dict)
@@ -98,7 +98,7 @@ def picture(explanation: RequestExplanation, keys: Sequence[str]) -> Picture | N
 
 
 def _label(part: Part, kind: str) -> str:
-    """What an arrow to an entity gives; nothing between principals."""
+    """The label of an arrow to an entity; empty between principals."""
     match kind:
         case "owner" | "member":
             return kind
@@ -147,7 +147,7 @@ def _place(column: int, row: int) -> tuple[int, int]:
 
 
 def _ranks(edges: _Edges, user: str) -> dict[str, int]:
-    """How far names are from the user, along the longest way; groups in each other may form cycles."""
+    """The distances of names from the user, along the longest way; groups in each other may form cycles."""
     rank: dict[str, int] = dict.fromkeys(edges.names, 0)
     for _ in range(len(rank)):
         before = dict(rank)
@@ -196,7 +196,7 @@ def _curve(x: int, y: int, end_x: int, end_y: int) -> str:
 
 
 def _kind(name: str) -> tuple[str, str]:
-    """What a name is the name of, in a word, and the rest of it."""
+    """The kind of a name, in a word, and the rest of the name."""
     kind, colon, rest = name.partition(":")
     return (kind, rest or kind) if colon else (name, name)
 

@@ -34,7 +34,7 @@ HEADERS = PAGE_HEADERS | {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""What is sent with each page: it runs its own script and loads nothing else."""
+"""The headers of each page: it runs its own script and loads nothing else."""
 LONGEST_QUERY = 48_000
 """Maximum length of the query of a URL."""
 SECONDS = 60.0
@@ -46,14 +46,14 @@ KEPT = 64 << 20
 
 
 class Scope(StrEnum):
-    """What a token permits."""
+    """The permissions of a token."""
 
     EXPLORE = "explore"
 
 
 @dataclass(slots=True, kw_only=True)
 class Explorer:
-    """What is served, to whom, and the answers that are kept."""
+    """The served world, the permitted callers, and the answers that are kept."""
 
     world: World
     tokens: Tokens | None = None
@@ -67,7 +67,7 @@ class Explorer:
     """Questions that are worked out or wait."""
 
     async def answer(self, name: str, query: str) -> Answer | None:
-        """The answer to a URL, from those that are kept or worked out."""
+        """The answer to a URL, either kept or worked out."""
         key = name, query
         known = self.answers.get(key)
         if known is not None:

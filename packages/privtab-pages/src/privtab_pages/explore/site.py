@@ -1,6 +1,6 @@
-"""Which page a URL leads to, and its HTML; errors of the tools are on the page, with their advice.
+"""Maps URLs to pages, and renders their HTML; errors of the tools are on the page, with their advice.
 
-And the pages as a folder of files for any web server: those of which there are few enough, without forms.
+Also writes the pages as a folder of files for any web server: only pages of which there are few enough, without forms.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MOST_EXPORTED = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a URL is answered with."""
+    """The answer to a URL."""
 
     text: str
     status: int = 200
@@ -101,7 +101,7 @@ def rendered(
 
 
 def exported(world: World, entities: Sequence[str]) -> Mapping[str, bytes]:
-    """The files of the folder, by path. `entities`: those of which the folder tells who may do what. Raises UsageError for too many."""
+    """The files of the folder, by path. `entities`: the entities for which the folder tells who may do what. Raises UsageError for too many."""
     questions = [(key, operation) for key in dict.fromkeys(entities) for operation in _operations(world, key)]
     if len(questions) > MOST_EXPORTED:
         raise UsageError(

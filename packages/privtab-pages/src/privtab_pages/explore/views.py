@@ -25,7 +25,7 @@ from privtab_pages.explore.picture import decisive_parts, picture
 from privtab_pages.explore.world import MOST_NAMES, Query, World, entity_of, linked, one_of
 
 Values: TypeAlias = dict[str, Any]
-"""What a template shows."""
+"""The values that a template shows."""
 View: TypeAlias = Callable[[World, Query], Values]
 
 MOST_LINES = 200
@@ -40,7 +40,7 @@ DIALECTS = ("postgres", "mysql", "sqlite", "duckdb", "spark", "trino", "snowflak
 
 
 def start(world: World, _asked: Query) -> Values:
-    """What there is, and where to begin."""
+    """The contents of the policy and the state, and links to begin with."""
     program = world.program
     numbers = [
         ("operations", len(program.rules), "table"),
@@ -141,7 +141,7 @@ def changed_rows_of(state: State, name: str) -> Iterator[tuple[str, str]]:
 
 
 def who(world: World, query: Query) -> Values:
-    """Who may do an operation on an entity, and through what; or which principals suffice alone."""
+    """The users who may do an operation on an entity, with the rows; or the principals that suffice alone."""
     if not query.one("operation"):
         return {}
     request = world.anybody(query)
@@ -167,7 +167,7 @@ def who(world: World, query: Query) -> Values:
 
 
 def what(world: World, query: Query) -> Values:
-    """What a user, a group or a role may do, everywhere or on one entity."""
+    """The permissions of a user, a group or a role, everywhere or on one entity."""
     about = query.one("entity")
     if not query.one("user"):
         return {}
@@ -298,7 +298,7 @@ def _children(world: World, outer: Entity | None) -> list[tuple[str, int]]:
 
 
 def _around(world: World, outer: Entity | None) -> list[str]:
-    """What contains an entity, from the root on, and itself."""
+    """The entity and its containers, from the root on."""
     if outer is None:
         return []
     found = world.reference.holdings.locations.find(outer)

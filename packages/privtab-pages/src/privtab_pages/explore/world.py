@@ -1,4 +1,4 @@
-"""What is looked at: a policy and a state, what was derived from them once, and what a URL asks of them."""
+"""The world of the pages: a policy and a state, the values derived from them once, and the queries of URLs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_NAMES = 200
 
 
 class Query:
-    """What a URL asks: its parameters, of which empty ones count as left out."""
+    """The query of a URL: its parameters, of which empty ones count as left out."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self.pairs = [(name, value) for name, value in pairs if value.strip()]
@@ -79,7 +79,7 @@ class World:
     moment: int = 0
     moment_shown: str = ""
     partial: bool = False
-    """Whether wrong rows of the state were left out."""
+    """True if wrong rows of the state were left out."""
     request: Callable[..., Request]
     """The request of (user, operation, entity) and of lists of options, as commands read them."""
     caller: Callable[[str, list[str]], tuple[str, frozenset[str]]]
@@ -209,7 +209,7 @@ class World:
 
 
 def one_of(name: str, known: Mapping[str, Any], what: str) -> Any:
-    """What has a name. Raises UsageError for another one."""
+    """The value of a name. Raises UsageError for an unknown name."""
     if name not in known:
         raise UsageError(f"no {what} `{name}`" + hint(name, known))
     return known[name]

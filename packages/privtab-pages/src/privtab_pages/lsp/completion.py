@@ -1,4 +1,4 @@
-"""What may stand at a position of a policy: the reader says which kind of name, the JSON Schema which keys and words."""
+"""Completions at a position of a policy: the reader tells the kinds of names, the JSON Schema the keys and words."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Place:
 
 
 def complete(text: str, offset: int, names: DeclaredNames, operations: dict[str, tuple[str, ...]]) -> list[Item]:
-    """What may follow the text before the offset, in a policy that declares these names; `operations` with their types."""
+    """The completions of the text before the offset, in a policy that declares these names; `operations` with their types."""
     word = _WORD.search(text, 0, offset)
     before = text[: offset if word is None else word.start()]
     places = list(_places(before))
@@ -77,7 +77,7 @@ def complete(text: str, offset: int, names: DeclaredNames, operations: dict[str,
 def complete_case(
     text: str, offset: int, names: DeclaredNames, operations: dict[str, tuple[str, ...]], states: Sequence[str] = ()
 ) -> list[Item]:
-    """What may follow in scenarios or a state: names of the policy; who and what is named elsewhere, there or in the states of scenarios."""
+    """The completions in scenarios or a state: names of the policy; users and entities that are named elsewhere, there or in the states of scenarios."""
     begun = re.search(r"[\w.:%/\-]*\Z", text[:offset])
     before = text[: begun.start() if begun else offset]
     whole = "\n".join((before, text[offset:], *states))
@@ -134,7 +134,7 @@ def _places(before: str) -> Iterator[tuple[_Place, str]]:
 
 
 def _place(text: str) -> _Place | None:
-    """Where the cursor's word is in a text that ends there; None if the text is not YAML up to there."""
+    """The place of the cursor's word in a text that ends there; None if the text is not YAML up to there."""
     open_: list[tuple[str, str | int | None]] = []
     """For each open collection, how it is closed and where in it the parser is: the key of the next value, None before a key."""
     found: tuple[tuple[str | int, ...], bool, str] | None = None
@@ -212,7 +212,7 @@ def _schema() -> dict[str, Any]:
 
 
 def _shapes(path: tuple[str | int, ...]) -> list[dict[str, Any]]:
-    """What the schema says of the value at a path: one of these."""
+    """The schema's descriptions of the value at a path: the value fits one of them."""
     shapes = _alternatives(_schema())
     for step in path:
         inner = []

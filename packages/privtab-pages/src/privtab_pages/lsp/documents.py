@@ -28,7 +28,7 @@ from privtab_pages.lsp.occurrences import Occurrence, in_policy, in_scenarios
 from privtab_testing.scenarios.collect import MARK, check_script, default_policy, is_scenarios, read_script
 
 NOT_CHECKED = FindingKind("L001", "not-checked", Severity.ERROR)
-"""What prevents checks at all, such as invalid settings; it must not look like a file without findings."""
+"""A finding for anything that prevents checks at all, such as invalid settings; it must not look like a file without findings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class PolicyDocument(Document):
 
     @cached_property
     def names(self) -> DeclaredNames | None:
-        """What the file declares, valid or not; None if it cannot be read at all."""
+        """The declarations of the file, valid or not; None if the file cannot be read at all."""
         return None if self.tables is None else resolve_names(self.tables, [])
 
     @cached_property
@@ -166,7 +166,7 @@ class Documents:
         return None if valid is None else valid.program
 
     def beside(self, policy: PolicyDocument) -> tuple[list[Document], list[Document]]:
-        """The scenario files in the folder of a policy: those for it and those for others.
+        """The scenario files in the folder of a policy: the files for it, and the files for other policies.
 
         Raises PolicyInvalid if one of them cannot be read.
         """

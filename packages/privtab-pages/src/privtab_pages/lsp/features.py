@@ -1,4 +1,4 @@
-"""What an editor asks for and is told, each a function of the server and the parameters of the protocol."""
+"""Features of the language server, each a function of the server and the parameters of the protocol."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def edited(ls: PolicyServer, params: t.DidOpenTextDocumentParams | t.DidCh
 
 
 async def saved(ls: PolicyServer, params: t.DidSaveTextDocumentParams) -> None:
-    """Check every open file: findings depend on settings, and those of scenarios on their policy."""
+    """Check every open file: findings depend on settings, and findings of scenarios on their policy."""
     del params
     for document in ls.workspace.text_documents.values():
         ls.check_soon(document.uri)

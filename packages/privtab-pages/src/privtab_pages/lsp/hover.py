@@ -1,4 +1,4 @@
-"""What an editor shows of a name: where a privilege can be granted, what a set contains, what an operation needs."""
+"""Hovers over names: where a privilege can be granted, what a set contains, what an operation needs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def hover(name: Occurrence, names: DeclaredNames, program: Program | None) -> st
 
 
 def rules_of(name: Occurrence, program: Program) -> list[Rule]:
-    """The rows that an operation's name may mean; where it stands at a row, those of that row."""
+    """The rows that an operation's name may mean; where the name stands at a row, the rows at that place."""
     named = [rule for (type_, operation), rule in program.rules.items() if operation == name.name]
     own = [rule for rule in named if rule.span.line == name.span.line] if name.declares else []
     return own or [rule for rule in named if meet(name.types, frozenset({rule.entity}))]

@@ -1,4 +1,4 @@
-"""Where a policy and its scenarios name types, privileges, sets and operations: each name with its position."""
+"""Occurrences of types, privileges, sets and operations in a policy and its scenarios: each name with its position."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Occurrence:
     types: Types = None
 
     def is_of(self, other: Occurrence) -> bool:
-        """Whether both name the same thing, or may do so."""
+        """Return whether both name the same thing, or may do so."""
         return (self.kind, self.name) == (other.kind, other.name) and meet(self.types, other.types)
 
 
 def meet(types: Types, others: Types) -> bool:
-    """Whether a type is in both."""
+    """Return whether a type is in both."""
     return types is None or others is None or not types.isdisjoint(others)
 
 

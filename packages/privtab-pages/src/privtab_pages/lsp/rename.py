@@ -116,7 +116,7 @@ def _meaning(
 
 
 def _question(case: Case) -> tuple[object, ...]:
-    """What a case asks and expects, without the names of generated callers, which follow the order of other names."""
+    """The question and the expected answer of a case, without the names of generated callers, which follow the order of other names."""
     request, expected = case.request, case.expected
     with_ = tuple(f"{name}={entity}" for name, entity in request.with_.items())
     asked = request.action, str(request.resource), with_, request.flags

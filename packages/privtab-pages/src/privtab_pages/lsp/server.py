@@ -46,7 +46,7 @@ class PolicyServer(LanguageServer):
         self.documents = Documents(buffer=lambda path: self.open_texts().get(path))
         self.checks: dict[str, asyncio.Task[None]] = {}
         self.checker = ThreadPoolExecutor(1)
-        """Runs one check at a time, so that those of texts that changed meanwhile can still be cancelled."""
+        """Runs one check at a time, so that checks of texts that changed meanwhile can still be cancelled."""
 
     def open_texts(self) -> dict[Path, str]:
         """The texts of the open files."""
@@ -158,7 +158,7 @@ class PolicyServer(LanguageServer):
 
 
 def is_reported(record: logging.LogRecord) -> bool:
-    """Whether the library's log should have a record: not the traceback of a request that was refused on purpose."""
+    """Return whether the library's log should have a record: not the traceback of a request that was refused on purpose."""
     return record.exc_info is None or not isinstance(record.exc_info[1], RequestRefused)
 
 
