@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import worlds
 from seeds import seeds
 
+from privtab import Embedded
 from privtab.base.attributes import GivenAttributes
 from privtab.base.source import SourceFile
+from privtab.bundle.pack import state_bundle
 from privtab.engines.index import Index
 from privtab.engines.python import LazyShortcuts, PythonEngine
-from privtab.pipeline import policy_artifacts, program_of
+from privtab.pipeline import policy_artifacts, policy_bundle, program_of
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document
 
@@ -38,6 +41,22 @@ def test_a_shortcut_answers_as_the_reference(seed: int, features: tuple[str, ...
             assert answer == reference.decide(plain).allowed, plain
         for name in NOBODY:
             assert not shortcuts[request.resource.type, request.action](name, request.resource.id), (name, request)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", seeds(range(440, 460), quick=4))
+def test_requests_and_small_batches_take_shortcuts_and_answer_as_the_reference(seed: int, tmp_path: Path) -> None:
+    program = program_of(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}")))
+    state = worlds.state(program, seed)
+    for name, bundle in (("policy", policy_bundle(program)), ("state", state_bundle(program, state))):
+        (tmp_path / f"{name}.tar.gz").write_bytes(bundle)
+    client = Embedded(tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz")
+    asked = worlds.requests(program, seed, per_rule=6)
+    expected = [decision.allowed for decision in map(Reference(program, state).decide, asked)]
+    assert list(map(client.check, asked)) == expected
+    plain = [number for number, request in enumerate(asked) if request.plain]
+    assert client.check_many([asked[number] for number in plain]) == [expected[number] for number in plain]
+    for start in range(0, len(asked), 7):  # plain ones beside others
+        assert client.check_many(asked[start : start + 7]) == expected[start : start + 7]
 
 
 def test_a_shortcut_of_each_kind_was_compared() -> None:

@@ -26,7 +26,7 @@ from privtab.engines.python import NAME
 if TYPE_CHECKING:
     from privtab.engines.batches import Batches
     from privtab.engines.index import Index
-    from privtab.engines.python import TimedBatches
+    from privtab.engines.python import Shortcuts, TimedBatches
 
 BundlePlace: TypeAlias = str | os.PathLike[str]
 """Location of bundles: a file, a folder, `package:name/file`, `http://…` or `https://…`; or a state in a store, `store:…`."""
@@ -161,19 +161,19 @@ class Embedded(Asker):
         if plain and self._plain and not LOG.isEnabledFor(logging.DEBUG):
             # Fast path for the usual request. Anything unusual takes the general path, which reports errors.
             try:
+                name: object = user
                 path: str | Sequence[str]
-                if type(resource) is str:
-                    type_, _, path = resource.partition(":")
+                if type(user) is Request and action is None and resource is None and user.plain:
+                    name, operation, type_, path = user.user, user.action, user.resource.type, user.resource.id
                 else:
-                    type_, path = resource if type(resource) is tuple else (resource.type, resource.id)  # type: ignore[union-attr]
-                if type(action) is not str:  # a member of an enumeration
-                    action = str.__str__(action)
-                if type(user) is type(type_) is type(path) is str:
-                    bundled = self._bundled
-                    shortcuts = (
-                        bundled.shortcuts if bundled.still and bundled.timeless else bundled.now().opened.shortcuts
-                    )
-                    answer = shortcuts[type_, action](user, path)
+                    # A member of an enumeration is a text.
+                    operation = action if type(action) is str else str.__str__(action)
+                    if type(resource) is str:
+                        type_, _, path = resource.partition(":")
+                    else:
+                        type_, path = resource if type(resource) is tuple else (resource.type, resource.id)  # type: ignore[union-attr]
+                if type(name) is type(type_) is type(path) is str:
+                    answer = self._shortcuts()[type_, operation](name, path)
                     if answer is not None:
                         return answer
             except (TypeError, ValueError, AttributeError):
@@ -190,7 +190,29 @@ class Embedded(Asker):
             answers = self._bundled.columns(requests)
             if answers is not None:
                 return answers
+            quick = self._quickly(requests)
+            if quick is not None:
+                return quick
         return super().check_many(requests)
+
+    def _shortcuts(self) -> Shortcuts:
+        bundled = self._bundled
+        return bundled.shortcuts if bundled.still and bundled.timeless else bundled.now().opened.shortcuts
+
+    def _quickly(self, requests: Sequence[Request]) -> list[bool] | None:
+        """The answers to requests without details; None if one of them has any, or may be wrong."""
+        answers: list[bool] = []
+        try:
+            shortcuts = self._shortcuts()
+            for asked in requests:
+                resource = asked.resource
+                found = shortcuts[resource.type, asked.action](asked.user, resource.id) if asked.plain else None
+                if found is None:
+                    return None
+                answers.append(found)
+        except (TypeError, ValueError, AttributeError):
+            return None
+        return answers
 
 
 def _store_location(location: str) -> BundleLocation:
