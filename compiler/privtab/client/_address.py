@@ -47,7 +47,7 @@ class Address:
 
     @property
     def loopback(self) -> bool:
-        """Whether it is this machine, for which proxies are not used."""
+        """Return whether the address is this machine, for which proxies are not used."""
         return self.socket is not None or is_loopback(self.host)
 
 
@@ -97,7 +97,7 @@ def without_password(url: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address, in any notation that sockets accept, is this machine.
+    """Return whether a host name or address, in any notation that sockets accept, is this machine.
 
     >>> [is_loopback(host) for host in ("localhost", "opa.localhost.", "127.1", "::ffff:127.0.0.1", "0.0.0.0", "10.0.0.1")]
     [True, True, True, True, True, False]
@@ -205,7 +205,7 @@ class Token:
 
 
 def file_stamp(path: str | Path) -> tuple[int, int, int]:
-    """What changes with the content of a file; raises OSError."""
+    """Return a value that changes with the content of a file; raises OSError."""
     status = Path(path).stat()
     return status.st_mtime_ns, status.st_size, status.st_ino
 

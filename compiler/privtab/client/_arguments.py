@@ -53,7 +53,7 @@ def named(type_: str, names: Sequence[object], where: str) -> Entity:
 
 
 class Details(TypedDict, total=False):
-    """What a request can say beside user, action and resource: the keyword arguments of the clients' methods.
+    """The parts of a request beside user, action and resource: the keyword arguments of the clients' methods.
 
     >>> details: Details = {"groups": ["hr"], "flags": {"force": True}}
     """

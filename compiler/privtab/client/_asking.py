@@ -39,7 +39,7 @@ WINDOW = 50_000
 
 
 class Mode(StrEnum):
-    """How answers are enforced. Set when the client is created, never by a request."""
+    """The enforcement of answers. Set when the client is created, never by a request."""
 
     ENFORCE = "enforce"
     """Denials deny, failures raise."""
@@ -63,7 +63,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class _AnswerKind(Generic[T]):
-    """How to count the allows in a kind of answer, and which answer replaces it if the mode lets everything pass."""
+    """A kind of answer: the count of allows in an answer, and the answer that replaces it if the mode lets everything pass."""
 
     kind: str
     count: int
@@ -102,7 +102,7 @@ class ClientFlows:
         return active.system
 
     def health(self) -> Flow[bool]:
-        """Whether the client can answer now: OPA answers and its bundles are active; never raises."""
+        """Return whether the client can answer now: OPA answers and its bundles are active; never raises."""
         healthy: bool = yield self.engine.healthy
         return healthy
 
@@ -130,7 +130,7 @@ class ClientFlows:
         resource: EntityLike | None = None,
         **details: Unpack[Details],
     ) -> Flow[bool]:
-        """Whether `user` may do `action` on `resource`."""
+        """Return whether `user` may do `action` on `resource`."""
         return (yield from self._single(_CHECK, user, action, resource, details, self.engine.allow))
 
     def decide(
@@ -205,7 +205,7 @@ class ClientFlows:
     # --- many ---
 
     def check_many(self, requests: Iterable[Request]) -> Flow[list[bool]]:
-        """Whether each of any number of requests is allowed, by position, in few calls; duplicates are sent once.
+        """Return whether each of any number of requests is allowed, by position, in few calls; duplicates are sent once.
 
         An error in one request fails the whole call.
         """
@@ -310,13 +310,13 @@ class ClientFlows:
         return (yield from self._apply_mode(answer_kind, None, body()))
 
     def row_filter(self, user: str, resource: EntityLike, **details: Unpack[Details]) -> Flow[AppliedFilter]:
-        """Which rows of an entity `user` sees: the row filter that applies, as SQL. InvalidRequest: its type declares none."""
+        """Return the row filter that applies to an entity's rows for `user`, as SQL. InvalidRequest: its type declares none."""
         return (yield from self._applied("row_filter", user, [resource], details))[0]
 
     def column_masks(
         self, user: str, resources: Iterable[EntityLike], **details: Unpack[Details]
     ) -> Flow[list[AppliedFilter]]:
-        """How `user` sees columns: the mask that applies to each, as SQL, by position. InvalidRequest: a type declares none."""
+        """Return the mask that applies to each column for `user`, as SQL, by position. InvalidRequest: a type declares none."""
         return (yield from self._applied("column_mask", user, list(resources), details))
 
     # --- private ---
@@ -352,7 +352,7 @@ class ClientFlows:
         return (yield from self._apply_mode(answer_kind, None, body()))
 
     def _condition(self, user: str, action: str, type_: str, details: Details) -> Flow[Filter]:
-        """Where `user` may do `action` on entities of a type."""
+        """Return the filter for the entities of a type on which `user` may do `action`."""
         from privtab.filters.filter import Filter
 
         everything = Filter(user=user, action=action, type=type_)

@@ -51,7 +51,7 @@ class Asker:
 
     @property
     def mode(self) -> Mode:
-        """How answers are enforced."""
+        """Return the enforcement of answers."""
         return self._client_flows.mode
 
     @property

@@ -132,7 +132,7 @@ def _documents(path: list[str], value: Any) -> Iterator[tuple[tuple[str, str], A
 
 
 def _within(roots: list[str], path: str, value: Any) -> bool:
-    """Whether a document lies within the roots, as a whole or each of its parts."""
+    """Return whether a document lies within the roots, as a whole or each of its parts."""
     if any(_covers(root, path) for root in roots):
         return True
     deeper = isinstance(value, dict) and any(_covers(path, root.strip("/")) for root in roots)
@@ -145,7 +145,7 @@ def _covers(root: str, path: str) -> bool:
 
 
 def _is_relevant(name: str) -> bool:
-    """Whether a file can hold a program or a state, or is the manifest; other data is ignored."""
+    """Return whether a file can hold a program or a state, or is the manifest; other data is ignored."""
     folder, _, file = name.rpartition("/")
     return name == MANIFEST or (file == "data.json" and folder.partition("/")[0] in ("", PROGRAMS, STATES))
 
@@ -178,7 +178,7 @@ class Trusted:
 
 
 def _stamp(source: str) -> tuple[int, int, int] | None:
-    """What changes with a file of keys; None for keys as text, and for a file that is not there."""
+    """Return a value that changes with a file of keys; None for keys as text, and for a missing file."""
     with suppress(OSError):
         return None if source.lstrip().startswith(PEM) else file_stamp(source)
     return None
@@ -216,7 +216,7 @@ class BundleLocation:
         return self.read(before, keep)
 
     def is_at(self, number: int, bundles: Mapping[str, ReadBundle]) -> bool:
-        """Whether the bundles that were read of a numbered location know a change."""
+        """Return whether the bundles that were read of a numbered location know a change."""
         raise NotImplementedError
 
     def wait_for(self, number: int) -> None:

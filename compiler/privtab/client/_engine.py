@@ -50,10 +50,10 @@ class ClientEngine(Protocol):
         """The vocabulary after another check, for a name that `active` lacks; `active` itself if nothing is newer."""
 
     def allow(self, request: Request) -> Eventual[bool]:
-        """Whether the request is allowed."""
+        """Return whether the request is allowed."""
 
     def allow_many(self, requests: Sequence[Request], shapes: Sequence[OperationShape]) -> Eventual[list[bool]]:
-        """Whether each request is allowed, by position; `shapes` are those of the requests' operations."""
+        """Return whether each request is allowed, by position; `shapes` are the shapes of the requests' operations."""
 
     def decide(self, request: Request) -> Eventual[Decision]:
         """The decision with its explanation."""
@@ -65,7 +65,7 @@ class ClientEngine(Protocol):
         """The positions of the allowed items, ascending; of the request's resource only the type counts."""
 
     def filter(self, request: Request) -> Eventual[Filter]:
-        """Where the request is allowed, whatever entity of its resource's type it names."""
+        """Return the filter for which the request is allowed, whatever entity of its resource's type the request names."""
 
     def applied(self, requests: Sequence[Request]) -> Eventual[list[AppliedFilter]]:
         """The row filter or column mask that applies to each request, whose action is the kind, by position."""
@@ -74,7 +74,7 @@ class ClientEngine(Protocol):
         """The active revisions."""
 
     def healthy(self) -> Eventual[bool]:
-        """Whether the engine can answer now; never raises."""
+        """Return whether the engine can answer now; never raises."""
 
     def close(self) -> Eventual[None]:
         """Release all resources."""

@@ -292,7 +292,7 @@ class _Connection:
         self._socket.close()
 
     def silent(self) -> bool:
-        """Whether nothing came since the last answer, neither the end of the connection nor an unexpected answer."""
+        """Return whether nothing came since the last answer, neither the end of the connection nor an unexpected answer."""
         try:
             if self._pending is not None and self._pending():
                 return False

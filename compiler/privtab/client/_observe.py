@@ -50,7 +50,7 @@ def note_cached(position: int = 0) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a call asks, before anything is sent.
+    """The question of a call, before anything is sent.
 
     >>> Question(kind="check_many", engine="opa", mode="enforce", request=None, count=2).count
     2

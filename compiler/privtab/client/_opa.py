@@ -41,7 +41,7 @@ STATUS_SECONDS = 1.0
 
 
 class Pace:
-    """How many requests OPA answers in a quarter of the time that an answer may take, by the measured time of the last one."""
+    """The number of requests that OPA answers in a quarter of the permitted time, by the measured time of the last answer."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most = most
@@ -49,7 +49,7 @@ class Pace:
         self._size = min(most, FIRST_CHUNK)
 
     def size(self) -> int:
-        """How many requests the next exchange has at the most."""
+        """Return the maximum number of requests in the next exchange."""
         return self._size
 
     def answered(self, requests: int, seconds: float) -> None:
@@ -231,7 +231,7 @@ class OpaFlows:
     # --- answers ---
 
     def allow(self, request: Request) -> Flow[bool]:
-        """Whether the request is allowed."""
+        """Return whether the request is allowed."""
         active = yield from self._active_or_read()
         call = partial(protocol.allow, active.system, request)
         return (yield from self._through_cache(active, "allow", request, call))
@@ -261,7 +261,7 @@ class OpaFlows:
     def allow_many(
         self, requests: Sequence[Request], shapes: Sequence[OperationShape], *, few: bool = False
     ) -> Flow[list[bool]]:
-        """Whether each request is allowed, by position; `few` prefers one mixed call to a call for each operation."""
+        """Return whether each request is allowed, by position; `few` prefers one mixed call to a call for each operation."""
         active = yield from self._active_or_read()
 
         def flows_for(positions: Sequence[int], set_answer: Callable[[int, bool], None]) -> Iterator[Flow[None]]:
@@ -276,7 +276,7 @@ class OpaFlows:
         return (yield from self._each_once(active, "allow", requests, flows_for))
 
     def allow_together(self, requests: Sequence[Request]) -> Flow[list[bool]]:
-        """Whether each of several callers' checks is allowed; their names were checked."""
+        """Return whether each of several callers' checks is allowed; their names were checked."""
         vocabulary = (yield from self._active_or_read()).vocabulary
         # The vocabulary may have been renewed since, without one of these operations.
         shapes = [vocabulary.check_operation(request.resource.type, request.action) for request in requests]
@@ -393,7 +393,7 @@ class OpaFlows:
     # --- OPA itself ---
 
     def healthy(self) -> Flow[bool]:
-        """Whether OPA answers and all of its bundles are active; one attempt, whatever the state of the circuit."""
+        """Return whether OPA answers and all of its bundles are active; one attempt, whatever the state of the circuit."""
         timeout = self._resilience.timeout
         limits = Limits(*timeout, total=self._resilience.total)
         try:

@@ -56,7 +56,7 @@ def check_system(name: str) -> str:
 
 
 def allow(system: str, request: Request) -> Call[bool]:
-    """Whether a request is allowed, without an explanation; the fastest call."""
+    """Return the call that decides a request without an explanation; the fastest call."""
     return _asked(system, "check", request.to_json(), read_allow)
 
 
@@ -71,7 +71,7 @@ def decision(system: str, request: Request) -> Call[Decision]:
 
 
 def decisions(system: str, requests: Sequence[Request]) -> Call[list[bool]]:
-    """Whether each request is allowed, by position; operations and types may differ."""
+    """Return the call that decides each request, by position; operations and types may differ."""
     return _batch(system, _documents(requests), len(requests))
 
 
@@ -118,7 +118,7 @@ def visible(system: str, request: Request, items: Sequence[Entity], vocabulary: 
 
 
 def concern(system: str, request: Request) -> Call[dict[str, Any]]:
-    """What the state says that concerns the caller of a request, as `privtab.filters.concern.of_opa` reads it."""
+    """Return the call for the part of the state that concerns a request's caller, as `privtab.filters.concern.of_opa` reads it."""
     document = request.to_json()
     del document["resource"]["id"]
     return _asked(system, "concern", document, lambda body: _object(_result(body, "concern")[0], body, "concern"))
@@ -181,12 +181,12 @@ def combined_revision(system: str) -> Call[str | None]:
 
 
 def windowed(active: ActiveSystem) -> Call[bool]:
-    """Whether rows of the active shards of a state hold for a time."""
+    """Return the call that tells whether rows of the active shards of a state hold for a time."""
     return _data(f"privtab/{active.system}/state_windowed", lambda found, _: found is True)
 
 
 def layout(system: str) -> Call[bool]:
-    """Whether the active policy reads a sharded state."""
+    """Return the call that tells whether the active policy reads a sharded state."""
     return _data(f"privtab_program/{system}/state", lambda found, _: found == SHARDED)
 
 

@@ -30,7 +30,7 @@ LONGEST_OPEN = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """How often a failed exchange is retried, and after which pause."""
+    """The number of retries of a failed exchange, and the pause before each."""
 
     most: int = 2
     first: float = 0.05
@@ -44,7 +44,7 @@ class Retries:
 
 
 class ForThisProcess:
-    """What a forked process, and a copy in another one, begin anew, from their settings: a number and seconds."""
+    """State that a forked process, and a copy in another process, begin anew from its settings: a number and seconds."""
 
     def __init__(self, number: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._number = number

@@ -53,7 +53,7 @@ _PIECE = 64 * 1024
 
 
 class Transport(Protocol):
-    """How a client sends requests. Wrap one to add retries or tracing.
+    """The sender of a client's requests. Wrap a transport to add retries or tracing.
 
     Both calls return the body of a 200 answer. They raise PolicyError for any other answer below 500 (redirects are not
     followed) and DecisionUnavailable for a 5xx or an incomplete answer.
@@ -70,7 +70,7 @@ class Transport(Protocol):
 
 
 class AsyncTransport(Protocol):
-    """How an AsyncClient sends requests; as Transport, with coroutines."""
+    """The sender of an AsyncClient's requests; as Transport, with coroutines."""
 
     async def post(self, path: str, body: bytes, limits: Timeout) -> bytes:
         """Send a JSON body to a path that begins with `/`."""
@@ -83,7 +83,7 @@ class AsyncTransport(Protocol):
 
 
 class BlockingTransport:
-    """What transports have in common that wait for each exchange: a Transport, and how it reaches other processes."""
+    """Common base of transports that wait for each exchange; it can be copied to other processes."""
 
     url: str
     _shown: str

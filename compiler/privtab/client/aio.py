@@ -86,7 +86,7 @@ class AsyncClient:
 
     @property
     def mode(self) -> Mode:
-        """How answers are enforced."""
+        """Return the enforcement of answers."""
         return self._client_flows.mode
 
     async def system(self) -> str:

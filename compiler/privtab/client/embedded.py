@@ -97,7 +97,7 @@ class Embedded(Asker):
         self._plain = self.mode is Mode.ENFORCE and not self._hooks
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process builds its copy from, including the policy and the state."""
+        """Return the parts for a copy in another process, including the policy and the state."""
         return {"engine": self._bundled, "mode": self.mode, "hooks": self._hooks}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -117,7 +117,7 @@ class Embedded(Asker):
 
     @property
     def still(self) -> bool:
-        """Whether the bundles stay active until `refresh()` is called, regardless of their age."""
+        """Return whether the bundles stay active until `refresh()` is called, regardless of their age."""
         return self._bundled.still
 
     def contents(self) -> tuple[Mapping[str, Any], Index]:
@@ -152,7 +152,7 @@ class Embedded(Asker):
         resource: EntityLike | None = None,
         **details: Unpack[Details],
     ) -> bool:
-        """Whether `user` may do `action` on `resource`."""
+        """Return whether `user` may do `action` on `resource`."""
         plain = not details or (
             details.keys() <= Details.__annotations__.keys()
             and details.get("active_roles") is None
@@ -181,7 +181,7 @@ class Embedded(Asker):
         return super().check(user, action, resource, **details)
 
     def check_many(self, requests: Iterable[Request]) -> list[bool]:
-        """Whether each of any number of requests is allowed, by position; with the extra `fast`, column by column.
+        """Return whether each of any number of requests is allowed, by position; with the extra `fast`, column by column.
 
         An error in one request fails the whole call.
         """
@@ -225,7 +225,7 @@ def _store_location(location: str) -> BundleLocation:
 
 
 def bundle_location(source: BundlePlace, settings: Settings | None = None) -> BundleLocation:
-    """Where bundles are read from, by the form of the source; raises UsageError. `settings`: by default, the environment's.
+    """Return the location of bundles, by the form of the source; raises UsageError. `settings`: by default, the environment's.
 
     >>> bundle_location("package:shop/policy.tar.gz").where
     'package:shop/policy.tar.gz'

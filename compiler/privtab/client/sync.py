@@ -159,9 +159,9 @@ def http_transport(settings: Settings, observer: Observer) -> HttpTransport:
 def connect(target: str | os.PathLike[str] | None = None, **settings: Any) -> Asker:
     """Return a Client for the address of an OPA, Embedded for bundles.
 
-    `http://host:port`, `https://…` and `unix:/path` are addresses of an OPA, unless they end in `.tar.gz`: those, files, folders
+    `http://host:port`, `https://…` and `unix:/path` are addresses of an OPA, unless they end in `.tar.gz`: addresses of archives, files, folders
     and `package:name` are bundles. `target` defaults to PRIVTAB_URL, the settings file, or an OPA on this machine.
-    `engine="opa"` requires an OPA; other engines are those of `Embedded`.
+    `engine="opa"` requires an OPA; `Embedded` lists the other engines.
     """
     location = os.fspath(target) if target is not None else _config.resolve({})["url"]
     _check(location)

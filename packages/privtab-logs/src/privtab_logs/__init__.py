@@ -1,4 +1,4 @@
-"""What was decided, as logs tell it: decisions read as rows of one schema, decided again by another policy or state, and what they used."""
+"""Decisions in logs: read as rows of one schema, decided again using another policy or state, and searched for unused rights."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def _properties(values: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def hidden_by_mask(program: Program) -> bool:
-    """Whether a policy reads parts of a request that a mask of the whole request may have left out."""
+    """Return whether a policy reads parts of a request that a mask of the whole request may have left out."""
     semantics = program.semantics
     return bool(program.attributes) or semantics.active_roles == "request" or "request" in semantics.groups
 
@@ -101,11 +101,11 @@ class Decider:
 
     @property
     def timed(self) -> bool:
-        """Whether rows of the state hold for a time, so that a decision depends on when it is made."""
+        """Return whether rows of the state hold for a time, so that a decision depends on when it is made."""
         return isinstance(self.state, WindowedIndex)
 
     def lacks_shards(self, rows: pa.RecordBatch) -> pa.Array:
-        """Which rows are about root entities of which nothing is known."""
+        """Return, for each row, whether it is about a root entity of which nothing is known."""
         roots = {type_: chain[0][0] for type_, chain in self.vocabulary.chains.items()}
 
         def lacking(entities: pa.Array) -> list[bool]:
@@ -118,7 +118,7 @@ class Decider:
         return pa.array(found)
 
     def decide(self, rows: pa.RecordBatch) -> Truth:
-        """Whether each row is allowed; what is no valid request of the policy is denied, as its rules deny it."""
+        """Return whether each row is allowed; a row that is no valid request of the policy is denied, as the rules deny it."""
         if not self.timed and (repeated := _distinct(rows)) is not None:
             first, number = repeated
             found: Truth = self._decide(self.opened(0), rows.take(pa.array(first)))[number]

@@ -99,7 +99,7 @@ def distinct(batches: Iterable[pa.RecordBatch], program: Program, *, system: str
 
 
 def questions(batches: Iterable[pa.RecordBatch], found: Log, package: str, *, hides: bool) -> pa.Table:
-    """What was asked and answered, as QUESTIONS; `found` takes the account of the rest."""
+    """Return the distinct questions and answers, as QUESTIONS; `found` takes the account of the rest."""
 
     def parts() -> Iterator[pa.Table]:
         for batch in batches:

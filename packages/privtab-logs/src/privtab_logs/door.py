@@ -147,7 +147,7 @@ def _one_by_one(call: opa.Call, asked: Mapping[int, Any], shown: Any, problem: s
 
 
 def _hides(call: opa.Call) -> bool:
-    """Whether a mask took a part of the question."""
+    """Return whether a mask took a part of the question."""
     return any(pointer.startswith("/input") for pointer in call.masked or ())
 
 
@@ -171,7 +171,7 @@ def _item(item: Any, keys: Sequence[str]) -> Any:
 
 
 def _objects(place: Place, asked: Any) -> list[Any]:
-    """What a question is about: what is not there is null, and a list that is not there has a null."""
+    """Return the values that a question is about: a missing value is null, and a missing list has a null."""
     return [None] if place.items is not None and _get(asked, place.at, _MISSING) is _MISSING else _values(asked, place)
 
 
@@ -193,7 +193,7 @@ def _entity(kind: Kind, given: Any, item: Any) -> dict[str, str] | None:
 
 
 def _shown(shape: Shape, result: Any) -> Any:
-    """What stands in a result where the shape has the answer."""
+    """Return the part of a result where the shape has the answer."""
     if isinstance(shape, Mapping):
         found = (_shown(part, result.get(key)) for key, part in shape.items() if isinstance(result, dict))
         return next((value for value in found if value is not None), None)

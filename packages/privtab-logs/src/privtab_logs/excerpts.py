@@ -216,7 +216,7 @@ class Excerpt:
         """Whether a caller can be a principal in several ways by one row."""
 
     def allows(self, request: Request) -> bool:
-        """Whether a request, whose names were checked, is allowed."""
+        """Return whether a request, whose names were checked, is allowed."""
         evaluation = EvaluationContext(self.reference, request)
         rule = self.reference.program.rules[request.resource.type, request.action]
         return not evaluation.unheld and evaluation.holds(evaluation.condition(rule))

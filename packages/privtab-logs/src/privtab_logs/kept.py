@@ -31,7 +31,7 @@ NAMED_BY = (
 
 @dataclass(slots=True, kw_only=True)
 class Kept:
-    """What a file of rows to keep says."""
+    """The content of a file of rows to keep."""
 
     rows: dict[tuple[str, int], str] = field(default_factory=dict)
     """(table, number) of each row, and why it stays."""
@@ -69,7 +69,7 @@ class _KeepReader(DocumentReader):
         return () if fields is None else self.items(fields["keep"], "`keep`")
 
     def entry(self, node: Node) -> tuple[str, str, str] | None:
-        """What an entry names, `row` or `principal`, its text, and why."""
+        """Read an entry: `row` or `principal`, the text of its name, and the reason."""
         before = self.mistakes
         nodes = self.fields(node, "a row to keep", ("row", "principal", "why"), required=("why",))
         if nodes is None:

@@ -85,7 +85,7 @@ class LogDocument:
 
 
 def _true(expression: Expression, entry: Any) -> bool:
-    """Whether a condition holds of an entry; of one that it does not fit, it does not."""
+    """Return whether a condition holds of an entry; a condition that does not fit the entry does not hold."""
     try:
         return holds(expression.of(entry))
     except JMESPathError:

@@ -50,7 +50,7 @@ class Policy(NamedTuple):
 
     @property
     def reads(self) -> UsedParts:
-        """What of a state its rules read, after the passes, as a program that is read from a bundle has them."""
+        """Return the parts of a state that the rules read, after the passes, as in a program that is read from a bundle."""
         return used_parts(optimised(self.program))
 
 
@@ -85,7 +85,7 @@ class Moments:
     _policies: dict[str | None, Policy] = field(default_factory=dict)
 
     def then(self, policy: str | None, state: str | None) -> Decider | None:
-        """What decided at a moment; None if that is not asked for. Raises Unknown."""
+        """Return the policy and the state that decided at a moment; None if they are not asked for. Raises Unknown."""
         if self.policy is None or self.state is None:
             return None
         by = self.policy_at(policy)
@@ -187,7 +187,7 @@ def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
         return found
 
     def parts(revision: str) -> list[str]:
-        """The bundles of a state in shards; others that a decision point has as well, such as those of another system, are left out."""
+        """Return the bundles of a state in shards; other bundles of a decision point, such as another system's, are left out."""
         named = revision.split(PARTS)
         found = [identity for identity in named if identity in shards()]
         return found or (read_once("releases", released).get(revision, named) if shards() else named)
@@ -247,13 +247,13 @@ _USED = ("member_types", "group_membership", "holds", "service_admins")
 
 
 def _not_packed(policy: Policy, packed_for: Policy) -> str:
-    """What a policy reads of a state that an index for another policy does not have."""
+    """Return the parts of a state that a policy reads and an index for another policy does not have."""
     read, packed = policy.reads, packed_for.reads
     return ", ".join(part for part in _USED if not getattr(read, part) <= getattr(packed, part))
 
 
 def _same_index(one: Policy, other: Policy) -> bool:
-    """Whether two policies read the same index: they declare the same, their rows read the same parts, and none asks what is below."""
+    """Return whether two policies read the same index: they declare the same, their rows read the same parts, and none asks what is below."""
     if one.reads != other.reads:
         return False
     below = uses_below(one.program) or uses_below(other.program)

@@ -77,7 +77,7 @@ def unused(
     system: str | None = None,
     reading: Reading | None = None,
 ) -> Unused:
-    """What a log shows that nobody needs, as `row_use.unused`: the distinct decisions are found on Spark, the driver looks at these.
+    """Find rows and rights that nobody needs, as `row_use.unused`: Spark finds the distinct decisions, the driver looks at these.
 
     `reading`: takes the account of what else was there. Raises UsageError if the log has no decision of the policy with a time.
     """
@@ -111,7 +111,7 @@ def _note_hidden(logs: Iterable[str], reading: Reading) -> None:
 
 
 def _hidden(path: Path) -> Iterator[Path]:
-    """What Spark does not read of a path that is given: itself, if it is a file, and what lies in a folder; nothing that is empty."""
+    """Yield files that Spark does not read at a given path: the path itself, or files in the folder; no empty files."""
     for child in [path] if path.is_file() else sorted(path.iterdir()):
         name = child.name
         if name.startswith(".") or (name.startswith("_") and "=" not in name and not name.startswith(_READ)):
@@ -150,7 +150,7 @@ def _rows(files: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _damaged(reading: Reading) -> Iterator[pa.RecordBatch]:
-    """What cannot be read, as rows."""
+    """Yield rows for the entries that cannot be read."""
     cells: Any = [{"problem": DAMAGED, "position": place} for place in reading.places]
     if cells:
         yield _filled(cells, SCHEMA)
@@ -170,7 +170,7 @@ def _replayed(files: Iterable[pa.RecordBatch], shipped: ShippedBytes, system: st
 
 
 def _asked(files: Iterable[pa.RecordBatch], package: str, *, hides: bool) -> Iterator[pa.RecordBatch]:
-    """What was asked and answered; of the rest an account in a row of its own, which no other equals."""
+    """Yield the questions and answers, and an account of the rest in a row of its own, which no other row equals."""
     reading, found = Reading(), distinct.Log()
     yield from distinct.questions(_batches(files, reading), found, package, hides=hides).to_batches()
     account = {"read": reading.to_json(), **found.account()}

@@ -32,7 +32,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class Asked(NamedTuple):
-    """What a request asks: the columns of the schema, and what is wrong with it."""
+    """The question of a request: the columns of the schema, and what is wrong with it."""
 
     subject_type: str | None = None
     user: str | None = None
@@ -47,7 +47,7 @@ class Asked(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What all decisions of one call share."""
+    """The parts that all decisions of one call share."""
 
     time: str | None
     decision_id: str | None
@@ -109,7 +109,7 @@ def rows(event: Any, position: str, reading: Reading) -> Iterable[Row] | None:
 
 
 def is_log_line(event: Mapping[str, Any]) -> bool:
-    """Whether an object is a line that a decision point prints beside its decisions, on what it does and was asked, without the answer's meaning."""
+    """Return whether an object is a line that a decision point prints beside its decisions, about its own work and requests, without answers."""
     message = event.get("msg")
     return (
         isinstance(message, str)
@@ -131,7 +131,7 @@ _NO_RULE = ("", "", False)
 
 
 def call_of(event: Mapping[str, Any], system: str | None, position: str) -> Call:
-    """What all decisions of an entry share."""
+    """Return the parts that all decisions of an entry share."""
     metrics = event.get("metrics")
     nanoseconds = metrics.get("timer_server_handler_ns") if isinstance(metrics, dict) else None
     masked = "erased" in event or "masked" in event
@@ -155,7 +155,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _decides(pointer: str) -> bool:
-    """Whether what was masked decides. A mask that writes the whole `/input` anew keeps what it keeps: the request shows it."""
+    """Return whether a masked value decides. A mask that rewrites the whole `/input` keeps the parts that the request still shows."""
     parts = pointer.strip("/").split("/")
     if parts[0] == "input":
         return len(parts) > 1 and parts[1] in {"subject", "action", "resource", "context", "requests", "items"}
@@ -163,7 +163,7 @@ def _decides(pointer: str) -> bool:
 
 
 def _revisions(bundles: Any) -> tuple[str | None, str | None]:
-    """The revisions of the policy and of the state, by the names of their bundles; without a `state`, those of all other bundles, its shards."""
+    """Return the revisions of the policy and of the state, by the names of their bundles; without a `state`, of its shards: all other bundles."""
     found: dict[str, str | None] = {}
     others: list[str] = []
     for name, bundle in bundles.items() if isinstance(bundles, dict) else ():
@@ -186,7 +186,7 @@ def _joined(*revisions: str) -> str | None:
 
 @lru_cache(maxsize=1000)
 def _part(bundle: str) -> str:
-    """What a bundle is, by the last word of its name."""
+    """Return the part of a bundle, such as `policy` or `state`: the last word of its name."""
     return re.split(r"[^a-z]", bundle.removesuffix(".tar.gz"))[-1]
 
 
@@ -240,7 +240,7 @@ def _at_door(call: Call, asked: Any, result: Any, problem: str | None, reading: 
 
 
 def rewritten(call: Call, asked: Any) -> Mapping[str, Any]:
-    """What the mask that privtab ships wrote in the place of a door's question; empty for any other entry."""
+    """Return the text that privtab's mask wrote in the place of a door's question; empty for any other entry."""
     return asked if call.masked is not None and "/input" in call.masked and isinstance(asked, dict) else {}
 
 
@@ -280,7 +280,7 @@ def _listing(call: Call, asked: Any, result: Any, problem: str | None) -> Iterat
 
 
 def _item(asked: Mapping[str, Any], item: Any) -> Asked:
-    """What one item of a batch asks: `[user, keys]`, with what all of them share."""
+    """Return the question of one item of a batch: `[user, keys]`, with the parts that all items share."""
     type_ = asked["resource"].get("type") if isinstance(asked.get("resource"), dict) else None
     if not (isinstance(type_, str) and isinstance(item, list) and len(item) == 2 and isinstance(item[0], str)):
         return Asked(problem=MALFORMED)
@@ -300,7 +300,7 @@ def _path(type_: str, keys: Any) -> str | None:
 
 
 def asked_by(request: Any) -> Asked:
-    """What a request asks, as the rules read it: its parts as they are written, not as a client would have checked them."""
+    """Return the question of a request, as the rules read it: its parts as they are written, not as a client would have checked them."""
     try:
         subject, resource = request["subject"], request["resource"]
         user, type_, id_ = subject["id"], resource["type"], resource.get("id", "")
@@ -352,6 +352,6 @@ def _with_more(request: Mapping[str, Any], asked: Asked) -> Asked:
 
 
 def is_deeper(value: object, most: int) -> bool:
-    """Whether more than `most` objects and lists of a value lie within each other."""
+    """Return whether more than `most` objects and lists of a value lie within each other."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return (most < 1 and isinstance(value, dict | list)) or any(is_deeper(part, most - 1) for part in parts)

@@ -168,7 +168,7 @@ def _roles(found: Unused) -> list[str]:
 
 
 def _maps(found: Unused, held: Counter[tuple[str, str]] | None) -> list[HeatMap]:
-    """What was used through roles, and what they hold, with the same rows and columns."""
+    """Return maps of the operations used through roles and of the operations that roles hold, with the same rows and columns."""
     used = Counter({(role, "/".join(pair)): number for (role, pair), number in found.usage.through.items()})
     roles = _roles(found)
     if not roles:
@@ -194,7 +194,7 @@ def _maps(found: Unused, held: Counter[tuple[str, str]] | None) -> list[HeatMap]
 
 
 def _losses(difference: StateDiff) -> Sequence[dict[str, Any]]:
-    """Who would lose what, by the rows that would go."""
+    """Return who would lose what without the rows that would go."""
     return [
         {
             "rows": [row.text for row in group.rows[:LISTED]],

@@ -161,7 +161,7 @@ class _Reduction:
 
 
 class _Denials:
-    """Whether removing a row lifts a denial that could matter, or takes a filter from somebody: then they might gain something, so the row stays.
+    """Denials that removing a row could lift, and filters that it could take away: if users might gain something, the row stays.
 
     Denials are never removed themselves, nor memberships in what gives nothing else. What is said here errs on one side: a denial is
     taken to matter wherever a privilege that it denies is given otherwise, on an entity that contains the other or lies in it; to be lifted
@@ -181,7 +181,7 @@ class _Denials:
         self._privileges: dict[tuple[str, str, str], frozenset[str]] = {}
 
     def would_lift(self, row: Row, removed: set[Row]) -> bool:
-        """Whether it might, where other rows are removed already."""
+        """Return whether removing the row might lift a denial, where other rows are removed already."""
         container = self._rows.containers.get(row)
         if container is not None and self._ever is not None:
             return not self._ever.denials.isdisjoint(self._ever.about([container]))
@@ -220,7 +220,7 @@ class _Denials:
         return frozenset(found.union(row for row, container in self._rows.containers.items() if bring[container]))
 
     def _only_denies(self, principal: str) -> bool:
-        """Whether a principal gives nothing but denials: as a group of suspended users does, for whatever they may be granted one day."""
+        """Return whether a principal gives only denials: a group of suspended users denies whatever they may be granted one day."""
         if principal not in self._gives:
             rows = (row for row in self._rows.about([principal]) if row not in self._rows.containers)
             self._gives[principal] = any(row not in self._rows.denials for row in rows) or (

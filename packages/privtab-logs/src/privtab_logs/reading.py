@@ -83,7 +83,7 @@ def _of_store(location: str, reading: Reading) -> Iterator[Row]:
 
 
 def files(logs: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """The files of logs, those of folders by name. Raises FileError."""
+    """Return the files of logs; files of a folder come by name. Raises FileError."""
     found: list[Path] = []
     for path in map(Path, logs):
         if path.is_dir():
@@ -180,7 +180,7 @@ def _checked(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _well_formed(row: Mapping[str, Any]) -> bool:
-    """Whether the cells are what a request can say besides a user, an operation and an entity."""
+    """Return whether the cells are what a request can say besides a user, an operation and an entity."""
     pairs = row.get("with") or []
     names = [name for column in _LISTS for name in row.get(column) or ()] + [cell for pair in pairs for cell in pair]
     try:

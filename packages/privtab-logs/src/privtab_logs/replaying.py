@@ -41,7 +41,7 @@ MOST_REASONS = 100
 
 @dataclass(slots=True, kw_only=True)
 class Replay:
-    """What a replay found."""
+    """The result of a replay."""
 
     reading: Reading
     replayed: int = 0
@@ -58,7 +58,7 @@ class Replay:
     """The differences, as QUESTIONS."""
 
     def count(self, kind: Kind) -> int:
-        """How many decisions differ in this way."""
+        """Return the number of decisions that differ in this way."""
         found: int = pc.sum(self.of(kind)["requests"]).as_py() or 0
         return found
 
@@ -189,7 +189,7 @@ def _differences(
 
 
 def more(rows: pa.RecordBatch) -> Iterator[str | None]:
-    """What each request has besides a user, an operation and a resource, as JSON."""
+    """Yield the rest of each request besides a user, an operation and a resource, as JSON."""
     for cells in zip(*(rows[name].to_pylist() for name in _MORE), strict=True):
         given = {name: cell for name, cell in zip(_MORE, cells, strict=True) if cell is not None}
         yield json.dumps(given, ensure_ascii=False, separators=(",", ":")) if given else None

@@ -1,4 +1,4 @@
-"""What a replay says, for people and tools: by row of the table, with who, through what, samples, and what is possible but was not seen."""
+"""Report of a replay, for people and tools: by row of the table, with who, through what, samples, and changes that were possible but not seen."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Report:
         return found
 
     def failing(self, words: Collection[str], *, allow_incomplete: bool, allow_empty: bool) -> list[str]:
-        """What of `--fail-on` holds. Without any replayed decision every word does, and `EMPTY` whatever is asked for, unless that is allowed.
+        """Return the words of `--fail-on` that hold. Without any replayed decision all hold, and `EMPTY` always, unless that is allowed.
 
         Whatever is asked for, incomplete logs fail unless they are allowed: an answer that was not decided again may have changed.
         """
@@ -267,7 +267,7 @@ def headline(group: Group) -> str:
 
 
 def summary(found: Report) -> list[str]:
-    """What was read and replayed, one sentence a line."""
+    """Return what was read and replayed, one sentence a line."""
     replay, reading = found.replay, found.replay.reading
     window = f", {_shown(_time(replay.first))} to {_shown(_time(replay.last))}" if replay.first is not None else ""
     lines = [

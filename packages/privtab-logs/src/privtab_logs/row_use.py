@@ -1,4 +1,4 @@
-"""What a log shows that nobody needs: rows of a state and of the table; roles and users by how much of theirs was used."""
+"""Rights that nobody needs according to a log: rows of a state and of the table; roles and users by the used share of their rights."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class OperationUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleUse:
-    """A role: the rights that rows give it, those that were used, and those of its users who used any."""
+    """A role: the rights that rows give it, the rights that were used, and the users who used any."""
 
     role: str
     granted: tuple[str, ...]
@@ -110,7 +110,7 @@ class UserUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unused:
-    """What a log shows of a state and a table."""
+    """The use of a state and a table in a log."""
 
     log: Log
     usage: Usage
@@ -218,7 +218,7 @@ class Observed:
 
 
 def unused(program: Program, observed: Observed, log: Log, *, tell: Callable[[str], Tell] | None = None) -> Unused:
-    """What of a state and a table a log does not need. `tell`: given the name of a step, takes its progress."""
+    """Find rows of a state and a table that a log does not need. `tell`: given the name of a step, takes its progress."""
     if log.window is None:
         raise UsageError("the log has no decision of the policy with a time: nothing was observed")
     numbers = {table: list(observed.numbers(table)) for table in StateRows.TABLES}
@@ -248,7 +248,7 @@ def unused(program: Program, observed: Observed, log: Log, *, tell: Callable[[st
     kept = protected | dict.fromkeys(found.rows.denials, DENIAL) | dict(proposal.kept)
 
     def told(table: str, number: int, cells: Mapping[str, str], stays: str | None, row: Row | None) -> RowUse:
-        """What is told of a row by its number in the whole state; `row`: its number if it holds at the moment."""
+        """Describe a row by its number in the whole state; `row`: its number if it holds at the moment."""
         window = windows[table][number] if table in windows else ALWAYS
         text = row_sentence(table, cells)
         return RowUse(

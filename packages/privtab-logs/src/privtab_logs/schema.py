@@ -73,7 +73,7 @@ _DROPPED = re.compile(
 
 @dataclass(slots=True)
 class Reading:
-    """What was read so far, besides the rows: nothing that a log has is left out without being counted here."""
+    """Counts of everything read so far besides the rows: nothing in a log is left out without being counted here."""
 
     files: int = 0
     decisions: int = 0
@@ -120,7 +120,7 @@ class Reading:
                 setattr(self, name, own + (found[: MOST_KEPT - len(own)] if isinstance(own, list) else found))
 
     def gaps(self, skipped: Mapping[str, int], samples: Mapping[str, str] = MappingProxyType({})) -> list[str]:
-        """What of the logs an answer does not speak for. `skipped`: decisions that were not used, by why, of which there may be `samples`."""
+        """Return the parts of the logs that an answer does not cover. `skipped`: decisions not used, by reason, with `samples` of some."""
         read = count(self.damaged, "entry or rest of a file", "entries or rests of files")
         found = [f"{read} cannot be read, such as {self.places[0]}"] if self.damaged else []
         for why, number in sorted(skipped.items()):
@@ -135,7 +135,7 @@ class Reading:
         ]
 
     def notes(self, skipped: Mapping[str, int]) -> Iterator[str]:
-        """What else was there. `skipped`: as for `gaps`."""
+        """Yield the other things in the logs. `skipped`: as for `gaps`."""
         yield from (f"no decisions: {number:,} of the kind `{what}`" for what, number in sorted(self.other.items()))
         if others := skipped.get(OTHER_SYSTEM):
             yield f"no decisions of the policy: {others:,} {OTHER_SYSTEM}"

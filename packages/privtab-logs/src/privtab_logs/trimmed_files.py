@@ -25,7 +25,7 @@ _AFTER = re.compile(r"\s*(?:#.*)?")
 
 
 def is_edited(path: Path) -> bool:
-    """Whether `trimmed` edits the files of a state: none that are packed, in parts, or have a row on each line."""
+    """Return whether `trimmed` edits the files of a state: no files that are packed, in parts, or have a row on each line."""
     files = [path] if path.is_file() else [file for file in path.iterdir() if not file.name.startswith((".", "_"))]
     if any(
         file.suffix in (GZIP, ".jsonl", ".ndjson") or (file.is_dir() and file.suffix != ".parquet") for file in files

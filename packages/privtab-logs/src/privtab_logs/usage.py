@@ -1,4 +1,4 @@
-"""What of a state and of a policy the allows of a log used: rows of the state, and rows of the table.
+"""Rows of a state and of a policy's table that the allows of a log used.
 
 A row is *used* by an allow if it is on some way by which the state gives that allow: in a minimal set that holds, in a chain from the
 right back to the user. It is *needed* if an allow is lost without it alone. What is used and not needed has a substitute.
@@ -24,7 +24,7 @@ from privtab_logs.excerpts import Caller, Excerpt, Row, Rows, StateRows, caller_
 
 @dataclass(slots=True)
 class Seen:
-    """How often something was used, and when first and last."""
+    """The number of times something was used, and the first and the last time."""
 
     count: int = 0
     first: int = ALWAYS.end
@@ -38,7 +38,7 @@ class Seen:
 
 
 class Use(StrEnum):
-    """What the allows of a log say of a row of the state."""
+    """The use of a row of the state by the allows of a log."""
 
     NEEDED = "needed"
     """An allow is lost without it alone."""
@@ -50,7 +50,7 @@ class Use(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Usage:
-    """What the allows of a log used of a state."""
+    """The parts of a state that the allows of a log used."""
 
     rows: StateRows
     log: Sequence[LoggedRequest]
@@ -78,7 +78,7 @@ class Usage:
     """By role and row of the table, the allows that went through the role, or could have."""
 
     def of(self, row: Row) -> Use:
-        """What the log says of a row."""
+        """Return the use of a row in the log."""
         return Use.NEEDED if row in self.needed else Use.SUBSTITUTED if row in self.seen else Use.UNUSED
 
 
@@ -94,9 +94,9 @@ def usage(
     rank: Callable[[StateRows], Mapping[Row, int]],
     tell: Tell | None = None,
 ) -> Usage:
-    """What the allows of a log used of the state of one moment.
+    """Find the rows of the state of one moment that the allows of a log used.
 
-    `rank`: the order in which rows would be removed; of several ways of an allow, that counts whose rows would be removed last.
+    `rank`: the order in which rows would be removed; if an allow has several ways, the way counts whose rows would be removed last.
     """
     known = list(log)
     answers = decided(program, state, [logged.request for logged in known])
@@ -124,7 +124,7 @@ def usage(
 
 
 def decided(program: Program, state: State, requests: Sequence[Request]) -> list[bool]:
-    """Whether each request is allowed, by the engine in process."""
+    """Return whether each request is allowed, by the engine in process."""
     opener = Opener()
     opened = opener.open(policy_artifacts(program).program, [opener.keep(index_document(program, state))], 0)
     return opened.engine.allow_many(requests)
@@ -147,7 +147,7 @@ def _of_caller(found: Usage, caller: Caller, numbers: Collection[int], ranks: Ma
 
 
 class Needs:
-    """Which allows are lost without rows: asked of the reference, for the callers whose allows went through them."""
+    """Allows that are lost without rows: the reference decides for the callers whose allows went through the rows."""
 
     def __init__(self, found: Usage) -> None:
         self.found = found
@@ -191,5 +191,5 @@ class Needs:
         return by_caller.items()
 
     def without(self, caller: Caller, removed: Collection[Row], row: Row) -> Excerpt:
-        """What a caller has left."""
+        """Return the rows that a caller has left."""
         return self.found.rows.excerpt(r for r in self.found.relevant[caller] if r != row and r not in removed)

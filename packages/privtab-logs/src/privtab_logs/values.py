@@ -27,7 +27,7 @@ _NEXT = re.compile(r"\n(?=[\[{]|[^\s\"{}\],][^\"{}\n]{0,255}\{)")
 
 
 def values(file: BinaryIO, path: str, reading: Reading) -> Iterator[tuple[int, Any]]:
-    """The objects in a file, those of top-level arrays one by one, and the lines of text, each with the number of its first line."""
+    """Yield the objects in a file, the items of top-level arrays, and the lines of text, each with the number of its first line."""
     return _Scanner(_pieces(file, path, reading), path, reading).values()
 
 
@@ -109,7 +109,7 @@ class _Scanner:
             self._reading.damage(f"{self._path}:{self._line}", "an array is cut off")
 
     def _is_unicode(self, value: Any) -> bool:
-        """Whether all texts of a value can be encoded; otherwise it is noted as damaged."""
+        """Return whether all texts of a value can be encoded; otherwise note the value as damaged."""
         try:
             strict_json.check_pairs(value)
         except ValueError as error:

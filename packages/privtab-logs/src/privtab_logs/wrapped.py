@@ -147,6 +147,6 @@ def _object(text: str) -> tuple[Any, bool]:
 
 
 def _no_entry(value: Any) -> str:
-    """What is wrong with a value, by its form and without what it says."""
+    """Describe the fault of a value by its form, without its content."""
     names = ", ".join(f"`{name[:40]}`" for name in [*value][:6]) if isinstance(value, dict) else ""
     return f"no entry of the log: {f'an object with {names}' if names else 'text, or a value without names'}"

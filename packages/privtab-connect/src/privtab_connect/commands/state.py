@@ -42,7 +42,7 @@ MAX_SHOWN = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """What the document of another system and its server are given."""
+    """Options for the document of another system and for its server."""
 
     set_: Annotated[list[str] | None, option("--set NAME=VALUE", "Value that the document needs; repeatable.")] = None
     token_file: Annotated[Path | None, option("--token-file FILE", "Bearer token for the system's server.")] = None

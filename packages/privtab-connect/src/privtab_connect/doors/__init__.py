@@ -1,1 +1,1 @@
-"""Door documents: how the requests of another system become those of a policy, which answers them in that system's form."""
+"""Door documents: rules that translate another system's requests for a policy, and its decisions into that system's answers."""

@@ -42,7 +42,7 @@ _PLACE = re.compile(rf"({_KEYS})(?:\[(?:({_KEYS})!=([^\[\]]+))?\](?:\.({_KEYS}))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a value stands, or where the values of a list do."""
+    """The place of a value, or of the values of a list."""
 
     at: tuple[str, ...]
     """The keys that lead to the value, or to the list."""
@@ -113,7 +113,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """How an object of the other system is an entity."""
+    """The entity for objects of one kind in the other system."""
 
     type: str
     path: tuple[Place | None, ...]
@@ -241,7 +241,7 @@ class _Reader(DocumentReader):
     # --- answers ---
 
     def answers(self, node: Node) -> tuple[Answer, ...]:
-        """What the other system asks for, by the names of rules."""
+        """Read the answers that the other system asks for, by the names of rules."""
         found = []
         for key, value in self.entries(node, "`answers`"):
             fields = self.fields(value, f"`{key.text}`", ("form", "about", "shape"), ("form", "about"))
@@ -256,7 +256,7 @@ class _Reader(DocumentReader):
         return tuple(found)
 
     def shape(self, node: Node) -> Shape:
-        """What is around an answer."""
+        """Read the structure around an answer."""
         if isinstance(node, Mapping):
             return {key.text: self.shape(value) for key, value in self.entries(node, "`shape`")}
         text = self.text(node, "`shape`")
@@ -288,7 +288,7 @@ class _Reader(DocumentReader):
         return tuple(found)
 
     def kinds(self, node: Node, derived: tuple[Derived, ...]) -> dict[str, Kind]:
-        """How objects are entities, by name."""
+        """Read the kinds of objects by name."""
         read = {key.text: self.kind(value, f"`{key.text}`", derived) for key, value in self.entries(node, "`kinds`")}
         return {name: kind for name, kind in read.items() if kind is not None}
 

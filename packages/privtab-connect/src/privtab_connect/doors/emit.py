@@ -66,7 +66,7 @@ def modules(door: Door, program: Program, name: str) -> dict[str, str]:
 
 
 def _shows_all(one: SqlFilter) -> bool:
-    """Whether a filter keeps every row, or a mask shows the column as it is."""
+    """Return whether a filter keeps every row, or a mask shows the column as it is."""
     if one.kind == "column_mask":
         return one.parts == (Word("column"),)
     return all(isinstance(part, str) for part in one.parts) and "".join(map(str, one.parts)).strip().upper() == "TRUE"
@@ -92,7 +92,7 @@ def _derived_views(door: Door, program: Program) -> list[dict[str, Any]]:
 
 
 def door_json(door: Door) -> dict[str, Any]:
-    """What the Rego looks up: the rows of operations, and the answers, which alone may be asked for."""
+    """Return the data for the Rego: the rows of operations, and the answers; no other answer may be requested."""
     return {
         "title": door.title,
         "operation": list(door.operation.at),
@@ -126,7 +126,7 @@ def _alternative_json(door: Door, before: Sequence[Alternative], alternative: Al
 
 
 def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
-    """How a kind is written in Rego. The keys of entities are made of `names`, bound to `variables`, or with `lines` for each."""
+    """Return a kind as written in Rego. The keys of entities are made of `names`, bound to `variables`, or with `lines` for each."""
     names, variables, lines, guards = [], [], [], []
     nests = kind.type in program.nested_on
     if not nests and all(place is None or place.items is None for place in kind.path):
@@ -212,9 +212,9 @@ def shape_of(answer: Answer) -> Shape:
 
 
 def _answer_view(answer: Answer) -> dict[str, Any]:
-    """How an answer is written in Rego: values with the condition of each, the first that holds counts; and what it is otherwise.
+    """Return an answer as written in Rego: values with their conditions, of which the first that holds counts, and a default.
 
-    Without a value a system might filter and mask nothing: there, what is otherwise shows nothing, or is no list.
+    Without a value, a system might filter and mask nothing: the default of a filter or a mask shows nothing, or is no list.
     """
     about = f"door.answers.{answer.name}"
     shape = shape_of(answer)

@@ -1,4 +1,4 @@
-"""What a system answers, over HTTP, from a database, or from files that were kept."""
+"""Answers of a system, over HTTP, from a database, or from files that were kept."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class KeptAnswers(Answers):
         self._read: set[Path] = set()
 
     def unread(self) -> list[str]:
-        """As Answers.unread; names that begin with `.` or `_` are not those of answers."""
+        """As Answers.unread; names that begin with `.` or `_` are no names of answers."""
         found = (path for path in self._path.rglob("*") if path.is_file() and path not in self._read)
         names = (path.relative_to(self._path) for path in found)
         return sorted(name.as_posix() for name in names if not any(part[0] in "._" for part in name.parts))

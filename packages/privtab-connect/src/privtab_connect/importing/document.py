@@ -41,7 +41,7 @@ DEEPEST = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """How to get the next page of an answer: by a token in the answer, or by the number of items so far."""
+    """The way to the next page of an answer: a token in the answer, or the number of items so far."""
 
     parameter: str
     next: Expression | None = None
@@ -57,7 +57,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excluded:
-    """What has no rows, and why."""
+    """Things without rows, and the reason."""
 
     name: Template
     """Which things of its kind are accepted by."""
@@ -265,7 +265,7 @@ class _MappingReader(ExpressionReader):
         return replace(found, listed=listed, bare=is_bare)
 
     def field(self, node: Node, where: str) -> Field | None:
-        """What a field may hold: a word, a type, the fields of an object, or a list of one of these."""
+        """Read the type of a field: a word, a type, the fields of an object, or a list of any of these."""
         if isinstance(node, Sequence):
             if len(node.items) != 1:
                 self.report("I001", node, f"{where} is a list of {len(node.items)}, not of one", FIELDS_EXAMPLE)
@@ -339,7 +339,7 @@ class _MappingReader(ExpressionReader):
         return found
 
     def not_taken(self, node: Node | None) -> tuple[Excluded, ...]:
-        """What has no rows."""
+        """Read the things without rows."""
         if node is None or is_empty(node):
             return ()
         found = []

@@ -83,7 +83,7 @@ FUNCTIONS = _Functions()
 
 
 def holds(value: object) -> bool:
-    """Whether JMESPath takes a value for true."""
+    """Return whether JMESPath takes a value for true."""
     return bool(value) or (value == 0 and value is not False)
 
 
@@ -171,7 +171,7 @@ class _Writer:
         return written
 
     def _held(self, node: _Node, data: str) -> tuple[str, str]:
-        """Whether a value holds, and the name it has then."""
+        """Return code that is true if a value holds, and the name of the value in that case."""
         name = self._new()
         return f"(({name} := {self._written(node, data)}) or ({name} == 0 and {name} is not False))", name
 

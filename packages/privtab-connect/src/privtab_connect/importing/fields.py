@@ -25,7 +25,7 @@ class Word(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What is lost with a field that has a value. `denies`: the state could allow more without it."""
+    """The loss with a field that has a value. `denies`: the state could allow more without the field."""
 
     why: str
     denies: bool
@@ -58,7 +58,7 @@ class Type:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the class of a value tells whether it is right, and the value stays as it is."""
+        """Return whether the class of a value tells whether the value is right, and the value stays as it is."""
         return not (self.values or self.unique or len(self.classes) > 1)
 
     def read(self, value: object) -> object:
@@ -93,7 +93,7 @@ UNKNOWN = Loss("the import document does not know this field, which may deny or 
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
-    """What an object at one place of an answer holds."""
+    """The fields of an object at one place of an answer."""
 
     named: Mapping[str, Field]
     optional: frozenset[str] = frozenset()

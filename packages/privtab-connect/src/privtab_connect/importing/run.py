@@ -55,7 +55,7 @@ class UntranslatedItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
-    """What came of an import."""
+    """The state of an import, and the items that it translated or left out."""
 
     state: State
     taken: Mapping[str, int]
@@ -67,9 +67,9 @@ class ImportResult:
     def refused(
         self, *, strict: bool, allow_partial: bool, accept: Collection[str] = ()
     ) -> tuple[UntranslatedItem, ...]:
-        """What keeps the state from being used: anything not taken if `strict`, otherwise what may deny unless `allow_partial`.
+        """Return the items that forbid the use of the state: all not taken if `strict`, otherwise those that may deny unless `allow_partial`.
 
-        `accept`: names of what does not.
+        `accept`: names of items that do not forbid it.
         """
         if allow_partial and not strict:
             return ()
@@ -77,7 +77,7 @@ class ImportResult:
 
     @property
     def by_name(self) -> Mapping[str, tuple[UntranslatedItem, int]]:
-        """What was not taken, by its name: one of its items, one that denies if any does, and how many there are."""
+        """Return the items not taken by name: one item of each name, one that denies if any does, and their number."""
         found: dict[str, tuple[UntranslatedItem, int]] = {}
         for item in self.not_taken:
             first, count = found.get(item.name, (item, 0))
@@ -152,7 +152,7 @@ class _Pages:
         self._count = 0
 
     def next_mark(self, answer: object) -> str | None:
-        """What to ask for the page behind this one by; None behind the last. Raises FileError where items are missing."""
+        """Return the mark that requests the next page; None behind the last. Raises FileError where items are missing."""
         page = self._page
         if page.next is not None:
             mark = self._value(page.next, answer)
@@ -191,7 +191,7 @@ class _Pages:
         return str(self._count + page.first) if self._count < total else None
 
     def _id(self, item: object) -> int | str:
-        """What tells an item from others: what the document names, or all that it holds."""
+        """Return the identity of an item: the value that the document names, or a hash of all its content."""
         found = None if self._page.id is None else self._value(self._page.id, item)
         return hash(_canonical(item)) if found is None else str(found)
 
@@ -223,7 +223,7 @@ class _Collector:
         return True
 
     def _items(self, step: ImportStep, number: int, data: Any, context: Mapping[str, Any]) -> bool:
-        """The items of a step; each of several expressions is applied to those of the one before. `number`: of them so far."""
+        """Collect the items of a step; each further expression is applied to the items of the previous expression. `number`: expressions done."""
         if number < len(step.each):
             found = self._value(step.each[number], data)
             items = found if isinstance(found, list) else [] if found is None else [found]
@@ -268,7 +268,7 @@ class _Collector:
         self.found.not_taken[item] = None
 
     def _answers(self, step: ImportStep, ask: Template, context: Mapping[str, Any]) -> Iterator[Any]:
-        """What the system answers to a step: the rows of a query, or the pages of an answer."""
+        """Yield the system's answers to a step: the rows of a query, or the pages of an answer."""
         if step.kind == "tables":
             yield self.answers.tables()
             return
@@ -412,7 +412,7 @@ def _lookup_names(step: ImportStep) -> Iterator[str]:
 
 
 def _denies(program: Program, table: str, row: Row) -> bool:
-    """Whether a row denies, or gives what may be denied."""
+    """Return whether a row denies, or gives a right that may be denied."""
     if table == "grants":
         return row.get("effect", "allow") != "allow"
     return table in {"assignments", "memberships"} and program.semantics.deny != "none"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a target is reached, beside its address."""
+    """Options to reach a target, beside its address."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     """What placeholders of the mapping document stand for."""
@@ -37,39 +37,39 @@ class Session(Protocol):
 
     @property
     def where(self) -> str:
-        """How the target is shown."""
+        """The name of the target in messages."""
 
     def prepare(self) -> None:
         """Before anything is read that will be changed: keep other pushes away. Raises PushError."""
 
     def read(self) -> Inventory:
-        """What is there now. Raises PushError."""
+        """Read the target's accounts, objects and rights now. Raises PushError."""
 
     def normalised(self, desired: frozenset[Right], inventory: Inventory) -> frozenset[Right]:
         """The desired rights in the target's own terms."""
 
     def moved(self, inventory: Inventory, desired: frozenset[Right]) -> Inventory:
-        """What will be there after the owners change, as a side effect of that."""
+        """Return the inventory after the owners change, with the side effects of that."""
 
     def requests(self, plan: PushPlan) -> tuple[str, ...]:
-        """What the plan sends, in order, as text."""
+        """Return the requests of the plan, in order, as text."""
 
     def apply(self, plan: PushPlan) -> None:
         """Carry out the plan and its record, all or nothing where the target can. Raises PushError."""
 
 
 class TargetModule(Protocol):
-    """What the module of a target has."""
+    """The interface of a target's module."""
 
     TRAITS: Traits
 
     def name_problem(self, item: Account | Object) -> str | None:
-        """Why the target cannot have this name; None if it can."""
+        """Explain why the target cannot have this name; None if it can."""
 
     def opened(
         self, where: str, document: MappingDocument, pusher: str, options: Options
     ) -> AbstractContextManager[Session]:
-        """The target at an address. Raises UsageError for an address of another kind, PushError if it is not reached."""
+        """Open the target at an address. Raises UsageError for an address of another kind, PushError if it is not reached."""
 
 
 def target_module(name: str) -> TargetModule:

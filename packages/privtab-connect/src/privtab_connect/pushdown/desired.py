@@ -1,4 +1,4 @@
-"""Which rights a target should hold: the rows of a state, one by one, in the target's terms. What these lack is a finding."""
+"""Rights that a target should hold: the rows of a state in the target's terms. A row without such a term is a finding."""
 
 from __future__ import annotations
 
@@ -351,7 +351,7 @@ class _Rows:
         return account if account == EVERYONE or self.check_name(account, principal) else None
 
     def check_name(self, item: Account | Object, principal: str | None) -> bool:
-        """Whether the target can have a name, and no other principal has it there; a finding if not."""
+        """Return whether the target can have a name, and no other principal has it there; report a finding if not."""
         if item not in self._checked:
             there = item in self.inventory.objects or item in self.inventory.predefined
             problem = None if there else self.module.name_problem(item)
@@ -375,7 +375,7 @@ class _Rows:
         return self._checked[item]
 
     def leaves_out(self, part: Part, name: str) -> bool:
-        """Whether the document leaves out what the row names, which is counted then."""
+        """Return whether the document leaves out the name of a row; if so, count it."""
         reason = self.document.left_out[part].get(name)
         if reason is not None:
             self.left_out[f"{name}: {reason}"] += 1
@@ -399,7 +399,7 @@ def _everywhere(names: NativeNames, holders: Mapping[Entity, frozenset[str]]) ->
 
 
 class _Expansion:
-    """Who is in which account, and which principals rows allow something."""
+    """The users in each account, and the principals to whom rows allow a privilege."""
 
     def __init__(self, rows: _Rows, state: State) -> None:
         """`rows`: all of a state, which is `state` at one moment."""

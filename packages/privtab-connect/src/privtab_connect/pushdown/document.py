@@ -171,7 +171,7 @@ class _Reader(DocumentReader):
             return None
 
     def _objects(self, node: Node, traits: Traits, within: MappingOf[str, str | None]) -> dict[str, str]:
-        """The kinds of objects by entity type; the names of a path must be those of the kind."""
+        """Read the kinds of objects by entity type; the names of a path must match the names of the kind."""
         found = {}
         for type_, kind in self._typed_texts(node, "`objects`"):
             path = [self._program.entities[above] for above in self._program.chain(type_)]
@@ -232,7 +232,7 @@ class _Reader(DocumentReader):
         return found
 
     def _left_out(self, node: Node | None) -> dict[Part, dict[str, str]]:
-        """What is left out, with reasons."""
+        """Read the names that are left out, with reasons."""
         types, privileges = tuple(self._program.entities), tuple(self._program.grantable)
         names: dict[Part, tuple[str, ...]] = {"tables": ALL_TABLES, "types": types, "privileges": privileges}
         found: dict[Part, dict[str, str]] = {part: {} for part in names}
@@ -250,7 +250,7 @@ class _Reader(DocumentReader):
     def _operations(
         self, node: Node | None, objects: MappingOf[str, str], traits: Traits
     ) -> dict[tuple[str, str], tuple[Needed, ...]]:
-        """What the target requires for an operation."""
+        """Read the native rights that the target requires for each operation."""
         found = {}
         rows = {f"{type_}/{operation}": (type_, operation) for type_, operation in self._program.rules}
         for key, value in self.entries(node, "`operations`"):
@@ -316,7 +316,7 @@ class NativeNames:
         return Entity(type_, "/".join(encode_name(fixed[name] if name in fixed else next(names)) for name in types))
 
     def entities(self, objects: Iterable[Object]) -> dict[Entity, Object]:
-        """The entities that the objects of a target are, those of containing types first."""
+        """Return the entities of a target's objects, entities of containing types first."""
         by_kind: dict[str, list[Object]] = {}
         for object_ in sorted(objects):
             by_kind.setdefault(object_.kind, []).append(object_)
@@ -344,7 +344,7 @@ class NativeNames:
         return self.own_roles.get(account, account)
 
     def elsewhere(self, principal: str) -> bool:
-        """Whether a principal is a role or a group of what the target does not have."""
+        """Return whether a principal is a role or a group of an entity that the target does not have."""
         entity = principal_entity(self._program, *principal.split(":", 1))
         around = {} if entity is None else self._container(entity)
         return any(name != self._document.within[type_] for type_, name in around.items())

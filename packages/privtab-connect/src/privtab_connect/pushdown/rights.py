@@ -153,7 +153,7 @@ def linked(accounts: Collection[Account], links: Mapping[Account, AbstractSet[Ac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What is in a target, as far as a mapping document concerns it."""
+    """The accounts, objects and rights in a target, as far as a mapping document concerns them."""
 
     accounts: frozenset[Account]
     objects: frozenset[Object]
@@ -176,7 +176,7 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What a target can express."""
+    """The rights and accounts that a target can express."""
 
     kinds: Mapping[str, tuple[str, ...]]
     """For each kind of object, the kinds of its names from the outermost down."""
@@ -206,7 +206,7 @@ class Traits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushPlan:
-    """What a push does to a target."""
+    """The changes that a push makes to a target."""
 
     create: frozenset[Account] = frozenset()
     """Roles and groups that are not there yet."""
@@ -223,16 +223,16 @@ class PushPlan:
 
     @property
     def changes(self) -> bool:
-        """Whether the target differs from the state, apart from foreign rights."""
+        """Return whether the target differs from the state, apart from foreign rights."""
         return bool(self.create or self.grant or self.revoke)
 
 
 def difference(
     inventory: Inventory, desired: frozenset[Right], accounts: frozenset[Account], *, revoke_foreign: bool = False
 ) -> PushPlan:
-    """What makes the target hold the desired rights. `accounts`: those that must be there.
+    """Return the changes after which the target holds the desired rights. `accounts`: accounts that must exist.
 
-    Only rights that this push recorded are revoked, unless `revoke_foreign`; one that was there before stays foreign, even if it was
+    Only rights that this push recorded are revoked, unless `revoke_foreign`; a right that was there before stays foreign, even if it was
     desired for a time. A right that another push recorded too is only forgotten.
     """
     existing = inventory.rights

@@ -52,9 +52,9 @@ class Disagreement:
 def disagreements(
     program: Program, state: State, document: MappingDocument, inventory: Inventory, rights: Iterable[Right]
 ) -> tuple[Disagreement, ...]:
-    """Where the rights of a target decide otherwise than the policy, for the users that it has as limited logins.
+    """Compare the decisions of a target's rights with the policy's, for the users that the target has as limited logins.
 
-    `state`: that of one moment; `rights`: all that the target then holds.
+    `state`: the state at one moment; `rights`: all that the target then holds.
     """
     names = NativeNames(program, document, inventory.within)
     reference, native = Reference(program, state), NativeDecisions(rights, document)
@@ -76,7 +76,7 @@ def disagreements(
 
 
 class NativeDecisions:
-    """What accounts may do by native rights."""
+    """Decisions by native rights."""
 
     def __init__(self, rights: Iterable[Right], document: MappingDocument) -> None:
         self._document = document
@@ -95,7 +95,7 @@ class NativeDecisions:
                     pass
 
     def allows(self, account: Account, alternatives: tuple[Needed, ...], path: dict[str, Object]) -> bool:
-        """Whether an account has what one of the alternatives needs. `path`: the objects by entity type."""
+        """Return whether an account has all that any of the alternatives needs. `path`: the objects by entity type."""
         held = linked([account, EVERYONE], self._roles)
         has = (all(self._has(held, name, path.get(type_)) for type_, name in needed) for needed in alternatives)
         return any(has)
@@ -115,7 +115,7 @@ class NativeDecisions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushReport:
-    """What a push found, and what it did or would do."""
+    """The findings of a push, and its changes, done or planned."""
 
     where: str
     desired: DesiredRights
@@ -131,7 +131,7 @@ class PushReport:
 
     @property
     def drifted(self) -> bool:
-        """Whether the target was not as the state says, foreign rights included."""
+        """Return whether the target differed from the state, foreign rights included."""
         return self.plan.changes or bool(self.plan.foreign or self.unread)
 
 

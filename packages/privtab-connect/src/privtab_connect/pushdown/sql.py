@@ -1,4 +1,4 @@
-"""What targets with SQL share: the connection, quoting by SQLAlchemy, and the record of what was granted, kept in the target itself."""
+"""Shared parts of targets with SQL: the connection, quoting using SQLAlchemy, and the record of granted rights in the target."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def connected(created: Engine, where: str) -> Iterator[Sql]:
 
 
 def recorded(rows: Iterable[tuple[str, str]], pusher: str, where: str) -> tuple[frozenset[Right], frozenset[Right]]:
-    """The rights that pushes under this name recorded, and those of all others. `rows`: (pusher, right)."""
+    """Return the rights that pushes under this name recorded, and the rights that all other pushes recorded. `rows`: (pusher, right)."""
     own: set[Right] = set()
     others: set[Right] = set()
     for name, text in rows:

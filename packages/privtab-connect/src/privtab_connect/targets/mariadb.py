@@ -185,7 +185,7 @@ class MariaDb:
         return accounts, unlimited, rights
 
     def _object_grants(self, accounts: set[Account]) -> set[Right]:
-        """What accounts hold on databases and on what is in them."""
+        """Return the privileges of accounts on databases and on objects in them."""
         found: set[Right] = set()
         columns = [_COLUMNS.get(name, f"{name.capitalize().replace(' ', '_')}_priv") for name in _DATABASE]
         for name, host, pattern, *privileges in self._sql.rows(

@@ -206,7 +206,7 @@ class PostgreSql:
         )
 
     def _read_roles(self) -> tuple[dict[int, Account], set[Account]]:
-        """All roles by their ids, and those of superusers."""
+        """Return all roles by their ids, and the superusers."""
         by_id: dict[int, Account] = {0: EVERYONE}
         accounts: dict[str, Account] = {}
         unlimited: set[Account] = set()
@@ -355,7 +355,7 @@ class PostgreSql:
             )
 
     def apply(self, plan: PushPlan) -> None:
-        """As Session.apply: in one transaction, which is rolled back if the rights are not those of the plan then."""
+        """As Session.apply: in one transaction, which is rolled back if the rights then differ from the plan."""
         self._sql.run(self.requests(plan))
         before, _ = self._recorded()
         self._sql.record(_QUOTING.name(RECORD, "pushed"), self._pusher, before, plan.record)
@@ -412,7 +412,7 @@ class PostgreSql:
                 assert_never(right)
 
     def _owned(self, object_: Object, owner: str) -> tuple[str, ...]:
-        """What makes an owner; the type of a table's rows goes with the table."""
+        """Return the statements that set an owner; the type of a table's rows goes with the table."""
         if object_.kind in ("column", "role"):
             raise UsageError(f"a {object_.kind} has no owner of its own in PostgreSQL")
         if object_.kind == "type" and object_.names in self._tables:

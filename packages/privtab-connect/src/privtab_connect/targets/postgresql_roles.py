@@ -77,7 +77,7 @@ class Roles:
                 users[role].add(user)
 
         def follows(right: NativeGrant) -> bool:
-            """Whether every user who may be the member may be the role by the state, too."""
+            """Return whether every user who may be the member may also be the role by the state."""
             return users[right.account] <= users[self._role(right)]
 
         kept = {right for right in direct if right.privilege == SET}
@@ -113,7 +113,7 @@ class Roles:
         return found, problems + self._problems(found, inventory)
 
     def _ways(self, right: NativeGrant, links: Mapping[Account, set[Account]]) -> Iterator[NativeGrant]:
-        """Memberships by which a user would reach a role, none if they do: its own, and those of roles that it reaches."""
+        """Yield memberships by which a user would reach a role: the user's own, and memberships of roles that the user reaches; none if it is reached."""
         role, reached = self._role(right), linked([right.account], links)
         if role not in reached:
             around = linked([role], links)
@@ -126,7 +126,7 @@ class Roles:
         links: Mapping[Account, set[Account]],
         wanted: Iterable[NativeGrant],
     ) -> set[NativeGrant]:
-        """What users may switch to and grant because of roles that they hold or may switch to, by all `links` between roles."""
+        """Return what users may switch to and grant because of roles that they hold or may switch to, using all `links` between roles."""
         granting = self.links(right for right in wanted if right.privilege == ADMIN)
         derived: set[NativeGrant] = set()
         for user, roles in held.items():
@@ -136,7 +136,7 @@ class Roles:
         return derived
 
     def _holds(self, right: NativeGrant, desired: frozenset[Right]) -> bool:
-        """Whether the account of a privilege on a role is to hold the role."""
+        """Return whether the account of a privilege on a role is to hold the role."""
         return NativeMembership(right.account, self._role(right)) in desired
 
     def _problems(self, desired: frozenset[Right], inventory: Inventory) -> list[str]:

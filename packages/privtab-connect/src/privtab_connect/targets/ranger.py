@@ -169,7 +169,7 @@ class Ranger:
         return policies
 
     def _owned(self, policy: Mapping[str, Any]) -> bool:
-        """Whether this push wrote a policy."""
+        """Return whether this push wrote a policy."""
         return self._label in (policy.get("policyLabels") or ())
 
     def _rights(self, policy: Mapping[str, Any]) -> set[Right] | None:
@@ -254,7 +254,7 @@ def _items(rights: Iterator[NativeGrant]) -> list[dict[str, Any]]:
 
 
 def _resources(policy: Mapping[str, Any]) -> str:
-    """What Ranger compares to find a second policy for the same resources."""
+    """Return the text that Ranger compares to find a second policy for the same resources."""
     parts: Mapping[str, Any] = policy.get("resources") or {}
     values = {level: sorted(str(v).lower() for v in _values(part)) for level, part in parts.items()}
     return json.dumps([policy.get("policyType") or 0, values], sort_keys=True)

@@ -131,7 +131,7 @@ def _report(
 
 
 def entries_of(mapping: str | None = None, door: str | None = None, policy: str = "") -> Entries:
-    """What reads an entry of a log: of OPA, as a document says, or of an OPA that answers a door for a policy."""
+    """Return the reader of a log's entries: for OPA, for a mapping document, or for an OPA that answers a door of a policy."""
     if mapping is not None and door is not None:
         raise UsageError("give `--mapping` or `--door`")
     if door is not None:

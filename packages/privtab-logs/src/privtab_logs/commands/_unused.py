@@ -44,7 +44,7 @@ MOST_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources(LogOptions):
-    """What is asked about beside a policy and a state."""
+    """Options for the sources beside a policy and a state."""
 
     earlier: Annotated[
         Path | None,
@@ -61,7 +61,7 @@ class Sources(LogOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What was found, and how complete it is."""
+    """The unused rows and rights, and how complete the logs are."""
 
     program: Program
     state: Path
@@ -75,11 +75,11 @@ class Answer:
 
     @property
     def incomplete(self) -> list[str]:
-        """Why the answer does not speak for all that was decided."""
+        """Return the reasons why the answer does not cover all that was decided."""
         return self.reading.gaps(self.found.log.skipped, self.found.log.samples)
 
     def summary(self) -> Iterator[str]:
-        """What was read and found, one sentence a line."""
+        """Yield what was read and found, one sentence a line."""
         log, usage = self.found.log, self.found.usage
         assert log.window is not None
         begin, end = map(moment_text, log.window)
@@ -99,7 +99,7 @@ class Answer:
             yield f"written: {self.written}"
 
     def failing(self, words: Collection[str], *, proposing: bool, allow_incomplete: bool) -> list[str]:
-        """What of `--fail-on` holds; incomplete logs fail a proposal, too, unless they are allowed."""
+        """Return the words of `--fail-on` that hold; incomplete logs also fail a proposal, unless they are allowed."""
         asked = {
             "unused": bool(self.found.idle),
             "operations": bool(self.found.idle_operations),
@@ -268,7 +268,7 @@ def _edge(written: str) -> str | None:
 
 
 def _telling(row: RawRow) -> tuple[tuple[str, str | None], ...]:
-    """What tells rows of a table apart, however their times are written."""
+    """Return the cells that tell rows of a table apart, however their times are written."""
     return tuple((name, _edge(text) if name in WINDOW_COLUMNS else text) for name, text in row.cells.items())
 
 

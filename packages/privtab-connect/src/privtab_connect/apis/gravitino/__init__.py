@@ -1,6 +1,6 @@
 """The REST API of Apache Gravitino for access control, and for creating what it controls, in front of a store.
 
-Paths and payloads are those of the Access Control pages of versions 1.1.0 to 1.3.0, and of the client `apache-gravitino` 1.3.1. What describes an
+Paths and payloads follow the Access Control pages of versions 1.1.0 to 1.3.0, and the client `apache-gravitino` 1.3.1. What describes an
 object (type, columns, properties, comment) is kept in the journal; no decision reads it.
 """
 

@@ -1,4 +1,4 @@
-"""What a request is answered with: the changes that it makes, and what its body must have."""
+"""Answers to requests: the changes that a request makes, and the fields that its body must have."""
 
 from __future__ import annotations
 
@@ -175,9 +175,9 @@ class ApiRequest(Objects):
         return self.one(role)
 
     def replacing(self, role: Entity, objects: object) -> list[DesiredChange]:
-        """What gives a role exactly the privileges of a body in its metalake; each change is decided.
+        """Return the changes that give a role exactly the privileges of a body in its metalake; each change is decided.
 
-        What takes rights away comes first, so that nobody has more of them in between.
+        Changes that take rights away come first, so that nobody has more rights in between.
         """
         wanted: dict[Entity, list[dict[str, str]]] = {}
         for described in _items(objects, "securableObjects"):
@@ -361,7 +361,7 @@ def _captured(path: Sequence[str], names: Sequence[str]) -> list[str] | None:
 
 
 def _document(fields: Mapping[str, Any]) -> Any:
-    """What the journal keeps of the fields that describe an object."""
+    """Return the part of an object's descriptive fields that the journal keeps."""
     if not isinstance(fields.get("properties") or {}, Mapping):
         raise UsageError("`properties` must be an object")
     try:
@@ -427,7 +427,7 @@ def _entity(type_: str, metalake: str, name: str) -> Entity:
 
 
 def _principal(entity: Entity) -> str:
-    """How rows name a principal whose entity this is: a role by its path, a group as a directory does, without its metalake."""
+    """Return a principal's name in rows: a role has its path, a group its name as in a directory, without the metalake."""
     return str(entity) if entity.type == "role" else f"{entity.type}:{last_of(entity)}"
 
 

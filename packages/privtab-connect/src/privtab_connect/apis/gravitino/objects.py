@@ -1,4 +1,4 @@
-"""What there is, and who may see it: the objects that a store's journal and rows name, for one request."""
+"""Objects that a store's journal and rows name, and who may see them, for one request."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ class Named(PrivtabError):
 
 
 class Exists(Named, StoreConflict):
-    """What is to be created exists already."""
+    """The object to create exists already."""
 
     pattern, code = "{}AlreadyExistsException", 1004
 
 
 class NotEmpty(Named, StoreConflict):
-    """What is to be deleted holds other objects."""
+    """The object to delete holds other objects."""
 
     pattern, code = "NonEmpty{}Exception", 1005
 
 
 class Missing(Named, NotFound):
-    """What a request names does not exist."""
+    """The object that a request names does not exist."""
 
     pattern, code = "NoSuch{}Exception", 1003
 
 
 class Illegal(Named, UsageError):
-    """What a body says cannot be: of a `privilege`, of a `metadata_object`."""
+    """A value in a body is impossible: of a `privilege`, of a `metadata_object`."""
 
     pattern, code = "Illegal{}Exception", 1001
 
 
 class Objects:
-    """What one request is about: its caller, and what there is for them."""
+    """The caller of one request, and the objects that exist for the caller."""
 
     def __init__(self, guarded: GuardedStore, call: Call) -> None:
         self.guarded = guarded
@@ -64,7 +64,7 @@ class Objects:
         self.look()
 
     def look(self) -> None:
-        """Read what there is now."""
+        """Read the objects that exist now."""
         self.created: Created = self.guarded.created.now()
         self.snapshot: Snapshot = self.guarded.view.now()
 
@@ -117,7 +117,7 @@ class Objects:
         yield from (entity for entity in known if entity.id.startswith(inside))
 
     def exists(self, entity: Entity) -> bool:
-        """Whether an object was created, or rows name it or something in it."""
+        """Return whether an object was created, or rows name it or an object in it."""
         if self.program.entities[entity.type].principal == "user":
             return entity in self.all(entity.type)
         return entity in self.created.audits or entity in self.snapshot.named.get(entity.type, ())

@@ -1,4 +1,4 @@
-"""Which paths there are below `/api/metalakes`, and how what they are about is called in bodies: data alone."""
+"""Paths below `/api/metalakes`, and the names of their objects in bodies: data alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """How objects of a type are addressed and answered."""
+    """The paths and the names in answers of objects of a type."""
 
     folder: str = ""
     """The part of the path that holds them, in the path of what contains them."""
