@@ -14,8 +14,7 @@ from privtab.base.request import Request
 from privtab.base.source import SourceFile
 from privtab.checks import conditions, core_rows
 from privtab.checks._view import View, view_of
-from privtab.ir.formula import conjunction
-from privtab.ir.nodes import ALWAYS, Formula, Rule
+from privtab.ir.nodes import ALWAYS, And, Formula, Rule
 from privtab.language import syntax
 from privtab.model import nodes as m
 from privtab.reference.evaluate import EvaluationContext, Reference
@@ -40,7 +39,7 @@ def policies(seeds: range) -> Iterator[tuple[int, m.Policy]]:
 
 def implies(view: View, rule: Rule, premise: Formula, conclusion: Formula) -> bool | None:
     """Whether every state and request that gives the premise gives the conclusion; None if there are too many states."""
-    probe = replace(rule, gate=ALWAYS, requires=conjunction(premise, conclusion), each=None, creates=None)
+    probe = replace(rule, gate=ALWAYS, requires=And.of(premise, conclusion), each=None, creates=None)
     requests = [r for r in small_policies.requests(view.program, replace(rule, gate=ALWAYS)) if _named(view, r)]
     for request in requests:
         states = small_policies.states([(view.program, probe)], request)

@@ -11,7 +11,6 @@ import worlds
 from generated_programs import lowered, read
 
 from privtab.ir.canonical import Canonical
-from privtab.ir.formula import item_condition
 from privtab.ir.nodes import Program
 from privtab.ir.shapes import Shapes
 
@@ -42,14 +41,14 @@ def findings(text: str) -> list[tuple[str, str, int, int]]:
 
 def minimal_sets(program: Program) -> list[object]:
     form = Canonical(program)
-    return [form.minimal_sets(item_condition(rule)) for rule in program.rules.values() if not rule.withs]
+    return [form.minimal_sets(rule.item_condition) for rule in program.rules.values() if not rule.withs]
 
 
 def test_a_shape_is_about_everything_but_names() -> None:
     shapes = Shapes(lowered(POLICY)[0])
 
     def shape(type_: str, operation: str) -> int:
-        return shapes.of([item_condition(shapes.program.rules[type_, operation])]).number
+        return shapes.of([shapes.program.rules[type_, operation].item_condition]).number
 
     assert shape("left_item", "load") == shape("right_item", "load") != shape("left_item", "read")
     assert shape("left_item", "read") == shape("right_item", "read")
@@ -59,7 +58,7 @@ def test_a_shape_is_about_everything_but_names() -> None:
 
 def test_leaves_of_equal_shapes_correspond() -> None:
     program = lowered(POLICY)[0]
-    left, right = (item_condition(program.rules[type_, "load"]) for type_ in ("left_item", "right_item"))
+    left, right = (program.rules[type_, "load"].item_condition for type_ in ("left_item", "right_item"))
     form = Canonical(program)
     assert str(form.minimal_sets(left)).replace("'A'", "'B'").replace("left", "right") == str(form.minimal_sets(right))
 
@@ -79,6 +78,6 @@ def test_findings_and_minimal_sets_are_those_of_each_row_alone(seed: int, monkey
 
 def test_a_question_may_be_about_a_type_of_another_version() -> None:
     shapes = Shapes(lowered(POLICY)[0])
-    condition = item_condition(shapes.program.rules["left_item", "load"])
+    condition = shapes.program.rules["left_item", "load"].item_condition
     known, gone = (shapes.of([condition], {"with": [type_]}).number for type_ in ("left", "gone"))
     assert known != gone

@@ -17,7 +17,6 @@ from privtab.checks import _superfluous, catalogue
 from privtab.checks._parts import Node, Part
 from privtab.checks._superfluous import Superfluous, superfluous
 from privtab.checks._view import View, view_of
-from privtab.ir.formula import conjunction, item_condition
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Formula, Or, When
 from privtab.language import syntax
 from privtab.model import nodes as m
@@ -113,7 +112,7 @@ class Enumeration:
         self.row = row
         self.rule = view.rule(row)
         self.contexts: list[EvaluationContext] | None = []
-        units = list(dict.fromkeys(_units(item_condition(self.rule))))
+        units = list(dict.fromkeys(_units(self.rule.item_condition)))
         for request in small_policies.requests(view.program, self.rule):
             states = small_policies.states([(view.program, self.rule)], request)
             if states is None:
@@ -351,8 +350,8 @@ class Implications:
         if any(new is None and old is not None for new, old in zip(changed, cells(self.row), strict=True)):
             return False
         requires, each = (ALWAYS if c is None else self.view.lowering.formula(c) for c in changed)
-        calls = conjunction(self.rule.gate, requires), conjunction(self.rule.gate, self.rule.requires)
-        items = conjunction(calls[0], each), item_condition(self.rule)
+        calls = And.of(self.rule.gate, requires), And.of(self.rule.gate, self.rule.requires)
+        items = And.of(calls[0], each), self.rule.item_condition
         unnamed = self.rule.entity if self.rule.each is not None and self.row.requires is not None else None
         return self._equal(items, None) and (unnamed is None or self._equal(calls, unnamed))
 

@@ -9,7 +9,7 @@ import pytest
 from privtab.ir.canonical import canonical
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import FactSemantics, unrelated
-from privtab.ir.formula import atoms, item_condition, leaves
+from privtab.ir.formula import atoms, leaves
 from privtab.ir.nodes import Formula, Program
 from privtab.ir.solver import NeededAtoms
 from privtab.ir.some_minimal_sets import absorbed
@@ -19,7 +19,7 @@ HEAD = "privtab: 1\nsystem: shop\nversion: '1'\nentities: {shop: {shelf: {box: }
 
 def condition(semantics: str, cell: str) -> tuple[Program, Formula]:
     program, _ = generated_programs.lowered(f"{HEAD}semantics: {{{semantics}}}\ntables: {{box: {{open: {cell}}}}}\n")
-    return program, item_condition(program.rules["box", "open"])
+    return program, program.rules["box", "open"].item_condition
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_absorption_keeps_the_meaning(seed: int) -> None:
     program = generated_programs.program(seed)
     exact, form = ImplicationChecker(program), canonical(program)
     for rule in program.rules.values():
-        formula = item_condition(rule)
+        formula = rule.item_condition
         shorter = absorbed(form, formula)
         assert exact.always_implies(rule, formula, shorter)
         assert exact.always_implies(rule, shorter, formula)
@@ -58,6 +58,6 @@ def test_absorption_keeps_the_meaning(seed: int) -> None:
 
 def test_long_lists_are_looked_at_once() -> None:
     program, _ = generated_programs.lowered(hostile.nested_alternatives(4000))
-    shorter = absorbed(canonical(program), item_condition(program.rules["shelf", "load"]))
+    shorter = absorbed(canonical(program), program.rules["shelf", "load"].item_condition)
     assert {a.target.type for a in atoms(shorter)} == {"shelf"}  # type: ignore[union-attr]
     assert len(list(atoms(shorter))) == 2000

@@ -13,7 +13,7 @@ from seeds import seeds
 
 from privtab.ir.canonical import canonical
 from privtab.ir.exact import ImplicationChecker, settings
-from privtab.ir.formula import item_condition, leaves
+from privtab.ir.formula import leaves
 from privtab.ir.nodes import ByType, HasBelow, OwnsBelow, Program, Rule
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.witness import WitnessBuilder
@@ -26,7 +26,7 @@ def rules(program: Program) -> list[Rule]:
     return [
         rule
         for rule in program.rules.values()
-        if any(isinstance(a, HasBelow | OwnsBelow) for a in leaves(program, item_condition(rule)))
+        if any(isinstance(a, HasBelow | OwnsBelow) for a in leaves(program, rule.item_condition))
     ]
 
 
@@ -35,7 +35,7 @@ def test_an_atom_entails_another_if_the_solver_says_so(seed: int) -> None:
     program = generated_programs.program(seed, "below")
     form, exact = canonical(program), ImplicationChecker(program)
     for rule in rules(program):
-        atoms = [a for a in leaves(program, item_condition(rule)) if not isinstance(a, ByType)][:8]
+        atoms = [a for a in leaves(program, rule.item_condition) if not isinstance(a, ByType)][:8]
         for first, second in product(atoms, repeat=2):
             assert form.entails(frozenset({first}), second) == exact.implies(first, second), f"{first} => {second}"
 
@@ -46,7 +46,7 @@ def test_a_counterexample_is_a_state(seed: int) -> None:
     exact = ImplicationChecker(program)
     pairs = [(a, b) for a, b in product(rules(program), repeat=2) if a.entity == b.entity and a.withs == b.withs]
     for rule, other in pairs[:30]:
-        f, g = item_condition(rule), item_condition(other)
+        f, g = rule.item_condition, other.item_condition
         for flags, types in islice(settings(program, rule, f, g), 4):
             facts = counterexample(exact, f, g, flags, types)
             assert (facts is None) == exact.implies(f, g, flags, types)
@@ -66,7 +66,7 @@ def test_a_stronger_condition_allows_no_more_in_any_state(seed: int) -> None:
     implied = [
         (a, b)
         for a, b in pairs
-        if not (a.withs or b.withs) and exact.always_implies(a, item_condition(a), item_condition(b))
+        if not (a.withs or b.withs) and exact.always_implies(a, a.item_condition, b.item_condition)
     ]
     for turn in range(6):
         state = worlds.state(program, seed * 100 + turn)
@@ -75,5 +75,5 @@ def test_a_stronger_condition_allows_no_more_in_any_state(seed: int) -> None:
             for rule, other in implied:
                 if (request.resource.type, request.action) == (rule.entity, rule.operation):
                     context = EvaluationContext(reference, request)
-                    if "" in context.complete and context.holds(item_condition(rule)):
-                        assert context.holds(item_condition(other)), (rule.id, other.id, state)
+                    if "" in context.complete and context.holds(rule.item_condition):
+                        assert context.holds(other.item_condition), (rule.id, other.id, state)

@@ -16,7 +16,7 @@ from seeds import seeds
 from privtab.base.diagnostics import Span
 from privtab.ir.canonical import Canonical
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import conjunction, item_condition, leaves
+from privtab.ir.formula import leaves
 from privtab.ir.names import atom_text
 from privtab.ir.nodes import (
     ALWAYS,
@@ -247,11 +247,11 @@ def test_what_atoms_entail_holds_in_every_state(seed: int) -> None:
     of = generated_programs.program(seed, "implies", "below")
     form, exact = Canonical(of), ImplicationChecker(of)
     for rule in of.rules.values():
-        condition = item_condition(rule)
+        condition = rule.item_condition
         found = [a for a in leaves(of, condition) if isinstance(a, Has | HasBelow | Owner | OwnsBelow)][:6]
         for premises in (*itertools.combinations(found, 1), *itertools.combinations(found, 2)):
             for conclusion in found:
                 if form.entails(frozenset(premises), conclusion):
-                    assert exact.implies(conjunction(*premises), conclusion), (premises, conclusion, of.semantics)
+                    assert exact.implies(And.of(*premises), conclusion), (premises, conclusion, of.semantics)
         for several, entailed in form.entailments(found):
-            assert exact.implies(conjunction(*several), entailed), (several, entailed, of.semantics)
+            assert exact.implies(And.of(*several), entailed), (several, entailed, of.semantics)

@@ -12,7 +12,6 @@ import pytest
 from checkout import ROOT
 
 from privtab.ir.deserialise import program_from_json
-from privtab.ir.formula import call_condition
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import program_json
 from privtab.pipeline import find_policies, load_program
@@ -62,7 +61,7 @@ def plain(node: Any) -> Any:
         kind = type(node).__name__
         values = {f.name: plain(getattr(node, f.name)) for f in fields(node) if f.name not in WORDS.get(kind, ())}
         if isinstance(node, Rule):
-            values |= {"unnamed": node.unnamed, "call": plain(call_condition(node))}
+            values |= {"unnamed": node.unnamed, "call": plain(node.call_condition)}
         return {"kind": kind} | values
     if isinstance(node, Mapping):
         return {key: plain(value) for key, value in node.items()}

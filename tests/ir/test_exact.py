@@ -13,7 +13,6 @@ from counterexamples import counterexample
 from privtab.base.request import Request
 from privtab.ir.canonical import minimal_sets
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import call_condition, item_condition
 from privtab.ir.nodes import Has, Program, Rule, Target
 from privtab.pipeline import load_program
 from privtab.reference.witness import WitnessBuilder
@@ -97,11 +96,13 @@ def _both(request: Request, *pairs: tuple[Program, Rule]) -> bool:
 def by_checker(first: tuple[Program, Rule], second: tuple[Program, Rule], setting: Setting) -> bool:
     """What `ImplicationChecker` says; its counterexample, given names, must be one to the reference meaning too."""
     (program, f), (other_program, g) = first, second
-    condition = call_condition if setting.unnamed else item_condition
+    first_condition, second_condition = (
+        one.call_condition if setting.unnamed else one.item_condition for one in (f, g)
+    )
     exact = ImplicationChecker(program, None if program is other_program else other_program)
     types = dict(setting.types)
     unnamed = f.entity if setting.unnamed else None
-    facts = counterexample(exact, condition(f), condition(g), setting.flags, types, unnamed=unnamed)
+    facts = counterexample(exact, first_condition, second_condition, setting.flags, types, unnamed=unnamed)
     if facts is not None:
         scene = WitnessBuilder(program, f, types, facts, unnamed=setting.unnamed)
         request, state = scene.request(setting.flags), scene.state()
@@ -112,7 +113,7 @@ def by_checker(first: tuple[Program, Rule], second: tuple[Program, Rule], settin
         assert not small_policies.allows(
             other_program, small_policies.known(other_program, state), _for_rule(request, g)
         ), (facts, state)
-    assert (facts is None) == exact.implies(condition(f), condition(g), setting.flags, types, unnamed=unnamed)
+    assert (facts is None) == exact.implies(first_condition, second_condition, setting.flags, types, unnamed=unnamed)
     return facts is None
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from privtab import pipeline
-from privtab.ir.formula import anchor, conjunction, disjunction, leaves, move, references
+from privtab.ir.formula import leaves, move, references
 from privtab.ir.nodes import ALWAYS, NEVER, And, Has, Or, Owner, Target
 from privtab.ir.shapes import rule_flags
 
@@ -10,12 +10,12 @@ READ, WRITE = (Has(privilege=p, target=ON) for p in ("READ", "WRITE"))
 
 
 def test_conjunctions_and_alternatives_are_flat_and_say_each_part_once() -> None:
-    assert conjunction(READ, And(parts=(WRITE, READ))) == And(parts=(READ, WRITE))
-    assert conjunction(READ, ALWAYS) == READ
-    assert conjunction() == ALWAYS
-    assert disjunction(READ, Or(parts=(WRITE, READ))) == Or(parts=(READ, WRITE))
-    assert disjunction(READ, ALWAYS) == ALWAYS
-    assert disjunction() == NEVER
+    assert And.of(READ, And(parts=(WRITE, READ))) == And(parts=(READ, WRITE))
+    assert And.of(READ, ALWAYS) == READ
+    assert And.of() == ALWAYS
+    assert Or.of(READ, Or(parts=(WRITE, READ))) == Or(parts=(READ, WRITE))
+    assert Or.of(READ, ALWAYS) == ALWAYS
+    assert Or.of() == NEVER
 
 
 def test_moving_takes_the_resource_alone_to_the_slot() -> None:
@@ -34,8 +34,8 @@ def test_leaves_reach_through_references() -> None:
 
 def test_a_single_type_is_found_at_its_nearest_ancestor_with_a_name() -> None:
     program = pipeline.load_program("streams/teracloud")
-    assert anchor(program, Target(slot="", type="jobs_override")) == (1, "jobs_override")
-    assert anchor(program, Target(slot="", type="job_group")) == (3, None)
+    assert program.anchor(Target(slot="", type="jobs_override")) == (1, "jobs_override")
+    assert program.anchor(Target(slot="", type="job_group")) == (3, None)
 
 
 def test_flags_of_a_rule_are_sorted_and_found_through_references() -> None:

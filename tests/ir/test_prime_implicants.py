@@ -14,7 +14,7 @@ from privtab.base.errors import Undecided
 from privtab.ir import prime_implicants
 from privtab.ir.canonical import MinimalSets, atom_of, canonical
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import Truth, item_condition
+from privtab.ir.formula import Truth
 from privtab.ir.names import atom_text
 from privtab.ir.nodes import And, Atom, Compare, Formula, Program
 from privtab.reference.evaluate import fulfilled
@@ -160,7 +160,7 @@ def compare(seed: int) -> bool:
     """Compare two conditions and their minimal sets; whether the conditions are equal."""
     first, second = pair(seed)
     program, _ = lowered(f'{HEAD}    one: "{first}"\n    two: "{second}"\n')
-    f, g = (item_condition(rule) for rule in program.rules.values())
+    f, g = (rule.item_condition for rule in program.rules.values())
     form, exact = canonical(program), ImplicationChecker(program)
     none = frozenset[str]()
     sets = form.minimal_sets(f, none), form.minimal_sets(g, none)
@@ -205,7 +205,7 @@ def compare(seed: int) -> bool:
 def test_sets_are_written_in_one_way(text: str, sets: list[list[str]]) -> None:
     program, _ = lowered(f'{HEAD}    one: "{text}"\n')
     [rule] = program.rules.values()
-    assert texts(program, canonical(program).minimal_sets(item_condition(rule))) == sorted(map(sorted, sets))
+    assert texts(program, canonical(program).minimal_sets(rule.item_condition)) == sorted(map(sorted, sets))
 
 
 @pytest.mark.parametrize("seed", seeds(range(200), quick=60))

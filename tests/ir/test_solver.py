@@ -12,7 +12,7 @@ from counterexamples import counterexample
 from privtab.ir.canonical import canonical
 from privtab.ir.exact import ImplicationChecker, settings
 from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import call_condition, item_condition, leaves
+from privtab.ir.formula import leaves
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.solver import NeededAtoms
 
@@ -27,7 +27,7 @@ def test_the_solver_and_the_enumeration_agree_within_a_program(seed: int) -> Non
     program = generated_programs.program(seed)
     exact = ImplicationChecker(program)
     for rule, other in pairs(program, program):
-        f, g = item_condition(rule), item_condition(other)
+        f, g = rule.item_condition, other.item_condition
         for flags, types in islice(settings(program, rule, f, g), 8):
             assert exact.implies(f, g, flags, types) == (counterexample(exact, f, g, flags, types) is None)
 
@@ -38,7 +38,7 @@ def test_the_solver_and_the_enumeration_agree_between_two_programs(seed: int) ->
     shared = [p for p in pairs(program, other_program) if p[0].entity in other_program.entities]
     exact = ImplicationChecker(program, other_program)
     for rule, other_rule in shared:
-        f, g = call_condition(rule), item_condition(other_rule)
+        f, g = rule.call_condition, other_rule.item_condition
         for flags, types in islice(settings(program, rule, f), 4):
             assert exact.implies(f, g, flags, types) == (counterexample(exact, f, g, flags, types) is None)
 
@@ -49,7 +49,7 @@ def test_the_fewest_facts_are_no_more_than_those_of_the_enumeration(seed: int) -
     exact = ImplicationChecker(program)
     semantics, solver = exact.semantics, exact.solver
     for rule, other in pairs(program, program)[:15]:
-        f, g = item_condition(rule), item_condition(other)
+        f, g = rule.item_condition, other.item_condition
         facts = frozenset().union(*(semantics.every.about(atom) for h in (f, g) for atom in leaves(program, h)))
         for flags, types in islice(settings(program, rule, f, g), 4):
             listed = counterexample(exact, f, g, flags, types)
@@ -69,7 +69,7 @@ def test_one_question_about_all_requests_is_every_question(seed: int) -> None:
     program = generated_programs.program(seed)
     exact = ImplicationChecker(program)
     for rule, other in pairs(program, program):
-        f, g = item_condition(rule), item_condition(other)
+        f, g = rule.item_condition, other.item_condition
         each = all(exact.implies(f, g, flags, types) for flags, types in settings(program, rule, f, g))
         assert exact.always_implies(rule, f, g) == each
 
@@ -79,7 +79,7 @@ def test_needed_atoms_are_those_of_minimal_sets(seed: int) -> None:
     program = generated_programs.program(seed)
     form = canonical(program)
     for rule in program.rules.values():
-        condition = item_condition(rule)
+        condition = rule.item_condition
         listed = {
             atom
             for flags, types in settings(program, rule)

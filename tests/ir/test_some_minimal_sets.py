@@ -10,7 +10,6 @@ from seeds import seeds
 from privtab.base.errors import Undecided
 from privtab.ir.canonical import canonical
 from privtab.ir.exact import settings
-from privtab.ir.formula import item_condition
 from privtab.ir.some_minimal_sets import LISTED, minimal_listing, some_minimal_sets
 
 
@@ -20,8 +19,8 @@ def test_the_few_are_minimal_sets(seed: int) -> None:
     form = canonical(program)
     for rule in program.rules.values():
         for flags, types in settings(program, rule):
-            every = form.minimal_sets(item_condition(rule), flags, types)
-            some = some_minimal_sets(form, item_condition(rule), flags, types)
+            every = form.minimal_sets(rule.item_condition, flags, types)
+            some = some_minimal_sets(form, rule.item_condition, flags, types)
             assert some <= set(map(frozenset, every))
             assert len(some) >= min(len(every), 1)
 
@@ -35,7 +34,7 @@ def test_a_listing_that_is_cut_says_so(name: str) -> None:
     rule = next(iter(program.rules.values()))
     form = canonical(program)
     with pytest.raises(Undecided):
-        form.minimal_sets(item_condition(rule))
-    found = minimal_listing(form, item_condition(rule))
+        form.minimal_sets(rule.item_condition)
+    found = minimal_listing(form, rule.item_condition)
     assert not found.complete
     assert 0 < len(found.sets) <= LISTED

@@ -13,7 +13,6 @@ from privtab.base.errors import Undecided
 from privtab.base.request import Entity, Request
 from privtab.ir.canonical import canonical
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import item_condition
 from privtab.ir.nodes import Atomic, Formula, Program
 from privtab.ir.unroll import Unrolled, levels_that_matter, unrolled
 from privtab.reference.evaluate import Reference
@@ -97,7 +96,7 @@ def test_more_levels_than_those_that_matter_change_no_answer(tmp_path: Path) -> 
         rules = [rule for rule in program.rules.values() if not rule.withs and rule.entity in ("mid", "low")]
         for _ in range(6 if rules else 0):
             left, right = rnd.choices(rules, k=2)
-            f, g = (item_condition(rule) for rule in (left, right))
+            f, g = (rule.item_condition for rule in (left, right))
             if left.entity != right.entity:
                 continue
             most = levels_that_matter((program, f), (program, g))
@@ -147,9 +146,9 @@ def test_implications_between_levels(inheritance: str, deny: str, tmp_path: Path
     path.write_text(NAMESPACES.replace("INHERITANCE", inheritance).replace("DENY", deny), encoding="utf-8")
     program = pipeline.load_program(path)
     exact = ImplicationChecker(program)
-    condition = {operation: item_condition(rule) for (_, operation), rule in program.rules.items()}
+    condition = {operation: rule.item_condition for (_, operation), rule in program.rules.items()}
     names = ("nearest", "first", "some", "each")
-    condition |= {"some": item_condition(program.rules["table", "some"])}
+    condition |= {"some": program.rules["table", "some"].item_condition}
     found = {f"{a} {b}" for a in names for b in names if a != b and exact.implies(condition[a], condition[b])}
     assert found == TABLE[inheritance, deny]
     owned = [f"owns_{name}" for name in ("first", "some", "each")]
@@ -167,7 +166,7 @@ def test_what_owners_of_levels_have(inheritance: str, deny: str, tmp_path: Path)
     path.write_text(text.replace("INHERITANCE", inheritance).replace("DENY", deny), encoding="utf-8")
     program = pipeline.load_program(path)
     exact, form = ImplicationChecker(program), canonical(program)
-    conditions = ((rule, item_condition(rule)) for rule in program.rules.values() if rule.entity == "table")
+    conditions = ((rule, rule.item_condition) for rule in program.rules.values() if rule.entity == "table")
     condition = {rule.operation: atom for rule, atom in conditions if isinstance(atom, Atomic)}
     owned = [f"owns_{name}" for name in ("first", "some", "each")]
     found = {
@@ -210,7 +209,7 @@ def test_what_is_held_below_levels_implies(inheritance: str, deny: str, levels: 
     path.write_text(text, encoding="utf-8")
     program = pipeline.load_program(path)
     exact, form = ImplicationChecker(program), canonical(program)
-    condition = {operation: item_condition(rule) for (_, operation), rule in program.rules.items()}
+    condition = {operation: rule.item_condition for (_, operation), rule in program.rules.items()}
     pairs = {f"{a} {b}": (condition[a], condition[b]) for a in condition for b in condition if a != b}
     found = {names for names, (f, g) in pairs.items() if exact.implies(f, g)}
     expected = BELOW_ALWAYS | (BELOW_WITHOUT_DENIALS if (inheritance, deny) == ("down", "none") else set())

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from privtab.ir.formula import asked_forms
 from privtab.ir.nodes import Source
 from privtab.model import Policy
 from privtab.model.lower import lower
+from privtab_analysis.caller import asked_forms
 
 Resolve = Callable[..., Policy]
 

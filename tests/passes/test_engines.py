@@ -15,7 +15,6 @@ from privtab.engines.index import Index
 from privtab.engines.opa.server import OpaServer
 from privtab.engines.python import PythonEngine
 from privtab.ir import passes
-from privtab.ir.formula import call_condition
 from privtab.ir.nodes import ALWAYS, Program
 from privtab.ir.serialise import formula_json, program_json
 from privtab.pipeline import policy_artifacts
@@ -55,9 +54,9 @@ def test_the_program_in_a_bundle_is_the_one_after_the_passes() -> None:
     packed = policy_artifacts(program).program
     after = passes.run(program)
     for (entity, operation), rule in after.rules.items():
-        assert packed["rules"][entity][operation]["call"] == formula_json(call_condition(rule))
+        assert packed["rules"][entity][operation]["call"] == formula_json(rule.call_condition)
     written = program_json(program)
-    changed = [key for key, rule in after.rules.items() if call_condition(rule) != call_condition(program.rules[key])]
+    changed = [key for key, rule in after.rules.items() if rule.call_condition != program.rules[key].call_condition]
     assert changed
     for entity, operation in changed:
         ours, theirs = packed["rules"][entity][operation], written["rules"][entity][operation]

@@ -11,7 +11,6 @@ from checkout import ROOT
 from gravitino_table import LOADABLE, TABLE_1_2_0, TABLE_1_3_0, Line, Sets, sets, texts
 
 from privtab.ir.canonical import canonical, minimal_sets
-from privtab.ir.formula import item_condition
 from privtab.ir.nodes import Program, Rule
 from privtab.pipeline import check_policy, load_program
 
@@ -65,7 +64,7 @@ def call(program: Program, rule: Rule) -> Sets:
 
 def item(program: Program, rule: Rule) -> Sets:
     types = types_of(rule)
-    return texts(program, rule, canonical(program).minimal_sets(item_condition(rule), types=types), types)
+    return texts(program, rule, canonical(program).minimal_sets(rule.item_condition, types=types), types)
 
 
 def test_no_findings(version: Version) -> None:

@@ -11,7 +11,6 @@ from worlds import stated_flags
 from privtab.base.attributes import GivenAttributes, Scalar
 from privtab.base.request import Entity, Request
 from privtab.ir.canonical import Leaf, canonical
-from privtab.ir.formula import call_condition, item_condition
 from privtab.ir.nodes import (
     RESOURCE,
     Compare,
@@ -72,10 +71,10 @@ def cases(program: Program, rows: Rows) -> Iterator[Case]:
         for flags in _subsets(rule_flags(program, rule)):
             for types in itertools.product(*(w.named for w in rule.withs)):
                 objects = {w.name: t for w, t in zip(rule.withs, types, strict=True)}
-                yield from _of_condition(program, rule, item_condition(rule), flags, objects, numbers, rows, named=True)
+                yield from _of_condition(program, rule, rule.item_condition, flags, objects, numbers, rows, named=True)
                 if rule.unnamed and not program.entities[rule.entity].single:
                     yield from _of_condition(
-                        program, rule, call_condition(rule), flags, objects, numbers, rows, named=False
+                        program, rule, rule.call_condition, flags, objects, numbers, rows, named=False
                     )
 
 

@@ -16,7 +16,7 @@ from privtab import model
 from privtab.base.diagnostics import Severity
 from privtab.base.request import Entity, Request
 from privtab.base.source import SourceFile
-from privtab.ir.formula import anchor, call_condition, item_condition, leaves
+from privtab.ir.formula import leaves
 from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Program, Rule, ServiceAdmin, Target
 from privtab.ir.shapes import rule_flags
 from privtab.language import syntax
@@ -284,7 +284,7 @@ def _rows(program_: Program, rule: Rule, request: Request, programs: Sequence[Pr
     grantees = [f"user:{USER}"]
     if len({p.semantics.groups for p in programs}) > 1:
         grantees += [f"group:{GROUP}", f"group:{BROUGHT}"]
-    for atom in leaves(program_, item_condition(rule)):
+    for atom in leaves(program_, rule.item_condition):
         if isinstance(atom, Compare):
             continue
         if isinstance(atom, ServiceAdmin):
@@ -340,7 +340,7 @@ def _owners(entity: Entity, programs: Sequence[Program]) -> Iterator[Row]:
 def _path(program_: Program, target: Target, request: Request) -> list[Entity]:
     """The entities from the root down to a target; empty if the request does not name it."""
     entity = request.resource if target.slot == RESOURCE else request.with_[target.slot]
-    if anchor(program_, target)[0] >= len(entity.names):
+    if program_.anchor(target)[0] >= len(entity.names):
         return []
     return [
         Entity(type_, "/".join(entity.names[: depth + 1])) for depth, type_ in enumerate(program_.chain(target.type))
@@ -352,7 +352,7 @@ def allows(program_: Program, state: State, request: Request) -> bool:
     reference = Reference(program_, known(program_, state))
     context = EvaluationContext(reference, request)
     rule = program_.rules[request.resource.type, request.action]
-    return context.holds(item_condition(rule) if RESOURCE in context.complete else call_condition(rule))
+    return context.holds(rule.item_condition if RESOURCE in context.complete else rule.call_condition)
 
 
 def known(program_: Program, state: State) -> State:

@@ -9,7 +9,7 @@ from typing import Any
 from privtab.backends import Compilation
 from privtab.base import indented_json
 from privtab.ir.canonical import canonical
-from privtab.ir.formula import call_condition, item_condition, walk
+from privtab.ir.formula import walk
 from privtab.ir.names import atom_text, effect_texts
 from privtab.ir.nodes import ByType, EntityType, Formula, Program, Role, Rule
 from privtab.ir.serialise import VARIANTS, semantics_json
@@ -83,7 +83,7 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
         described["required_flags"] = list(rule.required_flags)
     if rule.withs:
         described["with"] = {slot.name: list(slot.words) for slot in rule.withs}
-    slots = sorted({node.slot for node in walk(item_condition(rule)) if isinstance(node, ByType)})
+    slots = sorted({node.slot for node in walk(rule.item_condition) if isinstance(node, ByType)})
     if slots:
         types = {slot.name: slot.types for slot in rule.withs}
         combinations = itertools.product(*(types[slot] for slot in slots))
@@ -143,7 +143,7 @@ def _sets(program: Program, rule: Rule, types: Mapping[str, str]) -> dict[str, A
         complete = complete and found.complete
         return [[atom_text(atom, rule, types) for atom in atoms] for atoms in found.sets]
 
-    call = call_condition(rule)
+    call = rule.call_condition
     found: dict[str, Any] = {"minimal_sets": text(call), "each_minimal_sets": text(rule.each)}
     flags = rule_flags(program, rule)
     if flags:

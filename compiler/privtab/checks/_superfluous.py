@@ -32,7 +32,6 @@ from privtab.checks._parts import (
 )
 from privtab.checks._view import View
 from privtab.ir.facts import unrelated
-from privtab.ir.formula import item_condition
 from privtab.ir.nodes import ALWAYS, And, Atom, Atomic, Formula, Or, Rule, When
 from privtab.ir.some_minimal_sets import superfluous_atoms
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
@@ -138,7 +137,7 @@ def _levels(view: View, rule: Rule) -> Iterator[tuple[int, Levels] | None]:
     if not view.program.nests:
         yield None
         return
-    condition = item_condition(rule)
+    condition = rule.item_condition
     most = levels_that_matter((view.program, condition), (view.program, condition))
     for levels in unrolled(view.program).requests([condition], most):
         yield most, levels

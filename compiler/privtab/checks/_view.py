@@ -20,10 +20,8 @@ from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import unrelated
 from privtab.ir.formula import (
     asked_condition,
-    call_condition,
-    compares,
+    compared_terms,
     followed,
-    item_condition,
     leaves,
     without_name,
 )
@@ -151,7 +149,7 @@ class View:
         `about`: the conditions, by default the rule's own. `types_of`: a condition whose types count but not its flags,
         since it requires least without any. Raises Undecided if there are too many.
         """
-        dependencies = [self._dependencies_of(formula) for formula in about or (item_condition(rule),)]
+        dependencies = [self._dependencies_of(formula) for formula in about or (rule.item_condition,)]
         flags = {flag for some, _ in dependencies for flag in some}
         slots = {slot for _, some in dependencies for slot in some}
         slots |= self._dependencies_of(types_of)[1] if types_of is not None else set()
@@ -226,7 +224,7 @@ class View:
         """
         if unnamed:
             formula = without_name(self.program, formula, rule.entity)
-        if compares(self.program):  # values decide too: ask about each kind of request
+        if compared_terms(self.program):  # values decide too: ask about each kind of request
             try:
                 return next((s for s in self.settings(rule, formula) if not self.allowed(rule, formula, s)), None)
             except Undecided:
@@ -288,7 +286,7 @@ class View:
 
     def _needed_by(self, rule: Rule, known: Collection[Atom]) -> Collection[Atom] | None:
         """The atoms that a call or an item needs, at least those not `known` to be needed; None if undecided."""
-        conditions = list(dict.fromkeys((item_condition(rule), call_condition(rule))))
+        conditions = list(dict.fromkeys((rule.item_condition, rule.call_condition)))
         slots = {slot.name: slot.types for slot in rule.withs}
         shorter = [absorbed(self.canonical, condition) for condition in conditions]
         if all(unrelated(self.exact.semantics, [condition], slots) for condition in shorter):

@@ -9,7 +9,7 @@ from privtab.base.errors import Undecided
 from privtab.base.hints import listed_names
 from privtab.checks._superfluous import Superfluous, superfluous
 from privtab.checks._view import Found, FoundInRow, Setting, check, check_in_every_type, declared, view_of
-from privtab.ir.formula import atoms, call_condition, item_condition, references
+from privtab.ir.formula import atoms, references
 from privtab.ir.nodes import ALWAYS, RESOURCE, Formula, Rule
 from privtab.ir.solver import CONFLICTS
 from privtab.model import nodes as m
@@ -58,10 +58,10 @@ def unreachable_operation(policy: m.Policy) -> Iterator[Found]:
         rule = view.rule(row)
         if row.decl.span in reported or view.shape_of(rule).number in reachable:
             continue
-        condition, unnamed = item_condition(rule), False
+        condition, unnamed = rule.item_condition, False
         example = view.unreachable_setting(rule, condition)
         if example is None and view.program.unnamed(rule):
-            condition, unnamed = call_condition(rule), True
+            condition, unnamed = rule.call_condition, True
             example = view.unreachable_setting(rule, condition, unnamed=True)
         if example is None:
             reachable.add(view.shape_of(rule).number)
@@ -148,7 +148,7 @@ def idle_each(policy: m.Policy) -> Iterator[FoundInRow]:
         rule = view.rule(row)
         if row.each is None or rule.each is None or rule.each == ALWAYS:
             continue
-        if view.implies(rule, call_condition(rule), rule.each, part="items"):
+        if view.implies(rule, rule.call_condition, rule.each, part="items"):
             spot = first_spot(row.each)
             yield (
                 row,

@@ -9,7 +9,7 @@ from privtab.base.diagnostics import Related, Severity
 from privtab.base.errors import Undecided
 from privtab.checks._view import Found, FoundInRow, View, check, check_in_every_type, compare, declared, view_of
 from privtab.ir.canonical import AtomSet
-from privtab.ir.formula import call_condition, item_condition, own_condition
+from privtab.ir.formula import own_condition
 from privtab.ir.nodes import Has, Owner, Rule, ServiceAdmin
 from privtab.model import nodes as m
 from privtab.model.nodes import Policy
@@ -90,7 +90,7 @@ def _false_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, str]
     required = own_condition(rule)
 
     def minimal_sets() -> list[AtomSet]:
-        return [atoms for s in view.settings(rule) for atoms in view.sets(item_condition(rule), s)]
+        return [atoms for s in view.settings(rule) for atoms in view.sets(rule.item_condition, s)]
 
     def others_pass(kind: type[Owner | ServiceAdmin]) -> bool:
         return any(not any(isinstance(atom, kind) for atom in atoms) for atoms in minimal_sets())
@@ -125,7 +125,7 @@ def _false_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, str]
 
 def _filters(view: View, rule: Rule) -> bool:
     """Whether `each` requires more than the call does."""
-    return rule.each is not None and not view.implies(rule, call_condition(rule), rule.each, unknown=True)
+    return rule.each is not None and not view.implies(rule, rule.call_condition, rule.each, unknown=True)
 
 
 def _short(text: str) -> str:

@@ -12,7 +12,7 @@ from privtab.base.hints import listed_names
 from privtab.checks._parts import with_implied
 from privtab.checks._view import Found, FoundInRow, View, check, check_in_every_type, view_of
 from privtab.ir.canonical import AtomSet, canonical
-from privtab.ir.formula import atoms, call_condition, conjunction, item_condition
+from privtab.ir.formula import atoms
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Atom, Effect, Formula, Has, Member, Owner, Program, Rule, Target
 from privtab.ir.unroll import levels_that_matter, unrolled
 from privtab.model import nodes as m
@@ -104,7 +104,7 @@ def _may_read(view: View, rule: Rule, type_: str, reading_rules: list[Rule], by_
     granted = And(
         parts=tuple(atom for effect in rule.effects if effect.kind != "revoke" for atom in _atoms(view, effect))
     )
-    conditions = [call_condition(rule), granted, *map(item_condition, reading_rules)]
+    conditions = [rule.call_condition, granted, *(reading.item_condition for reading in reading_rules)]
     slots = {slot.name: slot.types for slot in rule.withs} | {"": (type_,)}
     key = view.shapes.of(conditions, slots).number
     if key not in by_shape:
@@ -118,7 +118,7 @@ def _allows_reading(view: View, rule: Rule, type_: str, reading_rules: list[Rule
     Flags only add requirements, so it is enough to check the sets without flags. Where a type nests, this is asked for paths of each
     number of levels that matters, of which each level is a type of its own.
     """
-    creating, reading = call_condition(rule), [item_condition(other) for other in reading_rules]
+    creating, reading = rule.call_condition, [other.item_condition for other in reading_rules]
     most = levels_that_matter(*((view.program, formula) for formula in (creating, *reading)))
     unrolling = unrolled(view.program)
     program = unrolling.at_most(most) if unrolling.nested else view.program
@@ -193,8 +193,8 @@ def _written(row: m.Row, outcome: m.ResolvedEffect) -> bool:
 
 
 def _idle(view: View, rule: Rule, effect: Effect) -> str | None:
-    given = conjunction(*_atoms(view, effect))
-    if effect.target.slot == RESOURCE and view.implies(rule, call_condition(rule), given):
+    given = And.of(*_atoms(view, effect))
+    if effect.target.slot == RESOURCE and view.implies(rule, rule.call_condition, given):
         return "which the call already requires"
     if effect.privileges:
         granted = with_implied(view.policy, effect.privileges, effect.target.type)
@@ -256,7 +256,7 @@ def creation_asks_for_itself(policy: m.Policy) -> Iterator[Found]:
         if row.operation != "create" or row.creates or settled:
             continue
         rule = view.rule(row)
-        if not view.allowed(rule, call_condition(rule), unnamed=True):
+        if not view.allowed(rule, rule.call_condition, unnamed=True):
             yield Found(
                 row.decl.span,
                 f"creating a `{row.entity}` requires something on the `{row.entity}`, which does not exist yet",

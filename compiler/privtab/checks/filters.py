@@ -9,7 +9,6 @@ from privtab.base.diagnostics import Severity
 from privtab.base.resources import how_to_install
 from privtab.base.sql_text import DIALECTS, Placeholder, operation_of, read
 from privtab.checks._view import Found, check, view_of
-from privtab.ir.formula import item_condition
 from privtab.ir.nodes import Or
 from privtab.model.nodes import Filter, Policy, TermUse
 
@@ -20,7 +19,7 @@ def filter_never_applied(policy: Policy) -> Iterator[Found]:
     view = view_of(policy)
     for listed in view.program.filter_lists.values():
         rules = [view.program.rules[one.entity, one.operation] for one in listed]
-        conditions = [item_condition(rule) for rule in rules]
+        conditions = [rule.item_condition for rule in rules]
         for number, rule in enumerate(rules[1:], 1):
             if view.implies(rule, conditions[number], Or(parts=tuple(conditions[:number]))):
                 row = policy.rows[rule.entity, rule.operation]

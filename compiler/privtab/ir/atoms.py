@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from privtab.base.nodes import dataclass
-from privtab.base.paths import Level
+from privtab.base.paths import SEVERAL, Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,11 @@ class Atomic:
     def names(self) -> dict[str, str]:
         """Its names, by their fields."""
         return {name: getattr(self, name) for name in self.kind.names}
+
+    @property
+    def several(self) -> Target | None:
+        """The target that means several levels of a type that nests; None if each means one."""
+        return next((target for target in self.targets if target.level in SEVERAL), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,8 +35,7 @@ from privtab.ir.formula import (
     LEVELS_AROUND,
     LEVELS_SAYING,
     RequestAlgebra,
-    call_condition,
-    compares,
+    compared_terms,
     level_text,
     move,
     on_entity,
@@ -76,7 +75,7 @@ class Canonical:
         self._denies = program.semantics.deny == "overrides"
         self._implied = program.implies
         self._below = uses_below(program)
-        self._compares = compares(program)
+        self._compares = bool(compared_terms(program))
         self._comparisons = Comparisons(program)
         self._facts = FactSemantics(program)
         self._minimal_sets: dict[tuple[ir.Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
@@ -405,7 +404,7 @@ def minimal_sets(
     program: ir.Program, rule: ir.Rule, flags: frozenset[str] = frozenset(), types: Mapping[str, str] | None = None
 ) -> MinimalSets:
     """The minimal sets of a rule's call (its gate and `requires`)."""
-    return canonical(program).minimal_sets(call_condition(rule), flags, types)
+    return canonical(program).minimal_sets(rule.call_condition, flags, types)
 
 
 def atom_of(leaf: Leaf) -> ir.Atom:

@@ -1,10 +1,12 @@
-"""What a policy declares besides rules: types, privileges and their other names, roles, objects of requests, and conflicts of duties."""
+"""What a policy declares besides rules: types, privileges and their other names, roles, objects of requests, effects, and conflicts of duties."""
 
 from __future__ import annotations
 
 from privtab.base.diagnostics import Span
+from privtab.base.effects import BY_ACTIVE_ROLE, EffectKind
 from privtab.base.names import LEFT_OUT, NO_OBJECT
 from privtab.base.nodes import dataclass
+from privtab.ir.atoms import Target
 from privtab.ir.semantics import Inheritance, OwnerKind
 
 
@@ -114,3 +116,22 @@ class Conflict:
     at_most: int
     span: Span
     why: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What a successful operation does: `grant`, `become`, `revoke`, `delegate` or `withdraw` something on the target."""
+
+    kind: EffectKind
+    what: str
+    """The name as written in the file: a privilege, a set, `any privilege`, `owner`, `member`, or one of PRINCIPAL_TABLES."""
+    privileges: tuple[str, ...]
+    """The members if `what` is a privilege or a set; otherwise empty."""
+    target: Target
+    of_role: bool = False
+    """Whether the first active role of the request becomes the owner, in the place of the caller."""
+
+    @property
+    def text(self) -> str:
+        """The effect without its target, as decisions have it: `grant ALL`, `become owner`."""
+        return f"{self.kind} {self.what}{BY_ACTIVE_ROLE if self.of_role else ''}"

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TypeVar, assert_never, cast
 
 from privtab.base import paths
-from privtab.base.caching import once, once_for_each, once_within
-from privtab.base.paths import SEVERAL
+from privtab.base.caching import once, once_within
 from privtab.ir import nodes as ir
 from privtab.ir.algebra import Algebra, Rebuilder, T
 
@@ -57,29 +56,6 @@ def level_name(target: ir.Target) -> str:
             return f"{level} {target.type}"
 
 
-def conjunction(*parts: ir.Formula) -> ir.Formula:
-    """The conjunction of the parts, flattened and without duplicates; a single part is returned as it is."""
-    flat = _flattened(ir.And, parts)
-    return flat[0] if len(flat) == 1 else ir.And(parts=flat)
-
-
-def disjunction(*parts: ir.Formula) -> ir.Formula:
-    """The disjunction of the parts, flattened and without duplicates; a single part is returned as it is."""
-    flat = _flattened(ir.Or, parts)
-    return ir.ALWAYS if ir.ALWAYS in flat else flat[0] if len(flat) == 1 else ir.Or(parts=flat)
-
-
-def _flattened(kind: type[ir.And | ir.Or], parts: Iterable[ir.Formula]) -> tuple[ir.Formula, ...]:
-    inner = (one for part in parts for one in (part.parts if isinstance(part, kind) else (part,)))
-    return tuple(dict.fromkeys(inner))
-
-
-@once_for_each
-def call_condition(rule: ir.Rule) -> ir.Formula:
-    """The condition of the call itself: the gate and `requires`."""
-    return conjunction(rule.gate, rule.requires)
-
-
 def asked_condition(program: ir.Program, rule: ir.Rule, *, named: bool) -> ir.Formula:
     """The condition of a request: for a named item the whole condition, otherwise what the call needs without the last name.
 
@@ -87,34 +63,13 @@ def asked_condition(program: ir.Program, rule: ir.Rule, *, named: bool) -> ir.Fo
     would replace the same privilege on an ancestor, although without a name it never holds.
     """
     if named:
-        return without_absent(program, rule, item_condition(rule))
-    return without_absent(program, rule, without_name(program, call_condition(rule), rule.entity))
-
-
-def asked_forms(program: ir.Program, rule: ir.Rule) -> tuple[bool, ...]:
-    """The forms of the requests for a rule: with the last name of the resource (True), without it (False), or both.
-
-    They are all that `Vocabulary.check` accepts, but for one with the name of what is created for sure: its answer is that without the name.
-    """
-    if not program.unnamed(rule):
-        return (True,)
-    nodes = followed(program, item_condition(rule)) if program.entities[rule.entity].nested else ()
-    targets = (target for node in nodes if isinstance(node, ir.Atomic | ir.Can) for target in node.targets)
-    depends_on_name = rule.each is not None or any(
-        target.type == rule.entity and target.level in ("first", "any") for target in targets
-    )
-    return (True, False) if rule.creates != "surely" or depends_on_name else (False,)
-
-
-@once_for_each
-def item_condition(rule: ir.Rule) -> ir.Formula:
-    """The condition of a named item: gate, `requires` and `each`."""
-    return call_condition(rule) if rule.each is None else conjunction(rule.gate, rule.requires, rule.each)
+        return without_absent(program, rule, rule.item_condition)
+    return without_absent(program, rule, without_name(program, rule.call_condition, rule.entity))
 
 
 def own_condition(rule: ir.Rule) -> ir.Formula:
     """The condition of a named item without the gate: `requires` and `each`."""
-    return rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
+    return rule.requires if rule.each is None else ir.And.of(rule.requires, rule.each)
 
 
 def with_conditions(rule: ir.Rule, change: Callable[[ir.Formula], ir.Formula]) -> ir.Rule:
@@ -149,10 +104,10 @@ def mapped(
 
 class _Flat(Rebuilder):
     def all_of(self, values: Iterable[ir.Formula]) -> ir.Formula:
-        return conjunction(*values)
+        return ir.And.of(*values)
 
     def any_of(self, values: Iterable[ir.Formula]) -> ir.Formula:
-        return disjunction(*values)
+        return ir.Or.of(*values)
 
 
 def flat(formula: ir.Formula) -> ir.Formula:
@@ -169,11 +124,6 @@ def move(formula: ir.Formula, slot: str) -> ir.Formula:
     return mapped(formula, lambda part: with_targets(part, moved))
 
 
-def several(atom: ir.Formula) -> ir.Target | None:
-    """The target of an atom that means several levels of a type that nests; None if it means one."""
-    return next((t for t in atom.targets if t.level in SEVERAL), None) if isinstance(atom, ir.Atomic) else None
-
-
 def on_entity(atom: ir.Atom) -> ir.Atom:
     """An atom, held on its entity itself where it may be held below it."""
     if isinstance(atom, ir.HasBelow):
@@ -183,7 +133,7 @@ def on_entity(atom: ir.Atom) -> ir.Atom:
 
 def on_each_level(program: ir.Program, atom: ir.Atom, levels: int) -> tuple[ir.Atom, ...]:
     """An atom about `any` or `every` level as one about each, the nearest first, on a path with this many levels."""
-    whole = several(atom)
+    whole = atom.several
     assert whole is not None
 
     def at(one: ir.Target) -> ir.Atom:
@@ -210,7 +160,7 @@ def with_targets(part: P, change: Callable[[ir.Target], ir.Target]) -> P:
 @once_within
 def resolve(program: ir.Program, can: ir.Can) -> ir.Formula:
     """The condition that a `can` refers to, applied to the same object."""
-    condition = item_condition(program.rules[can.target.type, can.operation])
+    condition = program.rules[can.target.type, can.operation].item_condition
     return condition if can.target.slot == ir.RESOURCE else move(condition, can.target.slot)
 
 
@@ -247,7 +197,7 @@ class RequestAlgebra(Algebra[T]):
         """As Algebra.fold."""
         if not (self._nested and self.levels):
             return super().fold(formula)
-        if isinstance(formula, ir.Compare) and (whole := several(formula)) is not None:
+        if isinstance(formula, ir.Compare) and (whole := formula.several) is not None:
             join = self.any_of if whole.level == "any" else self.all_of
             return join(map(self.atom, on_each_level(self.program, formula, self.levels[whole.slot])))
         if not isinstance(formula, ir.OnTarget) or formula.target.type not in self._nested:
@@ -349,19 +299,6 @@ def references(formula: ir.Formula) -> Iterator[ir.Can]:
     return (node for node in walk(formula) if isinstance(node, ir.Can))
 
 
-def anchor(program: ir.Program, target: ir.Target) -> tuple[int, str | None]:
-    """Locate the key of a target among the keys of its slot's object.
-
-    Returns the index of the key, and the type to give that key if the target is `single`, since a single entity has
-    the path of the nearest ancestor with a name of its own.
-    """
-    chain = program.chain(target.type)
-    index = len(chain) - 1
-    while program.entities[chain[index]].single and index > 0:
-        index -= 1
-    return index, None if index == len(chain) - 1 else target.type
-
-
 @once
 def _kinds(program: ir.Program) -> frozenset[type[ir.Formula]]:
     """The kinds of nodes in conditions."""
@@ -369,15 +306,10 @@ def _kinds(program: ir.Program) -> frozenset[type[ir.Formula]]:
     return frozenset(type(node) for condition in conditions for node in walk(condition))
 
 
-def compares(program: ir.Program) -> bool:
-    """Whether some condition compares attributes."""
-    return ir.Compare in _kinds(program)
-
-
 @once
 def compared_terms(program: ir.Program) -> frozenset[ir.Term]:
     """The attributes that some condition compares."""
-    conditions = (item_condition(rule) for rule in program.rules.values())
+    conditions = (rule.item_condition for rule in program.rules.values())
     compared = (atom for formula in conditions for atom in atoms(formula) if isinstance(atom, ir.Compare))
     return frozenset(term for compare in compared for term in compare.terms)
 
@@ -442,4 +374,4 @@ def without_name(program: ir.Program, formula: ir.Formula, type_: str) -> ir.For
 def _unnamed(program: ir.Program, target: ir.Target, type_: str) -> bool:
     if target.level in ("parent", "first", "any"):
         return False  # whether these are the entity without a name depends on the path
-    return target.slot == ir.RESOURCE and anchor(program, target)[0] >= len(program.chain(type_)) - 1
+    return target.slot == ir.RESOURCE and program.anchor(target)[0] >= len(program.chain(type_)) - 1

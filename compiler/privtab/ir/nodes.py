@@ -6,14 +6,13 @@ targets to types on containment chains. A formula has no negation, so it is mono
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import ClassVar, Literal, TypeAlias
 
 from privtab.base.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
-from privtab.base.caching import once
+from privtab.base.caching import once, once_for_each
 from privtab.base.diagnostics import Span
-from privtab.base.effects import BY_ACTIVE_ROLE, EffectKind
 from privtab.base.nodes import dataclass
 from privtab.base.sql_text import FilterKind, Word, operation_of
 from privtab.ir import atoms, declarations
@@ -36,6 +35,7 @@ Source = declarations.Source
 WithSlot = declarations.WithSlot
 Ambiguous = declarations.Ambiguous
 Conflict = declarations.Conflict
+Effect = declarations.Effect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,12 +136,29 @@ class And:
 
     parts: tuple[Formula, ...] = ()
 
+    @staticmethod
+    def of(*parts: Formula) -> Formula:
+        """The conjunction of the parts, flattened and without duplicates; a single part is returned as it is."""
+        flat = _flattened(And, parts)
+        return flat[0] if len(flat) == 1 else And(parts=flat)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Or:
     """At least one part holds; without parts, never."""
 
     parts: tuple[Formula, ...] = ()
+
+    @staticmethod
+    def of(*parts: Formula) -> Formula:
+        """The disjunction of the parts, flattened and without duplicates; a single part is returned as it is."""
+        flat = _flattened(Or, parts)
+        return ALWAYS if ALWAYS in flat else flat[0] if len(flat) == 1 else Or(parts=flat)
+
+
+def _flattened(kind: type[And | Or], parts: Iterable[Formula]) -> tuple[Formula, ...]:
+    inner = (one for part in parts for one in (part.parts if isinstance(part, kind) else (part,)))
+    return tuple(dict.fromkeys(inner))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,25 +198,6 @@ NEVER = Or()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
-    """What a successful operation does: `grant`, `become`, `revoke`, `delegate` or `withdraw` something on the target."""
-
-    kind: EffectKind
-    what: str
-    """The name as written in the file: a privilege, a set, `any privilege`, `owner`, `member`, or one of PRINCIPAL_TABLES."""
-    privileges: tuple[str, ...]
-    """The members if `what` is a privilege or a set; otherwise empty."""
-    target: Target
-    of_role: bool = False
-    """Whether the first active role of the request becomes the owner, in the place of the caller."""
-
-    @property
-    def text(self) -> str:
-        """The effect without its target, as decisions have it: `grant ALL`, `become owner`."""
-        return f"{self.kind} {self.what}{BY_ACTIVE_ROLE if self.of_role else ''}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One resolved row: the conditions of `operation` on an entity of type `entity`, and its effects."""
 
@@ -232,6 +230,16 @@ class Rule:
     renamed_from: str | None = None
     source: Source | None = None
     ambiguous: Ambiguous | None = None
+
+    @property
+    def call_condition(self) -> Formula:
+        """The condition of the call itself: the gate and `requires`."""
+        return call_condition(self)
+
+    @property
+    def item_condition(self) -> Formula:
+        """The condition of a named item: gate, `requires` and `each`."""
+        return item_condition(self)
 
     @property
     def needs_active_role(self) -> bool:
@@ -281,6 +289,18 @@ def filter_lists(program: Program) -> Mapping[tuple[str, FilterKind], tuple[SqlF
     for one in program.filters:
         lists[one.entity, one.kind] = (*lists.get((one.entity, one.kind), ()), one)
     return lists
+
+
+@once_for_each
+def call_condition(rule: Rule) -> Formula:
+    """`Rule.call_condition`."""
+    return And.of(rule.gate, rule.requires)
+
+
+@once_for_each
+def item_condition(rule: Rule) -> Formula:
+    """`Rule.item_condition`."""
+    return call_condition(rule) if rule.each is None else And.of(rule.gate, rule.requires, rule.each)
 
 
 @once
@@ -367,6 +387,18 @@ class Program:
         if found is None or (term.target is not None and term.target.type not in found.on):
             return None
         return replace(found, on=())
+
+    def anchor(self, target: Target) -> tuple[int, str | None]:
+        """Locate the key of a target among the keys of its slot's object.
+
+        Returns the index of the key, and the type to give that key if the target is `single`, since a single entity has
+        the path of the nearest ancestor with a name of its own.
+        """
+        chain = self.chain(target.type)
+        index = len(chain) - 1
+        while self.entities[chain[index]].single and index > 0:
+            index -= 1
+        return index, None if index == len(chain) - 1 else target.type
 
     def types_of(self, target: Target) -> tuple[str, ...]:
         """The types that the entity of a target may have: for `parent`, also the type around the one that nests."""

@@ -16,7 +16,6 @@ from typing import TypeAlias
 from privtab.base.attributes import KINDS, Operator, Scalar, holds
 from privtab.base.errors import Undecided
 from privtab.ir.comparisons import Comparisons
-from privtab.ir.formula import several
 from privtab.ir.nodes import Compare, Term
 from privtab.ir.shapes import Leaf
 
@@ -32,7 +31,7 @@ def connected(theory: Comparisons, atoms: Iterable[Leaf]) -> list[frozenset[Comp
     """The comparisons among some atoms, in parts that have no attribute in common; those about several levels are atoms like others."""
     parts: dict[frozenset[Term], frozenset[Compare]] = {}
     for atom in atoms:
-        if isinstance(atom, Compare) and several(atom) is None:
+        if isinstance(atom, Compare) and atom.several is None:
             terms, part = frozenset(map(theory.term, atom.terms)), frozenset({atom})
             for near in [known for known in parts if known & terms]:
                 terms, part = terms | near, part | parts.pop(near)

@@ -16,7 +16,7 @@ from privtab.base.sql_text import Word
 from privtab.base.vocabulary import Vocabulary
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Canonical, Leaf, Listing, canonical
-from privtab.ir.formula import anchor, asked_condition, call_condition, several
+from privtab.ir.formula import asked_condition
 from privtab.ir.names import constants_text
 from privtab.ir.semantics import Semantics
 from privtab.ir.shapes import kinds_of_requests, rule_flags
@@ -116,7 +116,7 @@ def _rules_with_conditions_of(program: ir.Program, optimised: ir.Program) -> dic
 
 def _conditions(rule: ir.Rule) -> dict[str, Any]:
     return {
-        "call": formula_json(call_condition(rule)),
+        "call": formula_json(rule.call_condition),
         "each": None if rule.each is None else formula_json(rule.each),
     }
 
@@ -264,7 +264,7 @@ def _listed(form: Canonical, condition: ir.Formula, flags: frozenset[str], types
 
 
 def _about_any_level(atom: Leaf) -> bool:
-    target = several(atom)
+    target = atom.several if isinstance(atom, ir.Atomic) else None
     return target is not None and target.level == "any"
 
 
@@ -283,7 +283,7 @@ def _effect(program: ir.Program, effect: ir.Effect) -> dict[str, Any]:
 
 
 def _target(program: ir.Program, target: ir.Target) -> dict[str, Any]:
-    index, single = anchor(program, target)
+    index, single = program.anchor(target)
     return {**_place(target), "index": index, "single": single}
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from privtab.base.errors import Undecided
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.canonical import AtomSet, Canonical, Leaf, Listing
-from privtab.ir.formula import RequestAlgebra, Truth, conjunction, disjunction, leaves
+from privtab.ir.formula import RequestAlgebra, Truth, leaves
 from privtab.ir.nodes import And, Atom, Atomic, ByType, Can, Formula, Or
 
 LISTED = 25
@@ -156,10 +156,10 @@ class _Absorbed(Rebuilder):
         self._form = form
 
     def all_of(self, values: Iterable[Formula]) -> Formula:
-        return self._without_absorbed(conjunction(*values))
+        return self._without_absorbed(And.of(*values))
 
     def any_of(self, values: Iterable[Formula]) -> Formula:
-        return self._without_absorbed(disjunction(*values))
+        return self._without_absorbed(Or.of(*values))
 
     def _without_absorbed(self, formula: Formula) -> Formula:
         if not isinstance(formula, And | Or):
@@ -168,5 +168,5 @@ class _Absorbed(Rebuilder):
         superfluous = superfluous_atoms(self._form, atoms, every=isinstance(formula, And))
         if not superfluous:
             return formula
-        join = conjunction if isinstance(formula, And) else disjunction
+        join = And.of if isinstance(formula, And) else Or.of
         return join(*(part for part in formula.parts if part not in superfluous))

@@ -20,13 +20,10 @@ from privtab.ir import nodes as ir
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.canonical import Leaf, MinimalSets
 from privtab.ir.formula import (
-    conjunction,
-    disjunction,
     followed,
     leaves,
     located,
     on_each_level,
-    several,
     uses_below,
     with_conditions,
     with_targets,
@@ -43,7 +40,7 @@ def located_sets(program: ir.Program, sets: MinimalSets, levels: Levels) -> Mini
     """
     found: dict[tuple[Leaf, ...], None] = {}
     for atoms in sets:
-        targets = [target for atom in atoms if (target := several(atom)) is not None]
+        targets = [target for atom in atoms if isinstance(atom, ir.Atomic) and (target := atom.several)]
         choices = [levels[target.slot] for target in targets if target.level == "any"]
         for distance in range(max(choices, default=1)):
             found[tuple(at for atom in atoms for at in _located_atoms(program, atom, levels, distance))] = None
@@ -54,7 +51,7 @@ def _located_atoms(program: ir.Program, atom: Leaf, levels: Levels, distance: in
     if isinstance(atom, ir.ByType):
         yield atom
         return
-    whole = several(atom)
+    whole = atom.several
     each = (atom,) if whole is None else on_each_level(program, atom, levels[whole.slot])
     if whole is not None and whole.level == "any":
         each = (each[min(distance, len(each) - 1)],)
@@ -68,7 +65,7 @@ def levels_that_matter(*conditions: tuple[ir.Program, ir.Formula]) -> int:
     for program, formula in conditions:
         for atom in set(leaves(program, formula)):
             # A condition holds or fails by one level for each `any` and `every`.
-            quantified += several(atom) is not None
+            quantified += atom.several is not None
             if isinstance(atom, ir.OnTarget):
                 last = 2 if atom.target.level == "parent" else last
                 owned = owned or isinstance(atom, ir.Owner | ir.OwnsBelow)
@@ -205,10 +202,10 @@ class _AtLevels(Rebuilder):
         self._levels = levels
 
     def atom(self, atom: ir.Atom) -> ir.Formula:
-        whole = several(atom)
+        whole = atom.several
         if whole is None:
             return with_targets(atom, self._single)
-        join = disjunction if whole.level == "any" else conjunction
+        join = ir.Or.of if whole.level == "any" else ir.And.of
         each = on_each_level(self._unrolling.program, atom, self._levels.get(whole.slot, 1))
         return join(*(with_targets(one, self._single) for one in each))
 

@@ -11,7 +11,7 @@ from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT
 from privtab.base.paths import Level
 from privtab.base.sql_text import Placeholder, Word
 from privtab.ir import nodes as ir
-from privtab.ir.formula import item_condition, references
+from privtab.ir.formula import references
 from privtab.ir.nodes import Origin
 from privtab.language.syntax.nodes import Reading, RowDecl, rows_of
 from privtab.model import nodes as m
@@ -58,7 +58,7 @@ def _with_required_flags(policy: m.Policy, rules: dict[_Pair, ir.Rule]) -> dict[
         return rules
     referrers: dict[_Pair, set[_Pair]] = {}
     for pair, rule in rules.items():
-        for can in references(item_condition(rule)):
+        for can in references(rule.item_condition):
             referrers.setdefault((can.target.type, can.operation), set()).add(pair)
     while waiting:
         reached = waiting.pop()

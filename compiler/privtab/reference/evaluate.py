@@ -18,7 +18,7 @@ from privtab.base.paths import base_type, level_of
 from privtab.base.request import Decision, Entity, Request, roles_not_held, smallest
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, Listing
-from privtab.ir.formula import anchor, asked_condition, located, on_each_level, resolve, several
+from privtab.ir.formula import asked_condition, located, on_each_level, resolve
 from privtab.ir.names import atom_words
 from privtab.ir.serialise import listing, source_text, vocabulary
 from privtab.ir.unroll import located_sets
@@ -168,7 +168,7 @@ class EvaluationContext:
             case ir.ByType():
                 body = dict(formula.cases).get(self.types.get(formula.slot, LEFT_OUT))
                 return body is not None and self.holds(body, results)
-            case ir.Atomic() if (whole := several(formula)) is not None:
+            case ir.Atomic() if (whole := formula.several) is not None:
                 join = any if whole.level == "any" else all
                 return join(map(self.holds, on_each_level(self.program, formula, self.levels.get(whole.slot, 1))))
             case ir.Atomic():
@@ -258,7 +258,7 @@ class EvaluationContext:
             [target] = self.located(target)
         keys, levels = self.keys[target.slot], self.levels[target.slot]
         type_ = base_type(target.type) if nested else target.type
-        anchored, single = anchor(self.program, ir.Target(slot=target.slot, type=type_))
+        anchored, single = self.program.anchor(ir.Target(slot=target.slot, type=type_))
         index = anchored
         if type_ in nested:
             # The type that nests takes as many keys as there are levels.

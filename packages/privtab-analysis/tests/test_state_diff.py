@@ -20,12 +20,13 @@ from seeds import seeds
 
 from privtab.base import Entity, GivenAttributes, Request, Window
 from privtab.base.paths import count_names
-from privtab.ir.formula import asked_forms, compares_given, item_condition, leaves
+from privtab.ir.formula import compares_given, leaves
 from privtab.ir.nodes import RESOURCE, Compare, Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.ir.shapes import rule_flags
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.state.nodes import ALL_TABLES, TABLES, Assignment, AttributeRow, Grant, Placement, State
+from privtab_analysis.caller import asked_forms
 from privtab_analysis.entitlements.universe import Universe, named_principals
 from privtab_analysis.entitlements.universe import universe as universe_of
 from privtab_analysis.state_diff import ChangedAccess, ChangedRow, StateDiff, changed_rows, state_diff
@@ -227,7 +228,7 @@ def tried(program: Program, rule: Rule) -> tuple[Rule, ...]:
 
 
 def comparisons(program: Program, rule: Rule) -> set[Compare]:
-    parts = (part for one in tried(program, rule) for part in leaves(program, item_condition(one)))
+    parts = (part for one in tried(program, rule) for part in leaves(program, one.item_condition))
     return {part for part in parts if isinstance(part, Compare)}
 
 

@@ -11,11 +11,11 @@ from seeds import seeds
 
 from privtab import InvalidRequest
 from privtab.base import Entity, Request
-from privtab.ir.formula import asked_forms
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.state.located import locations
 from privtab.state.nodes import State
+from privtab_analysis.caller import asked_forms
 from privtab_analysis.entitlements.universe import Universe, rows_entities
 from privtab_analysis.permissions import AllowedOperation, what_can
 

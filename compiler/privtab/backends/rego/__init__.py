@@ -18,10 +18,7 @@ from privtab.base.request import MOST_ACTIVE_ROLES
 from privtab.base.resources import environment
 from privtab.base.sql_text import DENIAL, DIALECTS, NO_IDENTIFIER
 from privtab.ir.formula import (
-    call_condition,
     compared_terms,
-    conjunction,
-    item_condition,
     leaves,
     references,
     resolve,
@@ -52,10 +49,10 @@ class Emitter(Functions):
         for entity, operation in self.program.rules:
             self.functions[entity, operation] = self.names.take(f"{entity}_{operation}")
         for rule in self.program.rules.values():
-            for can in references(item_condition(rule)):
+            for can in references(rule.item_condition):
                 self.referred.add(self.functions[can.target.type, can.operation])
             if rule.unnamed:
-                self._note_unnamed(rule, call_condition(rule))
+                self._note_unnamed(rule, rule.call_condition)
         return tuple(self._row(rule) for rule in self.program.rules.values())
 
     def _note_unnamed(self, rule: Rule, condition: Formula) -> None:
@@ -67,12 +64,12 @@ class Emitter(Functions):
             for can in references(condition):
                 if self.is_resource(can.target, rule):
                     referred = self.program.rules[can.target.type, can.operation]
-                    self._note_unnamed(referred, item_condition(referred))
+                    self._note_unnamed(referred, referred.item_condition)
 
     def _row(self, rule: Rule) -> RowView:
         body = Body(self, rule)
         name = self.functions[rule.entity, rule.operation]
-        call, each = call_condition(rule), rule.each
+        call, each = rule.call_condition, rule.each
         requires_nothing = call == ALWAYS and not rule.withs
         length = len(self.program.chain(rule.entity))
         clauses: list[Clause] = []
@@ -83,7 +80,7 @@ class Emitter(Functions):
             item: tuple[tuple[str, ...], ...] = ((f"{gate}(user, path)", *body.lines_of(name, each)),)
             short: tuple[str, ...] = (f"{gate}(user, path)",)
         else:
-            item = body.bodies(name, call if each is None else each if requires_nothing else conjunction(call, each))
+            item = body.bodies(name, call if each is None else each if requires_nothing else And.of(call, each))
             short = () if requires_nothing else (f"{name}(user, path)",)
         if name in self.referred or len(item) > 1 or (unnamed and each is None):
             clauses += [body.clause(name, lines) for lines in item]
@@ -128,7 +125,7 @@ class Emitter(Functions):
         """Whether the row may hold for a user without any rows in the state, and so for an empty user name."""
         if "request" in self.program.semantics.groups or self.program.semantics.everyone is not None:
             return True
-        return any(map(self._needs_no_row, (call_condition(rule), item_condition(rule))))
+        return any(map(self._needs_no_row, (rule.call_condition, rule.item_condition)))
 
     def _needs_no_row(self, formula: Formula) -> bool:
         """Whether some part of a condition holds without any rows in the state."""

@@ -14,7 +14,6 @@ from privtab.base.nodes import dataclass as node
 from privtab.base.paths import SEVERAL
 from privtab.base.sql_text import FilterKind, Word
 from privtab.ir import nodes as ir
-from privtab.ir.formula import anchor, several
 
 
 @node(frozen=True, slots=True, kw_only=True)
@@ -128,7 +127,7 @@ class Functions:
         """Whether a target is the resource of a rule, or may be."""
         if rule.entity in self.program.nested_on and target.slot == ir.RESOURCE:
             last = len(self.program.chain(rule.entity)) - 1
-            return target.level != "parent" and anchor(self.program, target)[0] == last
+            return target.level != "parent" and self.program.anchor(target)[0] == last
         return target == ir.Target(slot=ir.RESOURCE, type=rule.entity)
 
 
@@ -172,7 +171,7 @@ class Body:
                 return tuple(line for part in formula.parts for line in self.lines_of(name, part))
             case ir.Has(target=target) | ir.Owner(target=target) | ir.Member(target=target) if target.level in SEVERAL:
                 return (self._on_levels(formula),)
-            case ir.Compare() if (whole := several(formula)) is not None:
+            case ir.Compare() if (whole := formula.several) is not None:
                 helper = self.functions.names.take(f"{name}_{whole.level}_level")
                 self.helpers.append(self._clause(helper, self.args, self._comparison_on_levels(formula, whole)))
             case ir.Has(privilege=privilege, target=target):
@@ -290,11 +289,11 @@ class Body:
         if self.rule.entity in self.program.nested_on:
             return parts
         owners = [p for p in parts if isinstance(p, ir.Owner) and p.target.slot == ir.RESOURCE]
-        found = {anchor(self.program, o.target) for o in owners}
+        found = {self.program.anchor(o.target) for o in owners}
         last = len(owners) - 1
         if last < 1 or found != {(i, None) for i in range(last + 1)}:
             return parts
-        deepest = next(o for o in owners if anchor(self.program, o.target)[0] == last)
+        deepest = next(o for o in owners if self.program.anchor(o.target)[0] == last)
         owns_any = OwnsAny(target=deepest.target)
         # Last, because more callers hold a privilege than own something, and the first alternative that holds ends the search.
         return (*(p for p in parts if p not in owners), owns_any)
@@ -307,7 +306,7 @@ class Body:
         """The expression for a target's own key."""
         if target.type in self.program.nested_on:
             return self._key_of_level(target)
-        index, single = anchor(self.program, target)
+        index, single = self.program.anchor(target)
         if not single or self._on_path(target):
             return f"{self.path(target)}[{len(self.program.chain(target.type)) - 1}]"
         return f'lib.single({self.path(target)}[{index}], "{target.type}")'
@@ -327,7 +326,7 @@ class Body:
             if is_last and not (exact and target.slot == ir.RESOURCE and self.may_be_short):
                 return path
             return f"lib.whole({path}, {length})" if is_last else f"array.slice({path}, 0, {length})"
-        index, _ = anchor(self.program, target)
+        index, _ = self.program.anchor(target)
         singles = self.program.chain(target.type)[index + 1 :]
         single_keys = ", ".join(f'lib.single({path}[{index}], "{t}")' for t in singles)
         return f"array.concat(array.slice({path}, 0, {index + 1}), [{single_keys}])"
@@ -336,14 +335,14 @@ class Body:
         """How many keys stand behind that of a target's entity, or of the one that a `single` target is attached to."""
         own = self._type(target.slot) or target.type
         on_path = len(self.program.chain(target.type)) - 1
-        position = on_path if self._on_path(target) else anchor(self.program, target)[0]
+        position = on_path if self._on_path(target) else self.program.anchor(target)[0]
         return len(self.program.chain(own)) - 1 - position
 
     def _attached(self, target: ir.Target) -> tuple[str, ...]:
         """The `single` types from the one attached to the path down to the target's; none if it is on the path."""
         if self._on_path(target):
             return ()
-        return self.program.chain(target.type)[anchor(self.program, target)[0] + 1 :]
+        return self.program.chain(target.type)[self.program.anchor(target)[0] + 1 :]
 
     def _keys_of_level(self, target: ir.Target, *, exact: bool = True) -> str:
         """As `keys`, on a path whose length varies."""

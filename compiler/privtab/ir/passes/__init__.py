@@ -8,7 +8,7 @@ from dataclasses import replace
 from privtab.base.errors import Undecided
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import anchor, flat, resolve, walk, with_conditions, without_name
+from privtab.ir.formula import flat, resolve, walk, with_conditions, without_name
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Atomic, Can, Formula, Program, Rule, Target
 from privtab.ir.shapes import condition_flags
 
@@ -84,7 +84,7 @@ def _pairs(program: Program, rule: Rule) -> Iterator[tuple[Formula, Formula]]:
     Nothing holds on an unnamed object, so that a privilege on an ancestor no longer implies one on the object itself.
     """
     yield rule.requires, rule.gate
-    index, _ = anchor(program, Target(slot=RESOURCE, type=rule.entity))
+    index, _ = program.anchor(Target(slot=RESOURCE, type=rule.entity))
     for type_ in program.chain(rule.entity)[index:]:
         gate = without_name(program, rule.gate, type_)
         if gate != flat(rule.gate):  # otherwise it is still implied, since `requires` only becomes stronger

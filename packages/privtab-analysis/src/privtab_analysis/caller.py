@@ -9,8 +9,8 @@ from privtab.base import LEFT_OUT, Entity, GivenAttributes, InvalidRequest, path
 from privtab.base.paths import at_level
 from privtab.base.request import roles_not_held
 from privtab.ir.canonical import Leaf, Listing, atom_of, canonical
-from privtab.ir.formula import RequestAlgebra, uses_below
-from privtab.ir.nodes import Atom, Formula, Rule
+from privtab.ir.formula import RequestAlgebra, followed, uses_below
+from privtab.ir.nodes import Atom, Can, Compare, Formula, OnTarget, Program, Rule
 from privtab.ir.some_minimal_sets import minimal_listing, weakest
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.state.holdings import Holdings
@@ -204,6 +204,21 @@ class EquivalenceClasses:
         if shape is None or shape.nested is None:
             return entity.type, path
         return at_level(entity.type, shape.levels(entity.id)), path
+
+
+def asked_forms(program: Program, rule: Rule) -> tuple[bool, ...]:
+    """The forms of the requests for a rule: with the last name of the resource (True), without it (False), or both.
+
+    They are all that `Vocabulary.check` accepts, but for one with the name of what is created for sure: its answer is that without the name.
+    """
+    if not program.unnamed(rule):
+        return (True,)
+    nodes = followed(program, rule.item_condition) if program.entities[rule.entity].nested else ()
+    targets = (target for node in nodes if isinstance(node, OnTarget | Compare | Can) for target in node.targets)
+    depends_on_name = rule.each is not None or any(
+        target.type == rule.entity and target.level in ("first", "any") for target in targets
+    )
+    return (True, False) if rule.creates != "surely" or depends_on_name else (False,)
 
 
 def listing(context: EvaluationContext, rule: Rule, condition: Formula) -> Listing:

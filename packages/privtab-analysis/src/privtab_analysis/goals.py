@@ -6,7 +6,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from privtab.base import Entity, InvalidRequest, Request, quoted_privilege
-from privtab.ir.formula import asked_condition, item_condition, on_entity
+from privtab.ir.formula import asked_condition, on_entity
 from privtab.ir.nodes import RESOURCE, Atom, Formula, Rule
 from privtab.reference.evaluate import Reference
 from privtab.state.names import StateNames
@@ -199,7 +199,7 @@ class AssumedFacts:
     def request_form(self, rule: Rule, resource: Entity, *, creates: bool) -> tuple[Entity, Formula]:
         """The resource of the request, and its condition: an entity to be that gets a flat id has none yet."""
         if not creates or resource.type not in self.program.flat:
-            return resource, item_condition(rule)
+            return resource, rule.item_condition
         return Entity(resource.type, f"{self.parent_of(resource)}/"), asked_condition(self.program, rule, named=False)
 
     def reaches(self, goal: Goal) -> bool:
@@ -212,7 +212,7 @@ class AssumedFacts:
             return all(self.caller.about({RESOURCE: goal.resource}).why(atom) is not None for atom in goal.atoms)
         if len(goal.with_) == len(goal.rule.withs):
             self.caller.about({RESOURCE: goal.resource, **goal.with_})
-            return self.caller.holds(item_condition(goal.rule))
+            return self.caller.holds(goal.rule.item_condition)
         return self.with_objects(goal.rule, goal.resource, goal.with_) is not None
 
     def with_objects(

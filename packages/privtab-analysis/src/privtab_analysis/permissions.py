@@ -15,13 +15,13 @@ from typing import TypeAlias
 
 from privtab.base import LEFT_OUT, Entity, Undecided, bare_name, check_principal, once
 from privtab.ir.canonical import Leaf, atom_of, canonical
-from privtab.ir.formula import asked_condition, asked_forms, compares
+from privtab.ir.formula import asked_condition, compared_terms
 from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, OnTarget, Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool
 from privtab.reference.evaluate import Reference
 from privtab.state.nodes import State
-from privtab_analysis.caller import Caller, EquivalenceClasses
+from privtab_analysis.caller import Caller, EquivalenceClasses, asked_forms
 from privtab_analysis.entitlements.universe import Universe, universe
 
 Atoms: TypeAlias = tuple[Leaf, ...]
@@ -281,7 +281,7 @@ class Choices:
 
     def _pools(self, rule: Rule, condition: Formula, resource: Entity) -> Iterator[dict[str, list[Entity | None]]]:
         """Candidates for each slot, None for no object; any of them may be combined with any of the other slots."""
-        if compares(self.caller.program):  # of two objects with each other, too
+        if compared_terms(self.caller.program):  # of two objects with each other, too
             yield from self._enumerated(rule, condition, resource)
             return
         try:

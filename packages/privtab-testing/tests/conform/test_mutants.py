@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from conforming_server import served
 
-from privtab.ir.formula import item_condition, references
+from privtab.ir.formula import references
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.nodes import State
@@ -45,7 +45,7 @@ def unnoticed(planned: QuestionPlan, every: int = 1) -> list[str]:
         for mutant in mutants.shown(rule):
             if next(numbers) % every or scoring.is_equivalent(mutant):
                 continue
-            referred = {(can.target.type, can.operation) for can in references(item_condition(mutant.rule))}
+            referred = {(can.target.type, can.operation) for can in references(mutant.rule.item_condition)}
             included = needed.union(*(dependencies(program, other) for other in referred))
             rules = {other: program.rules[other] for other in program.rules if other in included} | {key: mutant.rule}
             if not any(row.findings for row in report_of(smaller, replace(program, rules=rules)).rows):

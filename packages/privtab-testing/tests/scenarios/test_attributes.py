@@ -13,7 +13,7 @@ from shop_policy import Reads, Refuses, failed
 
 from privtab.base import NOT_SET, Entity, Request, Undecided
 from privtab.ir.canonical import Leaf, canonical
-from privtab.ir.formula import asked_condition, item_condition, leaves
+from privtab.ir.formula import asked_condition, leaves
 from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Target
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
@@ -269,7 +269,7 @@ def test_equivalent_mutants_differ_in_no_state(seed: int) -> None:
     references = [Reference(program, state) for state in states]
     requests = [r for r in worlds.requests(program, seed, 12) if references[0].vocabulary.complete(r.resource)]
     for key, rule in program.rules.items():
-        if not any(isinstance(atom, Compare) for atom in leaves(program, item_condition(rule))):
+        if not any(isinstance(atom, Compare) for atom in leaves(program, rule.item_condition)):
             continue
         for mutant in list(Mutants(program).of(rule))[seed % 5 :: 5]:
             try:

@@ -12,7 +12,7 @@ from privtab.base.paths import at_level
 from privtab.ir import nodes as ir
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import followed, has_absent, item_condition, leaves, references, walk
+from privtab.ir.formula import followed, has_absent, leaves, references, walk
 from privtab.ir.names import effect_texts
 from privtab.ir.serialise import source_text
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
@@ -111,7 +111,7 @@ class Comparison:
                 and after is not None
                 and _content(before) == _content(after)
                 and self._names_mean_the_same(before)
-                and all(self.same((can.target.type, can.operation)) for can in references(item_condition(before)))
+                and all(self.same((can.target.type, can.operation)) for can in references(before.item_condition))
                 and _operations(self.before.earlier(*pair)) == _operations(self.after.earlier(*pair))
                 and all(self.same((pair[0], operation)) for operation in _operations(self.after.earlier(*pair)))
             )
@@ -145,7 +145,7 @@ class Comparison:
         visited: set[Pair] = {pair}
         queue = [self.after.rules[pair], self.before.rules[pair]]
         for rule in queue:
-            for can in references(item_condition(rule)):
+            for can in references(rule.item_condition):
                 key = can.target.type, can.operation
                 if key in visited:
                     continue
@@ -163,7 +163,7 @@ class Comparison:
         for program in (self.before, self.after):
             rule = program.rules[pair]
             named_types = [rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.named)]
-            for atom in leaves(program, item_condition(rule)):
+            for atom in leaves(program, rule.item_condition):
                 named_types += (target.type for target in atom.targets)
                 if isinstance(atom, ir.Has | ir.HasBelow):
                     privileges.add(atom.privilege)
@@ -252,7 +252,7 @@ class Comparison:
 
 def _full_condition(rule: ir.Rule, before: Sequence[ir.Rule]) -> ir.Formula:
     """A condition with the atoms of a row and, for a filter, with the atoms of the filters that are tried earlier."""
-    return ir.Or(parts=tuple(map(item_condition, (rule, *before)))) if before else item_condition(rule)
+    return ir.Or(parts=tuple(one.item_condition for one in (rule, *before))) if before else rule.item_condition
 
 
 def _operations(rules: Sequence[ir.Rule]) -> list[str]:
@@ -321,7 +321,7 @@ def _content(rule: ir.Rule) -> tuple[object, ...]:
 
 def _check_objects(program: ir.Program, rule: ir.Rule) -> None:
     """Raise Undecided for a row that compares an attribute of an entity which may be one of its `with` objects, or not."""
-    if rule.withs and any(has_absent(program, rule, part) for part in followed(program, item_condition(rule))):
+    if rule.withs and any(has_absent(program, rule, part) for part in followed(program, rule.item_condition)):
         raise Undecided("not decided: whether an object of the request is the entity whose attribute is compared")
 
 

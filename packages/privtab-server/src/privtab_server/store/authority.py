@@ -30,7 +30,7 @@ from privtab.base import (
     once,
 )
 from privtab.base.names import PRIVILEGE_ATTRIBUTE
-from privtab.ir.formula import followed, item_condition
+from privtab.ir.formula import followed
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Compare, Program
 from privtab.ir.semantics import OwnerKind
@@ -82,7 +82,7 @@ def _delegations(program: Program) -> Mapping[tuple[str, str, str], Sequence[tup
 @once
 def _asking(program: Program) -> frozenset[tuple[str, str]]:
     """The rows that ask for the privilege that the request names, by type and operation."""
-    leaves = ((pair, leaf) for pair, rule in program.rules.items() for leaf in followed(program, item_condition(rule)))
+    leaves = ((pair, leaf) for pair, rule in program.rules.items() for leaf in followed(program, rule.item_condition))
     terms = ((pair, leaf.left) for pair, leaf in leaves if isinstance(leaf, Compare))
     asked = "request", PRIVILEGE_ATTRIBUTE
     return frozenset(pair for pair, term in terms if (term.kind, term.attribute) == asked)

@@ -10,7 +10,7 @@ from privtab.base import PRINCIPAL_TABLES, Attribute
 from privtab.base.attributes import Operator, Scalar
 from privtab.base.paths import Level
 from privtab.ir import nodes as ir
-from privtab.ir.formula import conjunction, disjunction, item_condition, leaves, on_entity
+from privtab.ir.formula import leaves, on_entity
 from privtab.ir.names import condition_text
 from privtab.state.names import StateNames
 from privtab_testing.scenarios.masks import dependencies
@@ -143,7 +143,7 @@ class _PointMutation:
         self.program = mutants.program
         self.rule = rule
         self.used: dict[ir.Target, set[str]] = {}
-        for atom in leaves(self.program, item_condition(rule)):
+        for atom in leaves(self.program, rule.item_condition):
             if isinstance(atom, ir.Has):
                 self.used.setdefault(atom.target, set()).add(atom.privilege)
 
@@ -186,11 +186,11 @@ class _PointMutation:
         yield from self.changes(formula, types)
 
     def _parts(self, formula: ir.And | ir.Or, types: Types) -> Iterator[tuple[Change, str, ir.Formula]]:
-        join = conjunction if isinstance(formula, ir.And) else disjunction
+        join = ir.And.of if isinstance(formula, ir.And) else ir.Or.of
         parts = formula.parts
         if len(parts) > 1:
             word, instead_of = ("any", "all") if isinstance(formula, ir.And) else ("all", "any")
-            swapped = disjunction(*parts) if isinstance(formula, ir.And) else conjunction(*parts)
+            swapped = ir.Or.of(*parts) if isinstance(formula, ir.And) else ir.And.of(*parts)
             yield "any-all", f"{word} for {instead_of} of `{self.text(formula)}`", swapped
         for number, part in enumerate(parts):
             before, after = parts[:number], parts[number + 1 :]

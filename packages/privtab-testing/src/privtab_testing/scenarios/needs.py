@@ -10,7 +10,7 @@ from math import prod
 from privtab.base import Entity, Locations, Request, Span, Undecided, UsageError
 from privtab.base.attributes import Scalar
 from privtab.ir.comparisons import Comparisons
-from privtab.ir.formula import asked_condition, leaves, several
+from privtab.ir.formula import asked_condition, leaves
 from privtab.ir.nodes import RESOURCE, Atom, Compare, Has, HasBelow, OwnsBelow, Program, Target, Term
 from privtab.ir.serialise import vocabulary
 from privtab.language.syntax.yaml_tree import Node
@@ -184,7 +184,7 @@ class Callers(CallerSemantics):
 
         for atom in asked:
             if isinstance(atom, Compare):
-                whole = several(atom)
+                whole = atom.several
                 each = [] if whole is None else [{whole: key} for key in keys_of(whole)]
                 named = (about(atom, lambda t, own=own: own.get(t) or key_of(t)) for own in each or [{}])  # type: ignore[misc]
                 yield from compares(right for right in named if right is not None)

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from privtab.base import Undecided
 from privtab.ir.canonical import Leaf, MinimalSets, atom_of, canonical
 from privtab.ir.exact import RELATED, ImplicationChecker, settings
-from privtab.ir.formula import asked_condition, call_condition, item_condition, leaves
+from privtab.ir.formula import asked_condition, leaves
 from privtab.ir.names import atom_text
 from privtab.ir.nodes import And, Formula, Or, Program, Rule
 from privtab.ir.shapes import rule_flags
@@ -122,7 +122,7 @@ class Coverage:
             of_forms = {"": in_setting, "item": named, "call": ~named}
             for form in request_forms(self.program, rule):
                 cases = in_setting & of_forms[form]
-                condition = item_condition(rule)
+                condition = rule.item_condition
                 if form == "call":
                     condition = asked_condition(self.program, rule, named=False)
                 sets = self._form.minimal_sets(condition, flags, all_types)
@@ -219,7 +219,7 @@ class Scoring:
         undecided: list[Rule] = []
         for rule in self.rules.values():
             budget = Budget(self.exact, rule)
-            size = sum(1 for _ in leaves(self.program, item_condition(rule)))
+            size = sum(1 for _ in leaves(self.program, rule.item_condition))
             try:
                 for mutant in self.mutants.of(rule):
                     budget.spend(size)
@@ -257,9 +257,9 @@ class Scoring:
         rule, changed = mutant.original, mutant.rule
         if rule.effects != changed.effects or rule.report != changed.report:
             return False
-        pairs: list[tuple[Formula, Formula, str | None]] = [(item_condition(rule), item_condition(changed), None)]
+        pairs: list[tuple[Formula, Formula, str | None]] = [(rule.item_condition, changed.item_condition, None)]
         if self.program.unnamed(rule):
-            pairs.append((call_condition(rule), call_condition(changed), rule.entity))
+            pairs.append((rule.call_condition, changed.call_condition, rule.entity))
         budget = budget or Budget(self.exact, rule)
         both_ways = ((first, second, unnamed) for f, g, unnamed in pairs for first, second in ((f, g), (g, f)))
         return all(

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from privtab.base import NOT_SET, base_type
 from privtab.base.paths import level_of
 from privtab.ir import nodes as ir
-from privtab.ir.formula import RequestAlgebra, anchor, asked_condition, followed, item_condition, leaves, move
+from privtab.ir.formula import RequestAlgebra, asked_condition, followed, leaves, move
 from privtab.ir.names import atom_words
 from privtab.ir.serialise import vocabulary
 from privtab.ir.shapes import present
@@ -62,7 +62,7 @@ def _numbers_of_levels(program: ir.Program, rule: ir.Rule) -> range:
     if not bounds:
         return range(1, 2)
     held = (ir.Has, ir.Owner, ir.Member, ir.HasBelow, ir.OwnsBelow)
-    atoms = [atom for atom in leaves(program, item_condition(rule)) if isinstance(atom, held)]
+    atoms = [atom for atom in leaves(program, rule.item_condition) if isinstance(atom, held)]
     others = {atom.target.level for atom in atoms} - {"nearest"}
     if any(program.entities[atom.target.type].nested and atom.target.level == "nearest" for atom in atoms):
         others.add("any")  # which the nearest is to be told from
@@ -139,7 +139,7 @@ class _Writer:
         """The text of an effect; an entity that the request does not name is written as its type."""
         named_length = len(self.program.chain(rule.entity)) - (form == "call")
         key = names.key(effect.target)
-        if effect.target.slot == ir.RESOURCE and anchor(self.program, effect.target)[0] >= named_length:
+        if effect.target.slot == ir.RESOURCE and self.program.anchor(effect.target)[0] >= named_length:
             key = effect.target.type
         return f"{effect.text} ({'{resource}' if key == resource else key})"
 
@@ -228,7 +228,7 @@ class _WaysWriter(RequestAlgebra[Value]):
     def referred(self, can: ir.Can) -> str:
         """The name of a part for the rule that a `can` refers to; the part is added when it is first needed."""
         rule = self.program.rules[can.target.type, can.operation]
-        condition = item_condition(rule)
+        condition = rule.item_condition
         flags_used = {node.flag for node in followed(self.program, condition) if isinstance(node, ir.When)}
         words = [
             can.operation,
