@@ -76,7 +76,7 @@ class RequestColumns:
     """
 
     frame: DataFrame
-    """The caller's columns, then those of `hidden`."""
+    """The caller's columns, then the `hidden` columns."""
     columns: Mapping[str, Column]
     """Columns of `frame`. All are strings, except flags (boolean, never null), groups (array of strings) and attributes."""
     constants: Mapping[str, str | bool]
@@ -162,7 +162,7 @@ def read_arguments(
 
 
 def _no_principal(name: Column) -> Column:
-    """Whether no principal has a name, as by `check_principal`. The regular expression is slow: hardly any name has one of these signs."""
+    """A condition for texts that are no principal's name, as `check_principal` decides. The regular expression is slow: hardly any name has one of these signs."""
     suspicious = name.contains(":") | name.startswith("*") | name.startswith("?") | name.startswith("%")
     return suspicious & name.rlike(_NO_PRINCIPAL)
 

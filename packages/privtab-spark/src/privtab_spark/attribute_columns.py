@@ -22,7 +22,7 @@ _TEXT = r"(string( collate .*)?|(var)?char\(\d+\)|void)"
 
 
 class ColumnType(NamedTuple):
-    """What a column of the values of an attribute is like, by the type of the attribute."""
+    """The properties of a column with the values of an attribute, by the type of the attribute."""
 
     wanted: str
     cast: str

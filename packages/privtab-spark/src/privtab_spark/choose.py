@@ -41,7 +41,7 @@ class Limits:
 
 
 SMALLER = 3
-"""How many times smaller than a state that fits the part that requests need must be, about, for it to be looked for."""
+"""The factor, about, by which the part that requests need must be smaller than a state that fits before it is looked for."""
 PlanName = Literal["kernel", "portions"]
 _WIDTHS: Mapping[str, tuple[int, int]] = {
     "grants": (64, 320),
@@ -65,7 +65,7 @@ class Choice:
     why: str
     figures: Mapping[str, int] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
-    """How executors get privtab, and for a stream, how it follows the state."""
+    """The ways in which executors get privtab and, for a stream, follow the state."""
     selected: tuple[str, ...] = ()
     """The tables of which only the rows that the requests need are taken, if these fit."""
 
@@ -140,7 +140,7 @@ def choose_plan(
 
 
 def _selectable(request: RequestColumns, policy: OpenPolicy, state: Any, limits: Limits) -> tuple[str, ...]:
-    """The large tables whose rows can be told by the paths of requests, if it may pay off to find those that are needed."""
+    """The large tables whose rows can be told by the paths of requests, if it may pay off to find the needed rows."""
     if request.frame.isStreaming or limits.pin or policy.vocabulary.flat or uses_below(policy.as_program):
         return ()
     read = readable(policy, state, request.frame.sparkSession)
@@ -154,7 +154,7 @@ def _selectable(request: RequestColumns, policy: OpenPolicy, state: Any, limits:
 
 
 def _evaluation(policy: OpenPolicy, request: RequestColumns) -> tuple[str, ...]:
-    """How executors decide if arrays of the state do not suffice."""
+    """The evaluation on executors if arrays of the state do not suffice."""
     features = policy.beyond_arrays
     if not features:
         return ()

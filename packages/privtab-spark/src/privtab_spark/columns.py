@@ -52,7 +52,7 @@ _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def padded(field: StructField) -> bool:
-    """Whether a column is declared as `char(n)` or an array of it; the result of an expression does not record this."""
+    """Return whether a column is declared as `char(n)` or an array of it; the result of an expression does not record this."""
     return _declared(field).startswith(("char(", "array<char("))
 
 

@@ -201,7 +201,7 @@ class AnswerNames(NamedTuple):
 
 TYPE = "array<struct<effect: string, action: string, table: string, row: map<string, string>, about: string>>"
 _ENTITY, _USER, _ROLE = "type:\0", "\1", "\2"
-"""What stands for the entity, the user and the first active role of an effect that is not yet about a request."""
+"""Placeholders for the entity, the user and the first active role of an effect that is not yet about a request."""
 
 
 def with_effects(request: RequestColumns, program: Mapping[str, Any]) -> RequestColumns:
@@ -308,8 +308,8 @@ def each_batch(
     """A function for `foreachBatch` that decides each micro-batch by the current state and calls `write(decided, number)`.
 
     `state`: a path, whose files are checked for each micro-batch; or a function of the session that returns a state as `decide` takes
-    it, `lambda spark: {"grants": spark.table("grants")}`, called for each micro-batch. Joins are supported, too. A change after the
-    beginning of a micro-batch takes effect in the next one. The other arguments are those of `decide`, without `refresh`.
+    it, `lambda spark: {"grants": spark.table("grants")}`, called for each micro-batch. Joins are also supported. A change after the
+    beginning of a micro-batch takes effect in the next one. The other arguments are the arguments of `decide`, without `refresh`.
     """
     opened = open_policy(policy)
     if not (isinstance(state, str | os.PathLike) or callable(state)):

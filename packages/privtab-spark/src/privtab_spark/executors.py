@@ -31,7 +31,7 @@ from privtab_spark.refresh import REFRESH, check_refresh
 from privtab_spark.shipping import WorkerCache
 
 Connect: TypeAlias = "str | os.PathLike[str] | Asker | Callable[[], Asker]"
-"""What `privtab.connect` takes, a client, or a function without arguments that makes one in the executor."""
+"""The argument of `privtab.connect`, a client, or a function without arguments that makes one in the executor."""
 ROWS = 1 << 15
 """Rows in a chunk."""
 STRICT_MAX_STALENESS = 1.0

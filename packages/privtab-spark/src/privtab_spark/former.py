@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 def renamed_keyword(former: str, current: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator for a function that accepts the former name of a keyword argument, too; both at once are a TypeError."""
+    """A decorator for a function that also accepts the former name of a keyword argument; both at once are a TypeError."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)

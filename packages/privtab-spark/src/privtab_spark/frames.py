@@ -49,7 +49,7 @@ def opened(df: Frame, taken: tuple[str, ...] = ()) -> tuple[DataFrame, Callable[
 
 
 def is_frame(value: object) -> bool:
-    """Whether it is a DataFrame of Spark, Classic or Connect: early 4.0 releases have no class common to both."""
+    """Return whether a value is a DataFrame of Spark, Classic or Connect: early 4.0 releases have no class common to both."""
     return hasattr(value, "mapInArrow") and hasattr(value, "sparkSession")
 
 

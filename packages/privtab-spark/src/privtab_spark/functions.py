@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 ARGUMENTS = 3
-"""The arguments before those that give attributes."""
+"""The number of arguments before the attributes."""
 _COLUMNS = ("user", "action", "type", "path")
 
 
@@ -63,7 +63,7 @@ def register_function(
     """Register an SQL function `may(user, action, resource)` in a session; it returns true or false, never null.
 
     `resource` is an entity, `'table:m/c/s/t'`, or with `type="table"` only the path. `flags` are set for all calls.
-    `attributes`: those that further arguments give, in this order: `["request.mfa", "user.rank", "entity.color"]`. The result is
+    `attributes`: the attributes that further arguments give, in this order: `["request.mfa", "user.rank", "entity.color"]`. The result is
     false for arguments that form no valid request: a null, a malformed path, an operation that needs a second object.
 
     The function checks the state for changes, so that no answer is based on a check more than `refresh` seconds old; the state must
@@ -146,7 +146,7 @@ def answers(
     types: Sequence[str],
     columns: Iterable[tuple[pa.Array, ...]],
 ) -> Iterator[pa.Array]:
-    """Whether each row is allowed; `columns` has the users, operations and resources of each batch, then attributes of some types."""
+    """The decision on each row, true or false; `columns` has the users, operations and resources of each batch, then attributes of some types."""
     requests = (
         (
             *_request(*(_texts(column) for column in part[:ARGUMENTS]), type_=type_),

@@ -107,7 +107,7 @@ def answer_columns(request: RequestColumns) -> tuple[Column, Column]:
 
 
 def mapped(request: RequestColumns, decide: Callable[[list[pa.Array]], pa.Array], rows: int) -> DataFrame:
-    """The frame with its codes. `decide`: gives those of requests in columns; `rows`: how many are decided at once, about."""
+    """The frame with its codes. `decide`: gives the codes of requests in columns; `rows`: the number of rows decided at once, about."""
     from pyspark.sql.types import ByteType, StructField, StructType
 
     names = list(request.frame.columns)

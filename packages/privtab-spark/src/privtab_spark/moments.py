@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_column(at: object) -> bool:
-    """Whether a time is given by a Column, Classic or Connect."""
+    """Return whether a time is given by a Column, Classic or Connect."""
     return hasattr(at, "isNotNull")
 
 

@@ -55,7 +55,7 @@ REQUESTS = 250_000
 """Requests of a portion beyond which it is divided, by users."""
 MOST_TASKS = 2_000
 FEW = 50_000
-"""Requests for which the rows on their paths are looked for, not those of whole portions."""
+"""The most requests for which the rows on their paths are looked for, instead of the rows of whole portions."""
 REQUEST, ENTITY, USER = "request", "entity", "user"
 """Parts of a portion besides the tables of the state: its requests, its entities, users that no other row of the portion names."""
 ATTRIBUTES = "attributes"
@@ -123,7 +123,7 @@ def part(name: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def split(portion: Any, parts: Iterable[str]) -> dict[str, Any]:
-    """The tables of united parts, those that have rows, with their own columns."""
+    """The tables of united parts that have rows, with their own columns."""
     found = {}
     kinds = portion.column("part").cast(pa.string())
     for name in parts:
@@ -264,7 +264,7 @@ class _Portions:
         return found.where(F.col(WHOLE).isNotNull()).distinct()
 
     def _principals(self, asked: DataFrame) -> Mapping[str, DataFrame]:
-        """What the users of a portion are in and hold, and their groups: the rows as they were written."""
+        """The groups and roles of a portion's users, and of their groups: the rows as they were written."""
         tables = self.tables
         users = asked.select("portion", "user").where(F.col("user").isNotNull()).distinct()
         reach = closed(self.hierarchy, self._keys(), {"memberships": tables["memberships"]})["memberships"]

@@ -41,9 +41,9 @@ class Workers:
     version: str
     lacking: tuple[str, ...]
     code: Literal["own", "other", "none"]
-    """Whether the worker's privtab is the same code as the driver's."""
+    """The worker's privtab: the driver's own code, another version, or none."""
     origin: str | None
-    """Where the worker would import privtab from."""
+    """The place from which the worker would import privtab."""
     broken: str | None = None
     """Why no worker could run at all."""
 
@@ -52,14 +52,14 @@ class Workers:
         return tuple(name for name in needed if name in self.lacking)
 
     def why(self, needed: Sequence[str] = NEEDED) -> str | None:
-        """What keeps privtab from running there, as part of a sentence; None if nothing does."""
+        """The obstacle that keeps privtab from running there, as part of a sentence; None if there is none."""
         if self.broken is not None:
             return f"Spark's executors cannot run Python: {self.broken}"
         lacking = " and no ".join(f"`{name}`" for name in self.lacks(needed))
         return f"the Python of Spark's executors, {self.python} ({self.version}), has no {lacking}" if lacking else None
 
     def step(self) -> str:
-        """How the executors get privtab, as a line of a plan."""
+        """The way in which executors get privtab, as a line of a plan."""
         python_text = f"the Python of the executors, {self.python} ({self.version}),"
         match self.code:
             case "own":

@@ -1,7 +1,7 @@
-"""Find the rows of a large state that requests need, before any of them are collected.
+"""Find the rows of a large state that requests need, before any row is collected.
 
 Requests are read first, for the paths that they name. Then the state is read once: tasks keep the rows about entities that are named or
-lie above one that is, and check those of the others that might matter. What is left is often a small part, which is decided like any state that fits.
+lie above a named entity, and check other rows that might matter. The rest is often a small part, which is decided like any state that fits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from privtab_spark.choose import Choice, Limits
 
 MOST_BYTES = 1 << 28
-"""Most bytes of paths that the driver collects, before those are dropped that several tasks have."""
+"""Most bytes of paths that the driver collects, before paths are dropped that several tasks have."""
 ROWS = 1 << 16
 """Rows that are checked at once."""
 _ALLOWS = {"effect": "allow"}
@@ -79,7 +79,7 @@ def decide_pruned(
 
 
 def _named(request: RequestColumns, most: int) -> pa.Array | None:
-    """The distinct paths that requests name, and all that those of at most `most` names begin with. None if they take too many bytes."""
+    """The distinct paths that requests name, and all beginnings of paths with at most `most` names. None if they take too many bytes."""
     columns = [request.columns[name].cast("string").alias(name) for name in Layout.of(request).paths]
     found = kept(packed(request.frame.select(*columns), partial(_paths, most)))
     if _total(found, "bytes") > MOST_BYTES:
@@ -117,9 +117,9 @@ def _beginnings(paths: pa.Array, most: int) -> Iterator[pa.Array]:
 def _needed_rows(
     program: Program, table: str, named: ShippedBytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a table about named entities; and those that make the state unusable, for the driver to report.
+    """The rows of a table about named entities; and rows that make the state unusable, for the driver to report.
 
-    The driver checks them all. Here are only those checked of which it does not show what they are about, or that may be reported.
+    The driver checks all of them. Tasks check only rows that do not show which entity they are about, or that may be reported.
     """
     names: list[str] = []
     column = entity_column(table)
@@ -147,12 +147,12 @@ def _needed_rows(
 
 
 def _about_named(entities: pa.Array, named: ShippedBytes) -> Truth:
-    """Which texts are about named entities, or about others with the same hash."""
+    """A mask of the texts that are about named entities, or about others with the same hash."""
     return named_paths(named).may_have(entities, arrow.numbers(pc.find_substring(entities, ":")) + 1)
 
 
 def _of_no_harm(program: Program, table: str, batch: pa.RecordBatch) -> Truth:
-    """Which rows stop nothing even if they are wrong, and say by their text alone which entity they are about."""
+    """A mask of the rows that stop nothing even if they are wrong, and whose text alone names their entity."""
     wrong = StateFinding(place=RowLocation(path="", table=table, row=1), message="", code="S110", row=_ALLOWS)
     if wrong.stops(program) or any(type_.opaque for type_ in program.entities.values()):
         return np.zeros(len(batch), np.bool_)

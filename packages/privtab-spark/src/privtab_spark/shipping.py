@@ -35,7 +35,7 @@ MOST_OPEN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShippedBytes:
-    """What a worker needs to open a state: its bytes, or the name of the file that contains them."""
+    """The content that a worker needs to open a state: its bytes, or the name of the file that contains them."""
 
     digest: str
     content: bytes | None = field(default=None, repr=False)
@@ -97,7 +97,7 @@ V = TypeVar("V")
 
 
 class WorkerCache(Generic[K, V]):
-    """What a worker process has opened, by key: each once, and only the last `MOST_OPEN` are kept. Threads may share it."""
+    """The objects that a worker process has opened, by key: each once, and only the last `MOST_OPEN` are kept. Threads may share it."""
 
     def __init__(self, close: Callable[[V], object] | None = None) -> None:
         self._close = close

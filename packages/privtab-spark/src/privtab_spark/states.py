@@ -112,7 +112,7 @@ def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> PackedState:
 
 
 def batches_of(policy: OpenPolicy, state: State) -> Batches:
-    """What decides batches of requests by the rows of a state in this process."""
+    """The decider of batches of requests, using the rows of a state in this process."""
     from privtab.state.index import index_document
 
     if policy.beyond_arrays:
@@ -161,14 +161,14 @@ def timed_rows(policy: OpenPolicy, state: Any, spark: SparkSession) -> Timed | N
 
 
 def decided_before(policy: OpenPolicy, state: Any) -> bool:
-    """Whether requests were decided by a state, or by a part of it: then more are to be expected."""
+    """Return whether requests were decided by a state, or by a part of it: then more are to be expected."""
     key = (policy.digest, *cache_key(state))
     with _lock:
         return any(known in (("packed", *key), ("part", *key)) for known, _, _ in _known)
 
 
 def memoised(key: tuple[object, ...], state: Any, make: Any) -> Any:
-    """What `make` gives, made once for a key whose first part is its kind; `state` is kept alive with it."""
+    """The result of `make`, made once for a key whose first part is its kind; `state` is kept alive with it."""
     with _lock:
         for position, (known, _, value) in enumerate(_known):
             if known == key:

@@ -356,7 +356,7 @@ _COLUMNS = ("principal", "operation", "type", "path", "via_kind", "via_principal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What a certification is based on, and who requested it."""
+    """The origin of a certification: its basis, and the requester."""
 
     title: str
     system: str

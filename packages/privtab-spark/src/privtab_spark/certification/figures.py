@@ -122,7 +122,7 @@ class WrittenRows:
         return sorted((operation, len(paths)) for operation, paths in self._open.items())
 
     def destroyers(self, most: int) -> tuple[list[DestructivePrincipal], int]:
-        """The principals with destructive operations, those with the most rows first, at most `most`; and their total number."""
+        """The principals with destructive operations, at most `most`, by falling number of rows; and their total number."""
         named = [name for name, _ in sorted(self._destroyers.items(), key=_most_first)[:most]]
         found: dict[str, tuple[set[tuple[str, str]], set[str], set[str]]] = {
             name: (set(), set(), set()) for name in named

@@ -31,7 +31,7 @@ class Finding:
     about: str
     text: str
     count: int = 1
-    """The number of findings it stands for; more than one only if it counts those that are not listed."""
+    """The number of findings that the entry stands for; more than one only if it counts findings that are not listed."""
 
 
 Found: TypeAlias = Iterator[tuple[str, str]]
@@ -85,7 +85,7 @@ def of_state(program: Program, state: State, people: Collection[str] | None) -> 
 
 
 def of_times(state: State) -> Iterator[Finding]:
-    """Findings in the times in which rows of a state hold: those that hold now and end soon, the first end first."""
+    """Findings in the times in which rows of a state hold: rows that hold now and end soon, the first end first."""
     since = current_moment()
     before = since + SOON_DAYS * 86_400 * 10**9
     ending = [

@@ -19,7 +19,7 @@ _ALL = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_n
 
 
 def job(name: str) -> tuple[dict[str, Any], Callable[[typer.Context], None]]:
-    """How a job is registered as a command, and its function: the job reads the arguments itself."""
+    """The settings of a job's command, and its function: the job reads the arguments itself."""
 
     def run(context: typer.Context) -> None:
         raise typer.Exit(_run(name, context.args))

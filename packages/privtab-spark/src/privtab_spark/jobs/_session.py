@@ -228,7 +228,7 @@ class ProgressReporter:
 
 
 def written_so_far(place: Path) -> str:
-    """What completed tasks have written: `1,200 rows so far` for Parquet, otherwise bytes; empty if there is nothing yet."""
+    """The output of completed tasks: `1,200 rows so far` for Parquet, otherwise bytes; empty if there is nothing yet."""
     rows = size = 0
     try:
         files = [file for file in place.rglob("part-*") if not any(p.startswith("attempt_") for p in file.parts)]

@@ -102,7 +102,7 @@ class Matrix:
             yield rows.batch()
 
     def _groups_on(self, entity: Entity, place: Place) -> list[_Group]:
-        """The operations on entities of a type, divided into those with equal answers."""
+        """The operations on entities of a type, grouped by equal answers."""
         key = entity.type, self.vocabulary.complete(entity), place.levels
         found = self._groups.get(key)
         if found is None:
@@ -223,7 +223,7 @@ class _Run:
         self.main, self.width = way.main, len(way.numbers)
         self.form, self.numbers, self.withs = form, way.numbers, question.paths
         self.places: list[tuple[str, str, int]] = []
-        """Where the entities lie on the paths of all atoms, one atom after the other."""
+        """The places of the entities on the paths of all atoms, one atom after the other."""
         ends: list[int] = []
         for part in (form.parts[number] for number in way.numbers):
             chain = evaluator.reader.chains[part.type] if part.type else ()
@@ -317,7 +317,7 @@ class _Sources:
         self.columns: tuple[Codes, ...] = tuple(np.zeros(0, np.int64) for _ in range(3))
 
     def extend(self, found: Sequence[Source]) -> None:
-        """Add those that are new."""
+        """Add the new sources."""
         new = found[len(self.columns[0]) :]
         if new:
             number, names = self._numbers.setdefault, self._numbers

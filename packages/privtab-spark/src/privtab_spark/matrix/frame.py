@@ -66,7 +66,7 @@ def entitlements(
     `operations`: names (`load`, or `table/load`); default: all. `users`, `principals`: the subjects; if both are omitted, every user
     named by the state. A group or a role is treated as a subject that holds nothing else. `with_`: objects by slot, for operations
     that need a second object; without it, they are not in the matrix. `flags`: flags that are set. `attributes`: what requests
-    give of themselves and of their `with` objects, as in `Client.check`; those of users and of `entities` come from the state.
+    give of themselves and of their `with` objects, as in `Client.check`; attributes of users and of `entities` come from the state.
     `ways="all"`: a row for each
     minimal set that holds, instead of only the first. `at`: the time for which rows of the state with `from` or `until` count, a
     datetime with a time zone or a text such as 2026-03-03T12:00Z; default: the time of this call.

@@ -66,7 +66,7 @@ class StateSource:
 def open_state(
     policy: OpenPolicy, state: object, spark: SparkSession | None = None, *, at: Moment = None, most: int | None = None
 ) -> StateSource:
-    """Open a state given in any supported form, at a moment; a session is needed for those that only Spark can read.
+    """Open a state given in any supported form, at a moment; a session is needed for forms that only Spark can read.
 
     `most`: the most rows that are collected on the driver, unless portions do not support the policy; by default as many as it holds.
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 ENTITIES = 10_000
 """Number of entities that a task computes at once."""
 _OF_USERS = ("members", "memberships", "service_admins")
-"""The tables with users in the column `user`, of those that matter to a matrix in portions."""
+"""The tables with users in the column `user`, among the tables that matter to a matrix in portions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class MatrixRequest:
     entities: DataFrame | None
     """Has a column `entity`; None: all entities that the state names."""
     all_users: bool
-    """Whether the subjects are all users that the state names; otherwise `users` (with a column `user`; None: no users) and
+    """True if the subjects are all users that the state names; otherwise `users` (with a column `user`; None: no users) and
     `principals` (groups and roles)."""
     users: DataFrame | None
     principals: tuple[str, ...]
@@ -211,7 +211,7 @@ class PartitionedMatrix:
     def _users(self, rows: Mapping[str, DataFrame], granted: DataFrame) -> Iterator[DataFrame]:
         """Users (`portion`, `user`) that the rows of a portion may not name: for conditions that always hold, and for `self`.
 
-        If the matrix is for given users only, also those of them that the rows of the portion name.
+        If the matrix is for given users only, also the given users that the rows of the portion name.
         """
         users = self._everybody() if self.request.all_users else self.request.users
         if users is None:

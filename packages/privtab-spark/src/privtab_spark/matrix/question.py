@@ -26,7 +26,7 @@ AttributesLike: TypeAlias = "GivenAttributes | Mapping[str, Any] | None"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What to compute for every entity. `operations`: names (`load`, `table/load`); None: all. `withs`: objects by slot."""
+    """The question about every entity. `operations`: names (`load`, `table/load`); None: all. `withs`: objects by slot."""
 
     operations: frozenset[str] | None = None
     withs: Mapping[str, Entity] | None = None

@@ -3,7 +3,7 @@
 ```
 state/
   manifest.json            describes the build; only it says which files belong together
-  manifest.previous.json   the previous build, whose files stay for those who are reading them
+  manifest.previous.json   the previous build, whose files stay for current readers
   shards.json              the list of bundles, as written by `privtab state pack --shards`
   bundles/*.tar.gz         the bundles of both builds, named by content
   results-…/*/             findings, and the principals of grants and owners, by root (Parquet)
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 FORMAT = 2
 """Version of the manifest's format; in version 1, fingerprints had two hashes of each row."""
 BY_NAME = ("assignments", "memberships", "service_admins", "attributes")
-"""The tables whose rows are judged before those of shards."""
+"""The tables whose rows are judged before the rows of shards."""
 ROWS_OF_A_TASK = 150_000
 MOST_TASKS = 2_000
 
@@ -147,7 +147,7 @@ class _Builder:
         return Build(folder=self.root.url, manifest=manifest, signed=tuple(signed), seconds=self.seconds)
 
     def sign_parts(self, parts: Parts, before: Parts) -> tuple[dict[str, dict[str, Any]], list[str]]:
-        """The parts with up-to-date signatures, and the keys of those that were signed now."""
+        """The parts with up-to-date signatures, and the keys of the parts that were signed now."""
         return signed_parts(self.spark, self.root, parts, before, self.signing)
 
     def write_build(
@@ -241,7 +241,7 @@ class _Builder:
         }
 
     def others(self, old: Mapping[str, Any], gone: list[str], path: str) -> None:
-        """Write the results that do not come from the workers: those of unchanged shards, and findings in the tables of BY_NAME."""
+        """Write the results that do not come from the workers: results of unchanged shards, and findings in the tables of BY_NAME."""
         parts: list[DataFrame] = []
         if old:
             unchanged = fn.col("kind").isin("finding", "principal") & ~fn.col("root").isin([*gone, *BY_NAME])
@@ -316,7 +316,7 @@ class _Builder:
 
 
 def _is_root(key: str) -> bool:
-    """Whether a fingerprint is for rows that go into shards, including invalid rows without a root."""
+    """Return whether a fingerprint is for rows that go into shards, including invalid rows without a root."""
     return key not in BY_NAME
 
 

@@ -23,7 +23,7 @@ _ARCHIVES = (".tar.gz", ".tgz")
 
 
 def is_bundle(state: Any) -> bool:
-    """Whether a state is given as the path or address of a bundle, or as a folder with the bundles of a sharded state."""
+    """Return whether a state is given as the path or address of a bundle, or as a folder with the bundles of a sharded state."""
     if not isinstance(state, str | os.PathLike):
         return False
     if is_address(state):
@@ -35,7 +35,7 @@ def is_bundle(state: Any) -> bool:
 
 
 def is_address(state: str | os.PathLike[str]) -> bool:
-    """Whether a state is the address of a bundle."""
+    """Return whether a state is the address of a bundle."""
     return str(state).startswith(("http://", "https://"))
 
 
@@ -112,6 +112,6 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
 
 
 def bundle_size(state: str | os.PathLike[str]) -> int:
-    """Bytes of a bundle, or of those in a folder; 0 for one at an address, whose size is not known in advance."""
+    """Bytes of a bundle, or of all bundles in a folder; 0 for a bundle at an address, whose size is not known in advance."""
     path = Path(state)
     return sum(file.stat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())

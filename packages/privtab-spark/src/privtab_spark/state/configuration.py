@@ -58,7 +58,7 @@ def _yaml_value(file: SourceFile) -> object:
 def folder_sources(
     spark: SparkSession, folder: Path, accepted: Collection[str], tables: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """A source for each table that has a file or a folder, as `state.load` finds them; raises StateInvalid for what it stops at, too."""
+    """A source for each table that has a file or a folder, as `state.load` finds them; also raises StateInvalid where `state.load` does."""
     reader = RawReader(accepted)
     sources: dict[str, dict[str, Any]] = {}
     columns = [name.split(".", 1) for name in accepted if "." in name]
@@ -117,12 +117,12 @@ def wrong_count(number: int) -> str:
 
 
 BARE = ("parquet", "orc")
-"""Formats of plain files: if used to read a table in a versioned format, they return deleted rows, too."""
+"""Formats of plain files: if used to read a table in a versioned format, they also return deleted rows."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 def is_url(path: str) -> bool:
-    """Whether a path names its file system: `s3a://…`, `file:/…`, `dbfs:/…`."""
+    """Return whether a path names its file system: `s3a://…`, `file:/…`, `dbfs:/…`."""
     return _URL.match(path) is not None
 
 

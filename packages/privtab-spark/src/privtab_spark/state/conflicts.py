@@ -67,12 +67,12 @@ def conflicting_rows(program: Program, table: str, rows: DataFrame) -> Conflicti
 
 
 def shipped_places(spark: SparkSession, rows: DataFrame) -> ShippedBytes:
-    """Where entities with flat ids lie, by the valid rows of `entities`, for the executors."""
+    """The places of entities with flat ids, from the valid rows of `entities`, for the executors."""
     return PackedState.holding(collected_places(rows)).ship(spark)
 
 
 def collected_places(rows: DataFrame) -> dict[str, str]:
-    """What contains each entity with a flat id, by the valid rows of `entities`."""
+    """The container of each entity with a flat id, from the valid rows of `entities`."""
     return dict(sorted(_pairs(rows)))
 
 

@@ -1,4 +1,4 @@
-"""Small files next to those that Spark writes, in shared folders and any file system of fsspec; written atomically."""
+"""Small files next to Spark's files, in shared folders and any file system of fsspec; written atomically."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Root:
 
     @property
     def local(self) -> bool:
-        """Whether it is a path (of this machine or a file system that all machines mount)."""
+        """True if the location is a path (of this machine or a file system that all machines mount)."""
         return "://" not in self.url
 
     def path(self, name: str) -> Path:

@@ -90,7 +90,7 @@ def import_state(
     """Import the state of another system on the driver; its `state` is accepted wherever a state is.
 
     `document`: the name of a shipped import document (`postgresql`, `ranger`, …) or the path of one. `source`: the URL of the system or
-    of its database, or a file or folder of saved answers. `values`: those that the document needs, by name (`--set`). `entities`: those that
+    of its database, or a file or folder of saved answers. `values`: the values that the document needs, by name (`--set`). `entities`: the entities that
     wildcards stand for. `accept`: names, in the result, of things that the state may lack. The result also says what was taken, what was
     translated, and what a state cannot express.
 

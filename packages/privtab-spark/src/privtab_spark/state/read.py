@@ -155,7 +155,7 @@ class Read:
 
     @property
     def plain(self) -> bool:
-        """Whether the rows can be checked as those of files: all cells are text, and no list says which entities exist."""
+        """True if the rows can be checked like rows of files: all cells are text, and no list says which entities exist."""
         sources = [source for of_table in self.sources.tables.values() for source in of_table]
         return self.sources.entities is None and not any(source.not_text for source in sources)
 
@@ -231,7 +231,7 @@ class Read:
         return manifest
 
     def _with_others(self, table: str, rows: DataFrame, how: str) -> DataFrame:
-        """The rows that are right together with the others (`left_anti`), or those that are wrong (`inner`), with the problem."""
+        """The rows that are right together with the others (`left_anti`), or the wrong rows (`inner`), with the problem."""
         if table not in self._wrong:
             counted = self.counted(table) if table in self.sources.tables else None
             self._wrong[table] = None if counted is None else conflicting_rows(self.program, table, counted)
@@ -241,7 +241,7 @@ class Read:
         return wrong.joined(rows, "left_anti" if how == "left_anti" else "inner")
 
     def _places_for(self, table: str) -> ShippedBytes | None:
-        """Where entities with flat ids lie, for rows about them: not for those that say so, and not without such ids."""
+        """The places of entities with flat ids, for rows about them; None for the table of places itself, and without such ids."""
         if table == ENTITIES or not self.program.flat:
             return None
         return self._places
@@ -308,7 +308,7 @@ class Read:
         return report(both, "S163", "warning", message, "the denial counts: leave one of them out", "grants", label)
 
     def _similar_declared_role(self, counted: DataFrame, label: str) -> list[DataFrame]:
-        """Findings for roles without grants whose names are similar to those of declared roles."""
+        """Findings for roles without grants whose names are similar to names of declared roles."""
         program = self.program
         if not program.roles or used_parts(program).holds:
             return []

@@ -1,7 +1,7 @@
-"""Check on executors the rows of Spark tables, a batch at a time, by the code for rows of files.
+"""Check on executors the rows of Spark tables, a batch at a time, using the code for rows of files.
 
-So findings are the same for files and for Spark. Rows that are alike in what decides are judged together, and only those that need a
-finding are read one by one.
+So findings are the same for files and for Spark. Rows with equal deciding cells are judged together, and only rows that need a
+finding are read one at a time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CheckedBatch:
     """The rows of a batch that are valid by themselves, and all findings with the cells of their rows as JSON."""
 
     rows: int
-    """How many are valid."""
+    """The number of valid rows."""
     columns: Mapping[str, CodedColumn]
     """The cells of the valid rows, as in `State`; without `from` and `until` where none has them."""
     findings: Sequence[tuple[str, Sequence[StateFinding]]]

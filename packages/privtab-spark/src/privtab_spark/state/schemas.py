@@ -1,6 +1,6 @@
-"""The columns of a state's tables in Spark after reading, and those of findings.
+"""The columns of a state's tables in Spark after reading, and the columns of findings.
 
-And what needs no Spark: a policy's program, and the rows of files and DataFrames validated in this process.
+Also helpers that need no Spark: a policy's program, and the rows of files and DataFrames validated in this process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from privtab.state.nodes import ENTITY_COLUMNS, State
 from privtab.state.raw import TABLE_COLUMNS
 
 _SPLIT = {"scope": "scope_", "parent": "parent_"}
-"""What the columns for the type and the path of an entity begin with."""
+"""The prefixes of the columns for the type and the path of an entity."""
 CANONICAL: Mapping[str, tuple[str, ...]] = {
     table: tuple(
         part
@@ -72,7 +72,7 @@ def windows_in(rows: Any) -> tuple[str, ...]:
 
 
 def is_written(state: object) -> bool:
-    """Whether a state is given as the path of a folder of tables that `Read.write` wrote."""
+    """Return whether a state is given as the path of a folder of tables that `Read.write` wrote."""
     return isinstance(state, str | os.PathLike) and (Path(state) / MANIFEST).is_file()
 
 

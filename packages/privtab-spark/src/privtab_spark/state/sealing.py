@@ -36,7 +36,7 @@ def parts_of(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def signature_of(signing: SigningKey | None) -> dict[str, Any] | None:
-    """How a part should be signed, as recorded in a manifest, without the sequence."""
+    """The signature that a part should have, as recorded in a manifest, without the sequence."""
     if signing is None:
         return None
     from privtab.base.signatures import key_id
@@ -55,10 +55,10 @@ def parts_to_sign(parts: Parts, signing: SigningKey | None) -> list[str]:
 def signed_parts(
     spark: SparkSession, root: Root, parts: Parts, before: Parts, signing: SigningKey | None
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """The parts of a build, signed as `signing` says, and the keys of those that were signed (or unsigned) for it.
+    """The parts of a build, signed as `signing` says, and the keys of the parts that were signed (or unsigned) for it.
 
     A part that is signed with the same key for the same scope is kept, whatever its sequence. A part whose unsigned bundle equals
-    that of the signed part in `before` reuses it. Raises BrokenBundle.
+    the unsigned bundle of the signed part in `before` reuses it. Raises BrokenBundle.
     """
     found = {key: _as_before(part, before.get(key), signing) for key, part in parts.items()}
     todo = parts_to_sign(found, signing)
@@ -93,7 +93,7 @@ def signed_parts(
 
 
 def _how(part: Mapping[str, Any]) -> dict[str, Any] | None:
-    """How a part is signed, without the sequence; None if it is not."""
+    """The signature of a part, without the sequence; None if it is not signed."""
     signature = part.get("signature")
     return None if signature is None else {n: signature[n] for n in ("key", "fingerprint", "algorithm", "scope")}
 

@@ -123,7 +123,7 @@ def root_state(
 
 
 def granted(program: Program, state: State, findings: Findings) -> dict[str, int]:
-    """How many privileges are allowed and how many denied at any time; those that are both are reported."""
+    """The numbers of privileges that are allowed and denied at any time; privileges that are both are reported."""
     rows = state.only({t: [row for row, own in enumerate(of) if own == ALWAYS] for t, of in state.windows.items()})
     grantees, effects, written, entities = (texts_of(rows, "grants", name) for name in TABLE_COLUMNS["grants"].names)
     of_row, privileges = given_privileges(program, written, entities, effects)

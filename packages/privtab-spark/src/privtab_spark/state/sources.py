@@ -93,7 +93,7 @@ class Sources:
     entities: DataFrame | None = None
     """All entities that exist, in one column `entity`; None if they are not listed."""
     orphans: str = "report"
-    """How rows about unlisted entities are treated: `report` or `quarantine`."""
+    """The treatment of rows about unlisted entities: `report` or `quarantine`."""
 
     def window(self, *tables: str) -> tuple[str, ...]:
         """`from` and `until`, if rows of one of these tables may hold for a time."""
@@ -324,7 +324,7 @@ class _Opening:
         return text.strip()
 
     def known(self, where: str, what: str, name: object, names: Sequence[str]) -> bool:
-        """Whether it is one of the names; otherwise records an error."""
+        """Return whether a name is one of the known names; otherwise records an error."""
         if name not in names:
             self.wrong(
                 where, f"unknown {what} `{name}`", did_you_mean(str(name), names) or f"there are {listed(names)}"
@@ -364,7 +364,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 
 class SourceColumns:
-    """Maps the columns of one source to those of a table."""
+    """Maps the columns of one source to the columns of a table."""
 
     def __init__(self, problems: _Opening, frame: DataFrame) -> None:
         self.problems = problems

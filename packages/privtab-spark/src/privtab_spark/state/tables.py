@@ -196,7 +196,7 @@ def arrow_table(table: str, state: State, program: Program | None) -> pa.Table:
 
 
 def canonical(table: str, columns: Mapping[str, CodedColumn]) -> dict[str, pa.Array]:
-    """Rows with the columns of `CANONICAL`, and with those of `from` and `until` that they have; `columns`: as in `State`, in their order."""
+    """Rows with the columns of `CANONICAL`, and with their columns `from` and `until`; `columns`: as in `State`, in their order."""
     found: dict[str, pa.Array] = {}
     names = iter(CANONICAL[table])
     for name, column in columns.items():

@@ -150,7 +150,7 @@ def written_people(
 
 
 def _cells(part: str, rows: DataFrame, names: Sequence[str]) -> DataFrame:
-    """The rows of a table in the form in which those of all tables can be united."""
+    """The rows of a table in a form in which the rows of all tables can be united."""
     edges = [
         (fn.col(name) if name in rows.columns else fn.lit(None).cast("string")).alias(name) for name in WINDOW_COLUMNS
     ]
@@ -199,7 +199,7 @@ class Build:
     """Root keys of the shards that were rebuilt."""
     removed: tuple[str, ...] = ()
     people: bool = False
-    """Whether the `people` part changed."""
+    """True if the `people` part changed."""
     signed: tuple[str, ...] = ()
     """The parts (`people`, root keys) that were signed in this run, or whose signatures were removed."""
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -213,7 +213,7 @@ class Build:
 
     @property
     def unchanged(self) -> bool:
-        """Whether this run changed nothing, because the rows and signatures were those of the previous build."""
+        """True if this run changed nothing, because the previous build had the same rows and signatures."""
         return not (self.rebuilt or self.removed or self.people or self.signed)
 
     def file(self, key: str) -> Path | str:
