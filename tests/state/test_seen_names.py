@@ -58,7 +58,8 @@ def test_blanks_within_names_and_other_scripts_are_names(program: Program, grant
 
 
 @pytest.mark.parametrize(
-    "character", "\u200b\u202e\u00ad\ufeff\u00a0\u3000\ufe0f\u034f\u3164\u115f\u2800\u180e\U000e0041\U000e0100"
+    "character",
+    "\u200b\u202e\u00ad\ufeff\u00a0\u3000\ufe0f\u034f\u3164\u115f\u2800\u180e\U000e0041\U000e0100\U00016fe4\U0001d159",
 )
 def test_what_cannot_be_seen_is_an_error_with_its_code_point(program: Program, character: str) -> None:
     for grantee, entity in ((f"user:a{character}n", "table:l/s/t"), ("user:ann", f"table:l/s/t{character}")):

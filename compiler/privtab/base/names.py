@@ -28,8 +28,11 @@ PLAIN = f"{ascii_lowercase}/{digits}_-.{ascii_uppercase} !#$&'()+,:;<=>@[]^`{{|}
 """Printable ASCII but for the signs of escapes, wildcards and quoted texts: what nearly all names consist of, common ones first."""
 _UNUSABLE = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in RANGES)}\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef"
-"""Letters, marks and signs that show nothing: fillers, joiners, variation selectors; a part of a class in a regular expression."""
+FILLERS = (
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U00016fe4\U0001d159\U000e0000-\U000e0fff"
+)
+"""Letters, marks and signs that show nothing: fillers, joiners, variation selectors, what Unicode keeps for more; a part of a class in a regular expression."""
 _FILLER = re.compile(f"[{FILLERS}]")
 _ONE_SCRIPT = re.compile(
     "CJK|HIRA|KATA|HANG|BOPO|HALF|IDEO|MODI|SUPERSCR|SUBSCR|MICRO|FEMININE|MASCULINE|KELVIN|ANGSTR|OHM|TURNED|ROMAN"

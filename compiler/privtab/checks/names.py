@@ -97,12 +97,14 @@ def mixed_scripts(policy: m.Policy) -> Iterator[Found]:
 def names_by_kind(policy: m.Policy) -> dict[str, Mapping[str, Span]]:
     """The names that a policy declares, each with its first place."""
     tables = policy.tables
+    everyone = tables.semantics.everyone
     return {
         "type": {decl.name.value: decl.name.span for decl in tables.entities},
         "privilege": {name: word.span for name, word in policy.declared.items()},
         "role": {role.name.value: role.name.span for role in tables.roles},
         "attribute": {attribute.name.value: attribute.name.span for attribute in tables.attributes},
         "flag": _flags(policy),
+        "group": {} if everyone is None else {everyone.value: everyone.span},
         "operation": {name: min(decl.span for decl in decls) for name, decls in _rows(policy).items()},
     }
 

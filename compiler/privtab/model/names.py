@@ -397,7 +397,7 @@ def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnost
         grantees=decl.grantees,
         assignees=decl.assignees,
         groups=decl.groups,
-        everyone=decl.everyone,
+        everyone=None if decl.everyone is None else decl.everyone.value,
         hierarchy=decl.hierarchy,
         active_roles="none" if decl.active_roles == "none" else "request",
         inactive_owners=decl.active_roles == "request_grants",

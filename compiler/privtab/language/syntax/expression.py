@@ -17,6 +17,7 @@ import yaml
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+from privtab.base.names import invisible
 from privtab.base.nodes import dataclass
 from privtab.language.syntax.yaml_tree import events
 
@@ -443,6 +444,9 @@ def parse_effects(text: str) -> Effects | CellError:
 def _parse(text: str, start: str) -> Any:
     if text.count("(") > _DEEP and (position := _too_deep(text)) is not None:
         return CellError(position, position + 1, "parentheses nest too deeply here", ())
+    if (hidden := invisible(text)) is not None:  # also in quotes, where it would make another name or value
+        position = next(index for index, character in enumerate(text) if invisible(character))
+        return CellError(position, position + 1, f"{hidden}, which nobody sees or tells from a blank", ())
     try:
         return _parser().parse(text, start=start)
     except UnexpectedInput as error:

@@ -310,7 +310,7 @@ class SemanticsDecl:
     groups: tuple[Literal["state", "request"], ...] = ("state",)
     hierarchy: tuple[Literal["groups", "roles"], ...] = ()
     active_roles: Literal["none", "request", "request_grants"] = "none"
-    everyone: str | None = None
+    everyone: Word | None = None
     gate: ConditionCell | None = None
     owner_known: bool = True
     """False if `owner` itself has a finding, so that later stages do not report owners again."""

@@ -237,7 +237,9 @@ class PolicyReader(NodeReader):
         found: list[Word] = []
         for item in items:
             text = self.text(item, f"an item of {what}" if isinstance(node, Sequence) else what)
-            if text is not None:
+            if text is not None and (hidden := invisible(text)) is not None:
+                self.refuse(item, f"{what} has a word with {hidden}", "leave out what nobody sees")
+            elif text is not None:
                 found.append(Located(text, self.span(item)))
         if not items:
             self.refuse(node, f"{what} is an empty list", "leave the key out")

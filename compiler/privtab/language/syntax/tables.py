@@ -286,7 +286,7 @@ def _semantics(reader: PolicyReader, node: Node) -> nodes.SemanticsDecl:
         groups=words("groups") or ("state",),
         hierarchy=words("hierarchy"),
         active_roles=cast(Literal["none", "request", "request_grants"], word("active_roles") or "none"),
-        everyone=None if everyone is None else everyone.value,
+        everyone=everyone,
         gate=_gate(reader, fields["gate"][1]) if "gate" in fields else None,
         owner_known=owner_known,
     )
