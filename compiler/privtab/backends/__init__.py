@@ -28,7 +28,7 @@ class Compilation:
     revision: str | None = None
     """The revision of the policy bundle; None while the bundle is being built."""
     sharded: bool = False
-    """Whether the state is split into shards."""
+    """True if the state is split into shards."""
 
 
 class Backend(Protocol):

@@ -132,7 +132,7 @@ def forest(entities: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int
 
 
 def _sets(program: Program, rule: Rule, types: Mapping[str, str]) -> dict[str, Any]:
-    """The minimal sets of a row without flags, and under `when` and `each_when` those for each of its flags."""
+    """The minimal sets of a row without flags and, under `when` and `each_when`, the minimal sets for each of its flags."""
     complete = True
 
     def text(condition: Formula | None, flags: frozenset[str] = NO_FLAGS) -> list[list[str]] | None:

@@ -189,7 +189,7 @@ _BROKEN = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, RecursionEr
 def entries(bundle: BinaryIO) -> Entries:
     """The files of an open bundle in order, by the path that OPA gives them. Raises BrokenBundle.
 
-    That is, for a truncated bundle, other kinds of files, an exceeded limit of those above, or a path that occurs twice, since then
+    Causes are a truncated bundle, other kinds of files, an exceeded limit, or a path that occurs twice, since then
     it is not defined which file counts.
     """
     names: set[str] = set()

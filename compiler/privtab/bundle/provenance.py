@@ -26,7 +26,7 @@ class Provenance:
     commit: str | None = None
     """The commit that changed the sources last; None outside a repository."""
     dirty: bool = False
-    """Whether a source differs from that commit."""
+    """True if a source differs from the commit."""
     choices: Mapping[str, Any] = field(default_factory=dict)
     """Further choices: the variant, readings, the policy that a state was checked against."""
 

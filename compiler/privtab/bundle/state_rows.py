@@ -75,7 +75,7 @@ def _attributes(document: Mapping[str, Any]) -> Iterator[Cells]:
 
 
 def _from_windowed(document: Mapping[str, Any]) -> State:
-    """The rows of a state with windows: those of an index for each window, together."""
+    """The rows of a state with windows, which has an index for each window."""
     parts = dict(document[WINDOWED])
     windows = parts.pop("windows")
     lasting = from_index(parts | {part: document[part] for part in HELD_ALWAYS if part in document})

@@ -40,7 +40,7 @@ def kinds() -> tuple[FindingKind, ...]:
 
 
 BESIDE = frozenset({"P302", "P304", "P305", "P321", "P322", "P323", "P332", "P337"})
-"""The checks for a second process: those that ask which atoms are needed, and others that together take half of the time."""
+"""The checks for a second process: checks that ask which atoms are needed, and others that together take half of the time."""
 
 
 def run(policy: Policy, *, parallel: bool = False) -> list[Diagnostic]:

@@ -1,4 +1,4 @@
-"""The parts of conditions: those of an `or` and an `and`, and the privileges and objects that a term lists; and the circuits of their values."""
+"""The parts of conditions: parts of an `or` and an `and`, and the privileges and objects that a term lists; and the circuits of their values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from privtab.model.nodes import first_spot, flat
 class Circuit:
     """Conditions as literals, for some types of the `with` objects.
 
-    `unnamed`: the type of a resource whose last name is omitted. `levels`: where types nest, the most levels that matter, and those
+    `unnamed`: the type of a resource whose last name is omitted. `levels`: where types nest, the most levels that matter, and the levels
     on the paths of the objects. Raises Undecided if a question is too expensive.
     """
 
@@ -60,11 +60,11 @@ class Circuit:
         return self.any_of([-self.solver.flag(flag), value])
 
     def possible(self, *literals: int) -> bool:
-        """Whether all literals hold in some state, for some request."""
+        """Return whether all literals hold in some state, for some request."""
         return self.solver.possible([*literals, self._requests])
 
     def implies(self, literal: int, other: int) -> bool:
-        """Whether the other literal holds wherever the first one does."""
+        """Return whether the other literal holds wherever the first one does."""
         return literal == other or not self.possible(literal, -other)
 
     def implied(self, literal: int, others: Iterable[int]) -> frozenset[int]:
@@ -94,7 +94,7 @@ class Node:
     grid: tuple[tuple[m.Condition, ...], ...] = ()
     """A row for each privilege, a column for each object."""
     spots: tuple[m.CellPart | None, ...] = ()
-    """The spots of the parts, for a grid those of its privileges; None for parts that are not checked."""
+    """The spots of the parts, for a grid the spots of its privileges; None for parts that are not checked."""
     place_spots: tuple[m.CellPart, ...] = ()
 
 
@@ -109,7 +109,7 @@ class Part:
 
 
 def with_implied(policy: m.Policy, privileges: Iterable[str], type_: str | None = None) -> tuple[str, ...]:
-    """Privileges and those that grants of them give as well, on a type or anywhere."""
+    """Privileges and the privileges that grants of them give as well, on a type or anywhere."""
     own = tuple(privileges)
     implied = (p for name in own for p in policy.privileges[name].implies)
     return tuple(dict.fromkeys((*own, *(p for p in implied if type_ is None or type_ in policy.privileges[p].on))))
@@ -248,7 +248,7 @@ class PartLiterals:
                 assert_never(node.shape)
 
     def part_values(self, node: Node, removed: RemovedPaths = frozenset(), axis: int = USES) -> dict[Path, int]:
-        """The literals of the remaining parts, by their paths; of a grid those of its privileges or of its objects."""
+        """The literals of the remaining parts, by their paths; for a grid the literals of its privileges or of its objects."""
         if not node.grid:
             return {part.path: self.value(part, removed) for part in node.parts if part.path not in removed}
         rows = [(*node.path, USES, i) for i in range(len(node.spots))]
@@ -270,7 +270,7 @@ class PartLiterals:
 
 
 def condition_cells(tables: Tables) -> Iterator[ConditionCell]:
-    """The cells of all conditions that a file has: the gate, and those of rows, readings and variants."""
+    """The cells of all conditions in a file: the gate, and the conditions of rows, readings and variants."""
     if tables.semantics.gate is not None:
         yield tables.semantics.gate
     yield from (cell for row in tables.all_rows for body in row.bodies for cell in body.conditions)

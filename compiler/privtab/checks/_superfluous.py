@@ -65,7 +65,7 @@ def superfluous(view: View) -> tuple[Superfluous, ...]:
 
 
 def _superfluous(view: View) -> Iterator[Superfluous]:
-    """The superfluous parts of all rows; for a row for many types, those that are superfluous for every type."""
+    """The superfluous parts of all rows; for a row for many types, the parts that are superfluous for every type."""
     bodies: dict[int, list[m.Row]] = {}
     for row in view.policy.rows.values():
         bodies.setdefault(id(row.decl.body), []).append(row)
@@ -86,7 +86,7 @@ def _superfluous(view: View) -> Iterator[Superfluous]:
 
 
 def _key(view: View, rows: list[m.Row], roots: list[list[Node]]) -> Hashable:
-    """What rows of the same shape have in common; their parts have the same paths."""
+    """The common key of rows of the same shape; their parts have the same paths."""
     structures = (tuple(map(_structure, row_roots)) for row_roots in roots)
     return tuple(
         (structure, row.requires is None, view.shape_of(view.rule(row)).number)
@@ -95,7 +95,7 @@ def _key(view: View, rows: list[m.Row], roots: list[list[Node]]) -> Hashable:
 
 
 def _structure(node: Node) -> Hashable:
-    """What a node and its parts are. With the row's shape, this says which part of its condition each leaf is."""
+    """The structure of a node and its parts. With the row's shape, it tells which part of its condition each leaf is."""
     condition = node.condition
     members = tuple(len(use.members) for use in condition.uses) if isinstance(condition, m.HoldsPrivilege) else ()
     checked = tuple(spot is not None for spot in node.spots)
@@ -162,7 +162,7 @@ class _RowShape:
         conditions = [formula for formula in cells if formula != ALWAYS]
         # Without the last name, parts that differ may become equal: what is left of a condition says nothing about them.
         self.independent = levels is None and self.named and unrelated(view.exact.semantics, conditions, types)
-        """Whether all parts are about different things, so that none is superfluous."""
+        """True if all parts are about different things, so that none is superfluous."""
         if not self.independent:
             self.circuit = Circuit(view, types, unnamed, levels)
             self.reader = PartLiterals(view.lowering, self.circuit)
@@ -174,7 +174,7 @@ class _RowShape:
         return self.circuit.all_of([self.gate, *(self.reader.value(root, removed) for root in self.roots)])
 
     def equal(self, literal: int, other: int) -> bool:
-        """Whether two literals are equivalent."""
+        """Return whether two literals are equivalent."""
         return self.circuit.implies(literal, other) and self.circuit.implies(other, literal)
 
     def always(self) -> Iterator[Path]:
@@ -297,7 +297,7 @@ class _Body:
         return remaining
 
     def _unchanged(self, part: Part, removed: Mapping[Path, Why]) -> bool:
-        """Whether the rows, and the parts of each `or` that always holds, are unchanged."""
+        """Return whether the rows, and the parts of each `or` that always holds, are unchanged."""
         without = frozenset((*removed, part.path))
         for shape in self.shapes:
             if not shape.equal(shape.total(without), shape.complete):
@@ -312,7 +312,7 @@ class _Body:
         return True
 
     def _is_last(self, part: Part, removed: Mapping[Path, Why]) -> bool:
-        """Whether the part is the last one of a list that cannot be empty."""
+        """Return whether the part is the last one of a list that cannot be empty."""
         return part.kind != "condition" and not _PartContext(self.shapes[0], part, frozenset(removed)).rest
 
     def _local_reason(self, part: Part, removed: Mapping[Path, Why]) -> Why | None:
@@ -349,16 +349,16 @@ class _PartContext:
             self.rest = {part.path: shape.reader.value(self._node, removed | {part.path})}
 
     def implied_by(self, others: Iterable[int]) -> bool:
-        """Whether the others, with the gate, imply the part."""
+        """Return whether the others, with the gate, imply the part."""
         circuit = self._shape.circuit
         return circuit.implies(circuit.all_of([self._shape.gate, *others]), self.literal)
 
     def always_holds(self) -> bool:
-        """Whether the part always holds."""
+        """Return whether the part always holds."""
         return self._shape.circuit.implies(self._shape.circuit.true, self.literal)
 
     def implies_any(self, others: Iterable[int]) -> bool:
-        """Whether at least one of the others holds wherever the part does."""
+        """Return whether at least one of the others holds wherever the part does."""
         circuit = self._shape.circuit
         return circuit.implies(circuit.all_of([self._shape.gate, self.literal]), circuit.any_of(others))
 
@@ -370,12 +370,12 @@ class _PartContext:
         return frozenset(path for path, value in self.rest.items() if value in implied)
 
     def implied_by_other(self, path: Path) -> bool:
-        """Whether the part holds wherever another one does."""
+        """Return whether the part holds wherever another one does."""
         circuit = self._shape.circuit
         return circuit.implies(circuit.all_of([self._shape.gate, self.rest[path]]), self.literal)
 
     def repeats(self, path: Path) -> bool:
-        """Whether another part is the same condition, regardless of aliases and parentheses."""
+        """Return whether another part is the same condition, regardless of aliases and parentheses."""
         return path != self._part.path and self._formulas(path) == self._formulas(self._part.path)
 
     def _formulas(self, path: Path) -> list[Formula]:
@@ -387,7 +387,7 @@ class _PartContext:
 
 
 def _inside(part: Part, removed: Collection[Path]) -> bool:
-    """Whether a part lies in a dropped one."""
+    """Return whether a part lies in a dropped one."""
     return part.path in removed or any(part.path[:length] in removed for length in range(1, len(part.path)))
 
 

@@ -34,7 +34,7 @@ from privtab.model.nodes import PairKey, Policy, Row
 
 
 class Found(NamedTuple):
-    """What a check found, and where; the last is what else to look at."""
+    """A fault that a check found, and its place; the last field tells what else to look at."""
 
     span: Span
     message: str
@@ -54,7 +54,7 @@ class Check:
     kind: FindingKind
     finder: Finder
     once: bool
-    """Whether the first finding at a place is enough."""
+    """True if the first finding at a place is enough."""
 
     def find(self, policy: Policy) -> Iterator[Diagnostic]:
         """The findings in a policy."""
@@ -78,7 +78,7 @@ def check(code: str, severity: Severity, *, once: bool = False) -> Callable[[Fin
 
 
 FoundInRow: TypeAlias = "tuple[Row, Span, str, str]"
-"""What a check found, after the row that it is about."""
+"""A fault that a check found, after the row that it is about."""
 FinderByRow: TypeAlias = "Callable[[Policy], Iterator[FoundInRow]]"
 Setting = tuple[frozenset[str], dict[str, str]]
 """The flags that a request sets, and the type of each of its `with` objects."""
@@ -140,7 +140,7 @@ class View:
         return self._shape_of_row[pair]
 
     def undecided(self, row: Row, *codes: str) -> None:
-        """Record that findings were undecided for a row: those named, or the running check."""
+        """Record that findings were undecided for a row: findings of the given codes, or of the running check."""
         self.undecided_codes.setdefault((row.entity, row.operation), {}).update(dict.fromkeys(codes or (self.code,)))
 
     def settings(self, rule: Rule, *about: Formula, types_of: Formula | None = None) -> list[Setting]:
@@ -172,7 +172,7 @@ class View:
     def implies(
         self, rule: Rule, premise: Formula, conclusion: Formula, *, unknown: bool = False, part: str | None = None
     ) -> bool:
-        """Whether the premise implies the conclusion, for every state, all flags and all types of the rule's objects.
+        """Return whether the premise implies the conclusion, for every state, all flags and all types of the rule's objects.
 
         `unknown`: the answer if that is undecided, which is also recorded. `part`: as for `known_to_imply`.
         """
@@ -202,7 +202,7 @@ class View:
             return None
 
     def _always_holds(self, rule: Rule, formula: Formula) -> bool:
-        """Whether a condition always holds, that is, for every request of a caller who holds nothing."""
+        """Return whether a condition always holds, that is, for every request of a caller who holds nothing."""
         solver = self._no_access
         solver.renew()
         return not solver.possible([-solver.literal(formula), solver.requests({s.name: s.types for s in rule.withs})])
@@ -235,7 +235,7 @@ class View:
         return None if found is None else (found.flags, found.types)
 
     def allowed(self, rule: Rule, formula: Formula, setting: Setting | None = None, *, unnamed: bool = False) -> bool:
-        """Whether some state allows a kind of request; without a `setting`, some request without flags."""
+        """Return whether some state allows a kind of request; without a `setting`, some request without flags."""
         if unnamed:
             formula = without_name(self.program, formula, rule.entity)
         flags, types = setting or (frozenset[str](), None)
@@ -246,12 +246,12 @@ class View:
 
     @cached_property
     def alternative_rows(self) -> AlternativeRows:
-        """Rows that others override, and those of readings and variants that were not selected."""
+        """Rows that others override, and rows of readings and variants that were not selected."""
         return AlternativeRows(self.policy)
 
     @property
     def needed(self) -> frozenset[Atom]:
-        """Every atom that some call or item needs: those of minimal sets, about the resource or an object.
+        """Every atom that some call or item needs: atoms of minimal sets, about the resource or an object.
 
         If that is undecided for a row, all its atoms count as needed, and it is recorded as undecided.
         """
@@ -285,7 +285,7 @@ class View:
         return frozenset(found.values()), tuple(unsure)
 
     def _needed_by(self, rule: Rule, known: Collection[Atom]) -> Collection[Atom] | None:
-        """The atoms that a call or an item needs, at least those not `known` to be needed; None if undecided."""
+        """The atoms that a call or an item needs, at least the atoms not `known` to be needed; None if undecided."""
         conditions = list(dict.fromkeys((rule.item_condition, rule.call_condition)))
         slots = {slot.name: slot.types for slot in rule.withs}
         shorter = [absorbed(self.canonical, condition) for condition in conditions]
@@ -328,7 +328,7 @@ class View:
         )
 
     def can_matter(self, privilege: str, type_: str) -> bool:
-        """Whether holding a privilege on a type can matter: it is required there or, with inheritance, below."""
+        """Return whether holding a privilege on a type can matter: it is required there or, with inheritance, below."""
         return (privilege, type_) in self._effective_privileges
 
     @cached_property
@@ -349,7 +349,7 @@ def view_of(policy: Policy) -> View:
 
 
 def declared(policy: Policy) -> Collection[Row]:
-    """The rows, of those for many types or operations the first."""
+    """The rows; of rows for many types or operations, the first."""
     first: dict[int, Row] = {}
     for row in policy.rows.values():
         first.setdefault(id(row.decl.body), row)
@@ -357,7 +357,7 @@ def declared(policy: Policy) -> Collection[Row]:
 
 
 def check_in_every_type(code: str, severity: Severity) -> Callable[[FinderByRow], FinderByRow]:
-    """As `check`, for findings with their rows: those that occur for every type and operation of their row count, each once.
+    """As `check`, for findings with their rows: findings that occur for every type and operation of their row count, each once.
 
     A row for many types may require too much for one of them and just enough for another, which is not a fault.
     """
@@ -384,7 +384,7 @@ Breadth = Literal["equal", "wider", "narrower", "incomparable", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What one rule allows compared with another, and whether everything else is the same."""
+    """The comparison of one rule's permissions with another's, and of everything else that they say."""
 
     breadth: Breadth
     same_objects: bool
@@ -393,7 +393,7 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether the rules mean the same."""
+        """True if the rules mean the same."""
         return self.breadth == "equal" and self.same_objects and self.same_effects and self.same_report
 
 
@@ -423,7 +423,7 @@ def compare(view: View, first: Rule, second: Rule) -> Comparison:
 
 
 def _all(answers: Iterable[bool | None]) -> bool | None:
-    """Whether all answers are true; None if unknown."""
+    """True if all answers are true; None if unknown."""
     known = list(answers)
     return False if False in known else None if None in known else True
 
@@ -437,5 +437,5 @@ def _effects(rule: Rule) -> frozenset[object]:
 
 
 def always(formula: Formula) -> bool:
-    """Whether a condition is literally one that always holds."""
+    """Return whether a condition is literally one that always holds."""
     return formula == ALWAYS

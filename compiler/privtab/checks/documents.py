@@ -1,4 +1,4 @@
-"""What rows say of the documents that they are from: sources, notes, and cells that can be read in several ways: P303, P317, P318, P329, P339."""
+"""Documents that rows are from: sources, notes, and cells that can be read in several ways: P303, P317, P318, P329, P339."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _false_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, str]
 
 
 def _filters(view: View, rule: Rule) -> bool:
-    """Whether `each` requires more than the call does."""
+    """Return whether `each` requires more than the call does."""
     return rule.each is not None and not view.implies(rule, rule.call_condition, rule.each, unknown=True)
 
 

@@ -35,7 +35,7 @@ def separation_of_duty(policy: m.Policy) -> Iterator[Found]:
 
 
 def _violations(view: View, rules: list[Rule], at_most: int) -> Iterator[tuple[str, list[Rule]]]:
-    """Descriptions of what holds too many of the rules, each with those rules."""
+    """Descriptions of holdings that suffice for too many of the rules, each with these rules."""
     policy = view.policy
     reported: list[frozenset[str]] = []
     """Sets of privileges that were reported; sets that contain one of them are skipped."""
@@ -66,7 +66,7 @@ def _violations(view: View, rules: list[Rule], at_most: int) -> Iterator[tuple[s
 
 
 def _suffices(view: View, rule: Rule, gives: Callable[[str, str], bool]) -> bool:
-    """Whether grants alone suffice; `gives` tells whether they give a privilege on a type."""
+    """Return whether grants alone suffice; `gives` tells whether they give a privilege on a type."""
 
     def holds(atom: Atom) -> bool:
         return isinstance(atom, Has) and any(gives(atom.privilege, t) for t in view.program.types_of(atom.target))
@@ -83,7 +83,7 @@ def _in_scope(view: View, rule: Rule, role: Role) -> bool:
 
 
 def _grants_of(view: View, role: Role) -> Callable[[str, str], bool]:
-    """Whether the default grants of a role give a privilege on a type, within one scope."""
+    """A test that tells whether the default grants of a role give a privilege on a type, within one scope."""
     hierarchy = view.policy.hierarchy
     grants = dict(role.grants)
 
@@ -97,7 +97,7 @@ def _grants_of(view: View, role: Role) -> Callable[[str, str], bool]:
 
 
 def _owner_may(view: View, rule: Rule, type_: str) -> bool:
-    """Whether ownership of the resource's `type_` suffices."""
+    """Return whether ownership of the resource's `type_` suffices."""
     semantics = view.policy.semantics
     owner_privileges = semantics.owner.holds if semantics.owner is not None else ()
 
@@ -113,7 +113,7 @@ def _owner_may(view: View, rule: Rule, type_: str) -> bool:
 
 
 def _effects_suffice(view: View, rule: Rule, other: Rule) -> bool:
-    """Whether the effects of a rule suffice for another on the same objects."""
+    """Return whether the effects of a rule suffice for another on the same objects."""
     semantics = view.policy.semantics
     owner_privileges = semantics.owner.holds if semantics.owner is not None else ()
     gained = [e for e in rule.effects if e.kind != "revoke" and e.target.slot == RESOURCE]
@@ -138,7 +138,7 @@ def _effects_suffice(view: View, rule: Rule, other: Rule) -> bool:
 
 
 def _atoms_suffice(view: View, rule: Rule, holds: Callable[[Atom], bool]) -> bool:
-    """Whether some atoms suffice for the rule's own condition, without flags, for some types of its objects."""
+    """Return whether some atoms suffice for the rule's own condition, without flags, for some types of its objects."""
     condition = own_condition(rule)
     if condition == ALWAYS:
         return False

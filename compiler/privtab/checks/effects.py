@@ -113,7 +113,7 @@ def _may_read(view: View, rule: Rule, type_: str, reading_rules: list[Rule], by_
 
 
 def _allows_reading(view: View, rule: Rule, type_: str, reading_rules: list[Rule]) -> bool:
-    """Whether each minimal set for creation, together with the effects, suffices for some reading operation.
+    """Return whether each minimal set for creation, together with the effects, suffices for some reading operation.
 
     Flags only add requirements, so it is enough to check the sets without flags. Where a type nests, this is asked for paths of each
     number of levels that matters, of which each level is a type of its own.
@@ -188,7 +188,7 @@ def idle_effect(policy: m.Policy) -> Iterator[FoundInRow]:
 
 
 def _written(row: m.Row, outcome: m.ResolvedEffect) -> bool:
-    """Whether the row states the effect itself, and it does not come from the ownership of creators."""
+    """Return whether the row states the effect itself, and it does not come from the ownership of creators."""
     return outcome.use is not None or row.decl.body.becomes is not None
 
 

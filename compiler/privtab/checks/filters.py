@@ -1,4 +1,4 @@
-"""Row filters and column masks: those that never apply, and texts that are no SQL: P348 to P350."""
+"""Row filters and column masks that never apply, and texts that are no SQL: P348 to P350."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ _LONG = 5
 
 @check("P332", Severity.NOTE)
 def near_duplicate_name(policy: m.Policy) -> Iterator[Found]:
-    """Names of one kind that differ only by plural, word order, or one letter; those that differ in case alone are P344.
+    """Names of one kind that differ only by plural, word order, or one letter; names that differ in case alone are P344.
 
     Skipped are: an alias and its privilege; operations that share a row, or have different titles; and `single` types,
     as collections of another type. Plurals and word order of operations are left to the document if every row of both
@@ -150,7 +150,7 @@ def _without(words: list[str], number: int, index: int) -> tuple[str, ...]:
 
 
 def aliases(policy: m.Policy) -> Callable[[str, str], bool]:
-    """Whether two names are of one privilege."""
+    """A test that tells whether two names are of one privilege."""
     root = {name: name for name in policy.privileges} | {name: alias.of for name, alias in policy.aliases.items()}
     return lambda name, other: name in root and root.get(name) == root.get(other)
 
@@ -181,7 +181,7 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 def _one_letter(name: str, other: str) -> bool:
-    """Whether one word differs by one letter, or by two swapped letters, after the same first letter."""
+    """Return whether one word differs by one letter, or by two swapped letters, after the same first letter."""
     words, other_words = name.casefold().split("_"), other.casefold().split("_")
     if len(words) != len(other_words):
         return False

@@ -78,7 +78,7 @@ def open_without_flag(policy: m.Policy) -> Iterator[Found]:
 
 
 def requires_nothing(condition: m.Condition, *, flags: bool) -> bool:
-    """Whether the condition always holds if the request sets all flags and has all objects, or none. A `can` counts as a requirement."""
+    """Return whether the condition always holds if the request sets all flags and has all objects, or none. A `can` counts as a requirement."""
     match condition:
         case m.AllOf(parts=parts):
             return all(requires_nothing(part, flags=flags) for part in parts)
@@ -155,7 +155,7 @@ def _requires_nothing(view: View, row: m.Row) -> bool:
 
 
 def _allows_every_type(policy: m.Policy, row: m.Row, name: str) -> bool:
-    """Whether the row uses the object, but only in ways that every type allows."""
+    """Return whether the row uses the object, but only in ways that every type allows."""
     terms = [
         term for term in row_terms(row) if isinstance(term, HoldsPrivilege | Related | CanDo) and _refers_to(term, name)
     ]

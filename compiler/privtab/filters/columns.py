@@ -72,7 +72,7 @@ def spark_column(expression: Expression, columns: Mapping[str, Any], bounds: Map
 def ibis_expression(expression: Expression, columns: Mapping[str, Any], bounds: Mapping[str, int]) -> Any:
     """The condition for `Table.filter`; `columns`: a column of the table for each level.
 
-    Ibis knows no collations, so digests are compared: those of texts that a collation folds differ.
+    Ibis knows no collations, so digests are compared: texts that a collation folds have different digests.
     """
     import ibis
 
@@ -100,7 +100,7 @@ def ibis_expression(expression: Expression, columns: Mapping[str, Any], bounds: 
         return listed & (column.floor() == column) if one.type == "integer" else listed
 
     def path(levels: Sequence[str], paths: Iterable[tuple[str, ...]]) -> Any:
-        """Whether the names are one of the paths, of which those with one beginning are together."""
+        """A condition that the names are one of the paths, of which paths with one beginning are together."""
         if len(levels) == 1:
             return among(columns[levels[0]], (name for (name,) in paths))
         return reduce(
@@ -135,7 +135,7 @@ def ibis_expression(expression: Expression, columns: Mapping[str, Any], bounds: 
 
 
 def sqlalchemy_names(columns: Mapping[str, Any], dialect: str) -> dict[str, str]:
-    """The text of each column; those that are texts stay."""
+    """The text of each column; columns that are texts stay."""
     from sqlalchemy.dialects import registry
 
     def text(column: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a state says that concerns one caller: all that the division of paths depends on, by an index or by an OPA."""
+"""The rows of a state that concern one caller: all that the division of paths depends on, from an index or from an OPA."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_ROWS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concern:
-    """What a state says that concerns one caller. More keys and principals than need be do no harm, as parts with one answer unite."""
+    """The facts of a state that concern one caller. More keys and principals than necessary do no harm, as parts with one answer unite."""
 
     revision: str | None
     principals: frozenset[str]
@@ -49,7 +49,7 @@ class Concern:
 
 
 def of_opa(said: Mapping[str, Any], system: str) -> Concern:
-    """What the rule `concern` of an OPA answers. Raises PolicyError for any other answer, DecisionUnavailable if shards are missing."""
+    """Read the answer of an OPA's rule `concern`. Raises PolicyError for any other answer, DecisionUnavailable if shards are missing."""
     try:
         if missing := said["missing"]:
             raise DecisionUnavailable(
@@ -75,7 +75,7 @@ def of_opa(said: Mapping[str, Any], system: str) -> Concern:
 
 
 def concern(engine: RowEngine, request: Request, end: int) -> Concern:
-    """What the index of an engine says that concerns the caller of a request."""
+    """The facts in an engine's index that concern the caller of a request."""
     index, caller = engine.index, engine.caller(request)
     roles = (index.within[principal][0] for principal in caller.principals if principal in index.within)
     values: dict[str, list[Any]] = {}

@@ -108,7 +108,7 @@ def fold(
     all_of_: Callable[[list[T]], T],
     any_of_: Callable[[list[T]], T],
 ) -> T:
-    """The value of an expression, from those of its leaves and how the values of parts are combined."""
+    """The value of an expression, from the values of its leaves; the functions combine the values of parts."""
     match expression:
         case OneOf() | Paths() | Value():
             return leaf(expression)
@@ -121,7 +121,7 @@ def fold(
 
 
 def size(expression: Expression) -> int:
-    """How many names an expression lists."""
+    """The number of names that an expression lists."""
 
     def total(parts: list[int]) -> int:
         return sum(parts)
@@ -153,7 +153,7 @@ def open_levels(expression: Expression) -> frozenset[str]:
 
 
 def longest(levels: Sequence[str], beginnings: Iterable[tuple[tuple[str, ...], bool]]) -> Expression:
-    """Whether the longest beginning of a path among these, each with whether it allows, is one that does; none denies."""
+    """An expression that holds where the longest of these beginnings of a path, each with whether it allows, is one that does; none denies."""
     found: dict[tuple[int, bool], list[tuple[str, ...]]] = {}
     for names, allowed in beginnings:
         found.setdefault((len(names), allowed), []).append(names)
@@ -178,9 +178,9 @@ def longest(levels: Sequence[str], beginnings: Iterable[tuple[tuple[str, ...], b
 def holds(
     expression: Expression, names: Mapping[str, str | None], bounds: Mapping[str, int], values: Mapping[str, object]
 ) -> bool:
-    """Whether an expression holds for the names of a path, by level; None is no name. `bounds`: the most names in a path of a level.
+    """Return whether an expression holds for the names of a path, by level; None is no name. `bounds`: the most names in a path of a level.
 
-    `values`: those of attributes, by name; None is no value.
+    `values`: the values of attributes, by name; None is no value.
     """
     if any(name is None or not is_valid(name, bounds.get(level)) for level, name in names.items()):
         return False
@@ -212,7 +212,7 @@ def _has(one: Value, value: Any) -> bool:
 
 
 def is_valid(name: str, most: int | None = None) -> bool:
-    r"""Whether a request can have this name in a path; with `most`, whether it is a path of at most so many names.
+    r"""Return whether a request can have this name in a path; with `most`, whether it is a path of at most so many names.
 
     >>> is_valid("a/b 100%"), is_valid(""), is_valid("a\n"), is_valid("a/b", 2), is_valid("a/b/c", 2), is_valid("a/100%", 2)
     (True, False, False, True, False, False)

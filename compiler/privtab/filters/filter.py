@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """Where a user may do an operation, as an expression over the names on the paths of a type; exactly where `check` allows it."""
+    """The entities on which a user may do an operation, as an expression over the names on the paths of a type; exactly where `check` allows it."""
 
     user: str
     action: str
@@ -64,7 +64,7 @@ class Filter:
     def rows(self, key: str | None = None) -> Iterator[tuple[Any, ...]]:
         """The rows of a table that `sql` asks instead of listing names, in the order of `columns_of_rows`.
 
-        `key`: how the rows of this filter are told from those of others, by default the property. Raises UnsupportedError for what
+        `key`: tells the rows of this filter from other filters' rows, by default the property. Raises UnsupportedError for what
         only a condition with the names can say.
         """
         if self.beginnings is None:
@@ -94,28 +94,28 @@ class Filter:
 
     @property
     def key(self) -> str:
-        """What tells the rows of a filter from those of others, unless the caller says otherwise: the policy, and what was asked."""
+        """The key of a filter's rows, unless the caller gives another: the policy, and the question."""
         policy = f"{self.system}/{quote(self.version)}"  # so no blank but those of the user's name divides otherwise
         return f"{policy} {self.user} {self.action} {self.type}" + (f" #{self.context}" if self.context else "")
 
     @property
     def edition(self) -> str:
-        """What the rows of a filter follow from: the revisions of the policy and the state, and until when they count."""
+        """The basis of a filter's rows: the revisions of the policy and the state, and until when they count."""
         until = "" if self.window.end == LAST else f" until {moments.moment_text(self.window.end)}"
         return f"{self.policy or ''} {self.revision or ''}{until}"
 
     @property
     def nothing(self) -> bool:
-        """Whether there is nothing to see, whatever there is."""
+        """True if there is nothing to see, in any state of the entities."""
         return self.expression == NOTHING
 
     @cached_property
     def size(self) -> int:
-        """How many names the expression lists."""
+        """The number of names that the expression lists."""
         return expressions.size(self.expression)
 
     def allows(self, *names: str | None, **attributes: object) -> bool:
-        """Whether an entity with these names, unencoded and from the root down, and these attributes is allowed; None is none."""
+        """Return whether an entity with these names, unencoded and from the root down, and these attributes is allowed; None is none."""
         if len(names) != len(self.levels):
             raise UsageError(f"a `{self.type}` has the levels {', '.join(self.levels)}: give a name for each")
         return expressions.holds(self.expression, dict(zip(self.levels, names, strict=True)), self.bounds, attributes)
@@ -192,7 +192,7 @@ class Filter:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What an engine is to be asked, so that a filter follows: about each of the examples, once for each choice of attributes."""
+    """The question to an engine from which a filter follows: about each of the examples, once for each choice of attributes."""
 
     program: Mapping[str, Any]
     request: Request
@@ -256,7 +256,7 @@ class Question:
 
 
 def filter_of(engine: RowEngine, request: Request, window: Window = ALWAYS) -> Filter:
-    """Where a request is allowed, whatever entity of its resource's type it names; the names in the request were checked.
+    """The filter of a request for all entities of its resource's type; the names in the request were checked.
 
     Raises UnsupportedError for types that cannot be mapped to columns, DecisionUnavailable if shards of the state are missing.
     """

@@ -21,12 +21,12 @@ from privtab.filters.concern import Concern
 from privtab.filters.expression import NOTHING, Expression, OneOf, all_of, any_of, longest
 
 Trie: TypeAlias = dict[str, "Trie"]
-"""Encoded names, each with those that follow it in the path of an entity that is named."""
+"""Encoded names, each with the names that follow it in the path of a named entity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The paths with one beginning, by their next name: those that are named, and all others."""
+    """The paths with one beginning, by their next name: named paths, and all others."""
 
     named: Mapping[str, Region]
     other: Region
@@ -34,7 +34,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """The paths with one beginning, by the path within the type that nests: those that are named, and those below each of them."""
+    """The paths with one beginning, by the path within the type that nests: named paths, and paths below each of them."""
 
     named: Mapping[str, Region]
     below: Mapping[str, Sequence[Region]]
@@ -48,7 +48,7 @@ Region: TypeAlias = Split | Nest | int
 
 
 class Beginning(NamedTuple):
-    """The beginning of paths, unencoded names, and whether those that begin so are allowed unless a longer one says otherwise."""
+    """The beginning of paths, unencoded names, and whether paths that begin so are allowed unless a longer one says otherwise."""
 
     names: tuple[str, ...]
     allowed: bool
@@ -67,7 +67,7 @@ class Regions:
     """One entity for each region."""
 
     def expression(self, allowed: Sequence[bool]) -> Expression:
-        """Where a request is allowed, from the answers for the examples."""
+        """The condition under which a request is allowed, from the answers for the examples."""
         return self._expression(self.whole, 0, allowed)
 
     def _expression(self, region: Region, depth: int, allowed: Sequence[bool]) -> Expression:
@@ -146,7 +146,7 @@ class Regions:
             yield all_of([OneOf(level, (), other=True) if "" in above else some, rest])
 
     def _below(self, path: str, depth: int, regions_: Sequence[Region], allowed: Sequence[bool]) -> Expression:
-        """What holds below a path, however far."""
+        """The condition that holds below a path, however far."""
         found = {self._expression(inner, depth + 1, allowed) for inner in regions_}
         if len(found) > 1:
             raise UnsupportedError(
@@ -194,12 +194,12 @@ def regions(reader: ConditionReader, request: Request, concern: Concern, compari
 
 
 def _nested_at(shape: PathShape) -> int | None:
-    """The position among the names, if those of a type that nests are one."""
+    """The position among the names, if the names of a type that nests are one."""
     return None if shape.nested is None else shape.chain[shape.nested][1] - 1
 
 
 def _columns(shape: PathShape, path: str) -> list[str]:
-    """The names of a path, those of the type that nests as one."""
+    """The names of a path, with the names of the type that nests as one."""
     names = path.split("/")
     first = _nested_at(shape)
     if first is None:
@@ -273,5 +273,5 @@ def _names(trie: Trie) -> Iterator[Iterable[str]]:
 
 
 def _is_name(word: str) -> bool:
-    """Whether a word can stand in a path as it is."""
+    """Return whether a word can stand in a path as it is."""
     return bool(word) and "/" not in word and encode_name(unencoded(word)) == word

@@ -38,7 +38,7 @@ from privtab.filters.expression import (
 )
 
 ParameterStyle: TypeAlias = Literal["qmark", "format", "pyformat", "named", "numeric", "dollar"]
-"""How parameters are written: `?`, `%s`, `%(p1)s`, `:p1`, `:1` (PEP 249) or `$1`."""
+"""The style of parameters: `?`, `%s`, `%(p1)s`, `:p1`, `:1` (PEP 249) or `$1`."""
 Form: TypeAlias = Literal["inline", "joined"]
 MOST_INLINE = 2_000
 """The most names that a condition lists unless the caller says otherwise."""
@@ -46,13 +46,13 @@ MOST_INLINE = 2_000
 _CLASS_U = "[" + "".join(rf"\u{max(first, 1):04x}-\u{last:04x}" for first, last in RANGES) + "]"
 _CLASS_RAW = "*[" + "".join(f"{chr(max(first, 1))}-{chr(last)}" for first, last in RANGES[:-1]) + "]*"
 _MARK = "\ue000"
-"""Where a parameter stands, until the text is printed."""
+"""A placeholder for a parameter, until the text is printed."""
 _WHOLE = "FLOOR(:c) = :c"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How a database compares texts byte by byte. In its templates, `:c` is a column and `:v` a parameter."""
+    """The comparison of texts byte by byte in a database. In its templates, `:c` is a column and `:v` a parameter."""
 
     name: str
     """As SQLGlot calls it."""
@@ -60,18 +60,18 @@ class Dialect:
     """The column's text, on either side of a comparison."""
     value: str = ":v"
     bytes: bool = False
-    """Whether that text is one of bytes, also to functions."""
+    """True if the compared text is one of bytes, also to functions."""
     typed: Mapping[str, str] = field(default_factory=lambda: {"integer": _WHOLE})
-    """Whether a value is of a type of attributes, unless the database itself refuses to compare it with such."""
+    """Tests of a value for a type of attributes, unless the database itself refuses to compare it with such."""
     finds: str
-    """Whether a text has something that matches the regular expression `:v`."""
+    """A test of a text for something that matches the regular expression `:v`."""
     unusable: str = ""
-    """Whether a text has a character that no name has: what matches `pattern`, unless the database needs other words."""
+    """A test of a text for a character that no name has: what matches `pattern`, unless the database needs other words."""
     pattern: str = CLASS
     flags: str = ""
-    """What patterns begin with, so that case counts."""
+    """The beginning of patterns, so that case counts."""
     unordered: bool = False
-    """Whether what is expensive may be looked at first, unless CASE forbids it."""
+    """True if expensive conditions may be evaluated first, unless CASE forbids it."""
     style: ParameterStyle = "qmark"
 
 
@@ -178,7 +178,7 @@ class Sql:
     names: tuple[str, ...]
     """The names of the parameters."""
     form: Form = "inline"
-    """Whether the names are listed, or looked up in a table."""
+    """The form of the names: listed, or looked up in a table."""
 
     @property
     def named(self) -> dict[str, str]:
@@ -197,20 +197,20 @@ def dialect(name: str) -> Dialect:
 
 
 class SqlOptions(TypedDict, total=False):
-    """How a condition is written."""
+    """Options for writing a condition."""
 
     style: ParameterStyle | None
-    """How parameters are written; None: as the usual driver of the database wants them."""
+    """The style of parameters; None: as the usual driver of the database wants them."""
     prefix: str
-    """What names of parameters begin with, before their number."""
+    """The beginning of parameters' names, before their number."""
     most: int
     """The most names that are listed, by default 2,000."""
     table: str | None
     """A table with `Filter.rows`, which is asked where more would be listed."""
     key: str | None
-    """Which of its rows are those of the filter."""
+    """The key of the filter's rows in the table."""
     pretty: bool
-    """Whether the text has several lines."""
+    """True for a text of several lines."""
 
 
 def sql(
@@ -230,7 +230,7 @@ def sql(
 ) -> Sql:
     """The condition of a WHERE; arguments as of `Filter.sql` and `SqlOptions`.
 
-    `columns`: those of all levels, in their order. `bounds`, `beginnings`, `edition`: as in `Filter`.
+    `columns`: the columns of all levels, in their order. `bounds`, `beginnings`, `edition`: as in `Filter`.
     """
     target = dialect(dialect_name)
     mapped = {level: column_of(text, target) for level, text in columns.items()}
@@ -301,7 +301,7 @@ class _Rows:
     key: str
 
     def there(self, edition: str, target: Dialect, values: list[str]) -> Iterator[exp.Expr]:
-        """Whether the rows are of this edition, and none of another."""
+        """The conditions that the rows are of this edition, and none of another."""
         for other in (False, True):
             found = self.select([exp.Literal.number(1)], target, values, {"depth": EDITION})
             said = _Texts((exp.column("name1"),), target, values).among([edition], other=other)
@@ -311,7 +311,7 @@ class _Rows:
     def select(
         self, what: Sequence[exp.Expr], target: Dialect, values: list[str], conditions: Mapping[str, int]
     ) -> exp.Select:
-        """What the rows of the filter have in which columns have these numbers."""
+        """Select values from the rows of the filter in which columns have these numbers."""
         key = exp.column("filter")
         same = _Texts((key,), target, values).among([self.key])
         values.append(self.key)
@@ -351,7 +351,7 @@ class _Texts:
         return self.exact(self.columns, exp.Chr(expressions=[exp.Literal.number(ord(SEPARATOR))]))
 
     def value(self, text: exp.Expr) -> exp.Expr:
-        """What columns are compared with."""
+        """The expression with which columns are compared."""
         return _filled(self.target.value, self.target.name, v=text)
 
     def filled(self, template: str, text: str, column: exp.Expr) -> exp.Expr:
@@ -362,7 +362,7 @@ class _Texts:
     def among(
         self, texts: Sequence[str], rows: _Rows | None = None, compared: exp.Expr | None = None, *, other: bool = False
     ) -> exp.Expr:
-        """Whether what is compared, by default the path, is one of these; with `rows`, of those that are allowed there, or not."""
+        """The condition that a value, by default the path, is one of these; with `rows`, of the paths that are allowed there, or not."""
         compared = compared or self.path
         if rows is not None:
             depth = len(self.columns)
@@ -379,13 +379,13 @@ class _Texts:
         return _not(found) if other else found
 
     def usable(self) -> exp.Expr:
-        """Whether the texts have no character that names and values cannot have."""
+        """The condition that the texts have no character that names and values cannot have."""
         pattern = self.target.flags + self.target.pattern
         column = self.exact(self.columns) if len(self.columns) > 1 else self.columns[0]
         return _not(exp.paren(self.filled(self.target.unusable or self.target.finds, pattern, column), copy=False))
 
     def valid(self, bounded: Iterable[tuple[exp.Expr, int]]) -> Iterator[exp.Expr]:
-        """What makes the texts names; those of `bounded` columns are paths of at most so many."""
+        """The conditions that make the texts names; texts of `bounded` columns are paths of at most so many."""
         for column in self.columns:
             yield exp.NEQ(this=self.exact([column]), expression=self.value(exp.Literal.string("")))
         yield self.usable()

@@ -268,7 +268,7 @@ def _overlaid(roles: tuple[RoleDecl, ...], overlay: VariantDecl | None) -> list[
 
 
 def _check_variant(rows: Rows, variant: VariantDecl, found: list[Diagnostic]) -> None:
-    """Add the findings of a variant that is not applied: those of its own rows, resolved with its overlay."""
+    """Add the findings of a variant that is not applied: findings of its own rows, resolved with its overlay."""
     selection = select(rows.tables, variant, rows.names, found)
     own_rows = {id(decl) for decl in rows_of(variant)}
     variant_rows = Rows(
@@ -324,7 +324,7 @@ def find_cycles(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
 
 
 DEEPEST = 150
-"""Limit on the levels of a condition, including those it reaches through `can`, since conditions are walked recursively."""
+"""Limit on the levels of a condition, including levels that it reaches through `can`, since conditions are walked recursively."""
 
 
 def find_deep(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:

@@ -25,7 +25,7 @@ _SELECTORS: Mapping[str, Level] = {"first": "first", "any": "any", "every": "eve
 """The words before a target, by the level that they mean."""
 
 _NO_FLAGS = {"with": "the request's objects", ACTIVE_ROLES: "the active roles"}
-"""What a context holds besides flags."""
+"""The parts of a context that are no flags."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Scope:
     names: DeclaredNames
     pairs: Mapping[m.PairKey, ChosenRow]
     owners: bool
-    """Whether conditions may refer to owners."""
+    """True if conditions may refer to owners."""
     owner_privileges: frozenset[str] = frozenset()
     objects: dict[str, tuple[str, ...]] = field(default_factory=dict)
     optional: set[str] = field(default_factory=set)
@@ -116,7 +116,7 @@ class Scope:
                 yield condition
 
     def _any_listed(self, name: x.Name, places: tuple[m.TargetSlot, ...], cell: Cell) -> m.Condition:
-        """`any privilege` as a list of those that can be granted on each place, where none stands for all of them."""
+        """`any privilege` as a list of the privileges that can be granted on each place, where none stands for all of them."""
         spot = m.CellPart(cell, name.start, name.end)
         parts: list[m.Condition] = []
         for place in places:
@@ -444,7 +444,7 @@ def _mismatch(
 
 
 def _refused(type_: Attribute, relation: str, written: str) -> str | None:
-    """What to write instead of a relation that values of the type do not stand in; None if they do."""
+    """The advice against a relation that does not suit values of the type; None if it does."""
     if type_.type == "set":
         return None if relation == "contains" else f"compare the other way round: `VALUE in {written}`"
     if relation == "contains":

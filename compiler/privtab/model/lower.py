@@ -47,7 +47,7 @@ def lower(policy: m.Policy) -> ir.Program:
 
 
 def _with_required_flags(policy: m.Policy, rules: dict[_Pair, ir.Rule]) -> dict[_Pair, ir.Rule]:
-    """Add the flags that requests must state, also those behind a `can`: a request that omits one would need less there, too."""
+    """Add the flags that requests must state, also flags behind a `can`: there, a request that omits one would also need less."""
     required = {pair: {f.name.value for f in row.decl.flags if f.required} for pair, row in policy.rows.items()}
     for listed in {(one.entity, one.kind): None for one in policy.filters}:
         # A filter that does not hold for want of a flag would leave the caller to the next one, so a list has one set of flags.
@@ -196,7 +196,7 @@ class Lowering:
         return self.at_place(place, atom, privilege, lambda type_: type_ in on)
 
     def owners_have(self, privilege: str) -> bool:
-        """Whether ownership gives a privilege."""
+        """Return whether ownership gives a privilege."""
         owner = self.policy.semantics.owner
         return owner is not None and privilege in owner.holds
 
@@ -225,7 +225,7 @@ class Lowering:
         )
 
     def is_role(self, type_: str) -> bool:
-        """Whether entities of the type are roles."""
+        """Return whether entities of the type are roles."""
         return self.policy.entities[type_].principal == "role"
 
     def at_place(

@@ -20,7 +20,7 @@ _PRINCIPALS: dict[str, OwnerKind] = {"user": "user", "group": "group", "role": "
 
 @dataclass(slots=True)
 class DeclaredNames:
-    """The names that a file declares; `poisoned` holds those that exist but already have a finding."""
+    """The names that a file declares; `poisoned` holds names that exist but already have a finding."""
 
     hierarchy: Hierarchy
     privileges: dict[str, Privilege] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class DeclaredNames:
 
     @property
     def nests(self) -> bool:
-        """Whether a type nests."""
+        """True if a type nests."""
         return any(type_.nested for type_ in self.entities.values())
 
     @property
@@ -77,7 +77,7 @@ class DeclaredNames:
         return members
 
     def unknown(self, name: str) -> bool:
-        """Whether a use of the name is to be reported."""
+        """Return whether a use of the name is to be reported."""
         return (
             self.privileges_known and name not in self.poisoned and name not in self.declared and name not in self.lost
         )
@@ -89,7 +89,7 @@ class DeclaredNames:
         return replace(self.findings_by_key[key], span=span)
 
     def check_type(self, word: Word, found: list[Diagnostic]) -> bool:
-        """Whether the type exists; add a finding if it does not."""
+        """Return whether the type exists; add a finding if it does not."""
         if word.value in self.entities:
             return True
         if self.types_known and word.value not in self.lost:
@@ -309,7 +309,7 @@ def _expand(decls: Mapping[str, SetDecl], names: DeclaredNames, found: list[Diag
 
 
 def _implications(decls: Iterable[PrivilegeDecl], names: DeclaredNames, found: list[Diagnostic]) -> None:
-    """Expand what each privilege implies, one step: sets and aliases, not what those privileges imply."""
+    """Expand the implications of each privilege, one step: sets and aliases, not the implications of implied privileges."""
     for decl in decls:
         own = decl.name.value
         listed: set[str] = set()
@@ -335,7 +335,7 @@ def _implications(decls: Iterable[PrivilegeDecl], names: DeclaredNames, found: l
 
 
 def _in_all_steps(names: DeclaredNames) -> None:
-    """Let each privilege imply what those that it implies imply."""
+    """Let each privilege imply everything that its implied privileges imply."""
     for name, privilege in names.privileges.items():
         reached = [name]
         for at in reached:  # grows
@@ -344,7 +344,7 @@ def _in_all_steps(names: DeclaredNames) -> None:
 
 
 def _any_privilege(tables: Tables, names: DeclaredNames) -> None:
-    """Let every privilege imply `any privilege`, where that means the same as a list of those that can be granted on a type.
+    """Let every privilege imply `any privilege`, where that means the same as a list of the privileges that can be granted on a type.
 
     It does not with denials, nor where a privilege reaches types on which it cannot be granted, by inheritance or ownership: there,
     conditions list them.
@@ -442,7 +442,7 @@ def unbound(
 
 
 def _attributes(tables: Tables, names: DeclaredNames, found: list[Diagnostic]) -> Attributes:
-    """The declared attributes; those of entities with the types that have them."""
+    """The declared attributes; attributes of entities with the types that have them."""
     declared: dict[AttributeKind, dict[str, Attribute]] = {kind: {} for kind in get_args(AttributeKind)}
     for decl in tables.attributes:
         attribute = decl.type

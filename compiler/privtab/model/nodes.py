@@ -20,7 +20,7 @@ from privtab.language.syntax.nodes import Cell, RowDecl, Tables
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """Which entity type contains which; chains are computed once."""
+    """The containment of entity types; chains are computed once."""
 
     entities: Mapping[str, EntityType]
     chains: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
@@ -41,11 +41,11 @@ class Hierarchy:
         return chain
 
     def within(self, type_: str, outer: str) -> bool:
-        """Whether `type_` is `outer` or lies below it."""
+        """Return whether `type_` is `outer` or lies below it."""
         return outer in self.chain(type_)
 
     def reaches(self, type_: str, target: str) -> bool:
-        """Whether the path of a `type_` entity leads to one `target`: an ancestor, itself, or a `single` type attached to one of these."""
+        """Return whether the path of a `type_` entity leads to one `target`: an ancestor, itself, or a `single` type attached to one of these."""
         current: str | None = target
         chain = self.chain(type_)
         while current is not None and current not in chain:
@@ -65,7 +65,7 @@ class Hierarchy:
         return tuple(named)
 
     def below(self, type_: str) -> AbstractSet[str]:
-        """The types of entities strictly below one of a type; the type itself, too, if it nests."""
+        """The types of entities strictly below one of a type; also the type itself, if it nests."""
         if not self.types_below:
             for name, entity in self.entities.items():
                 self.types_below.setdefault(name, set()).update([name] if entity.nested else [])
@@ -105,14 +105,14 @@ class TargetSlot:
     written: str
     spot: CellPart
     below: bool = False
-    """Whether it is enough to hold something on an entity below."""
+    """True if it is enough to hold something on an entity below."""
     level: Level = "nearest"
     optional: bool = False
-    """Whether requests may leave the object out; then nothing holds there."""
+    """True if requests may leave the object out; then nothing holds there."""
 
     @property
     def polymorphic(self) -> bool:
-        """Whether the request alone says the type, or that there is no object."""
+        """True if the request alone says the type, or that there is no object."""
         return len(self.types) > 1 or self.optional
 
 
@@ -234,7 +234,7 @@ Condition: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ResolvedEffect:
-    """What a successful operation does with `what` on the place."""
+    """The effect of a successful operation with `what` on the place."""
 
     kind: EffectKind
     what: str
@@ -243,7 +243,7 @@ class ResolvedEffect:
     slot: str
     type: str
     of_role: bool = False
-    """Whether the first active role of the request becomes the owner, in the place of the caller."""
+    """True if the first active role of the request becomes the owner, in the place of the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,7 +305,7 @@ class Policy:
     chosen: Mapping[str, str] = field(default_factory=dict)
     """The readings that were applied."""
     declared: Mapping[str, Located[str]] = field(default_factory=dict)
-    """Where each privilege, alias and set is declared."""
+    """The declaration of each privilege, alias and set."""
     conflicts: tuple[Conflict, ...] = ()
     attributes: Attributes = NO_ATTRIBUTES
     filters: tuple[Filter, ...] = ()
@@ -351,7 +351,7 @@ def alternatives(condition: Condition | None) -> Iterator[AnyOf]:
 
 
 def flat(condition: Condition, kind: type[AnyOf | AllOf]) -> Iterator[Condition]:
-    """The parts of an `or` or of an `and`, with those of the same kind directly inside it flattened."""
+    """The parts of an `or` or of an `and`, with parts of the same kind directly inside it flattened."""
     if isinstance(condition, kind):
         for part in condition.parts:
             yield from flat(part, kind)
@@ -367,7 +367,7 @@ def flags(condition: Condition) -> Iterator[Required]:
 def flags_read(rows: Mapping[PairKey, Row], pair: PairKey) -> frozenset[str] | None:
     """The flags that a row reads: in its gate, its own conditions, and the rows that it reaches through `can`.
 
-    None if one of those rows is invalid.
+    None if one of these rows is invalid.
     """
     found: set[str] = set()
     visited, waiting = {pair}, [pair]

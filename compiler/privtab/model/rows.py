@@ -21,7 +21,7 @@ from privtab.model.nodes import PairKey
 from privtab.model.select import ChosenRow
 
 _DELEGATED = (ANY_PRIVILEGE, "member", *PRINCIPAL_TABLES)
-"""What a delegation may name besides privileges, sets and `owner`; most of it only on some types."""
+"""The words that a delegation may name besides privileges, sets and `owner`; most of them only on some types."""
 
 
 @dataclass(slots=True)
@@ -255,7 +255,7 @@ class Rows:
         each: m.Condition | None,
         outcomes: tuple[m.ResolvedEffect, ...],
     ) -> Creation | None:
-        """Whether the row creates its entity: as it declares, or else if it gives something on it, and neither call nor items need anything of it."""
+        """The creation of the entity: as the row declares, or else if it gives something on it, and neither call nor items need anything of it."""
         needs_it = any(c is not None and self._refers_to_itself(c, scope.entity) for c in of_call)
         if decl.creates is not None:
             if decl.creates.value and needs_it:
@@ -266,7 +266,7 @@ class Rows:
         return undeclared_creation(decl.operation.value) if gives and not needs_it else None
 
     def _refers_to_itself(self, condition: m.Condition, entity: str) -> bool:
-        """Whether the condition refers to the entity itself or to a type inside it."""
+        """Return whether the condition refers to the entity itself or to a type inside it."""
         inside = self.names.hierarchy.within
         for term in m.terms(condition):
             if isinstance(term, m.IsSelf):

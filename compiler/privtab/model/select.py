@@ -197,7 +197,7 @@ def target_names(expression: Expression) -> set[str]:
 
 
 def same_meaning(row: m.Row, other: m.Row) -> bool:
-    """Whether conditions and effects are the same, up to order, repetition, aliases and sets."""
+    """Return whether conditions and effects are the same, up to order, repetition, aliases and sets."""
     return _row(row) == _row(other)
 
 

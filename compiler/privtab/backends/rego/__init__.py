@@ -42,7 +42,7 @@ class Emitter(Functions):
     referred: set[str] = field(default_factory=set)
     """The functions that `can` calls; other rows need only their clauses of `allowed`."""
     need_no_row: dict[Can, bool] = field(default_factory=dict)
-    """Whether some part of what a `can` refers to holds without any rows in the state."""
+    """True if some part of the condition of a `can` holds without any rows in the state."""
 
     def rows(self) -> tuple[RowView, ...]:
         """A view for each rule, in the program's order."""
@@ -122,13 +122,13 @@ class Emitter(Functions):
         return body.clause(ENTRY, (*lines, *user_check), before=conditions)
 
     def _may_hold_without_rows(self, rule: Rule) -> bool:
-        """Whether the row may hold for a user without any rows in the state, and so for an empty user name."""
+        """Return whether the row may hold for a user without any rows in the state, and so for an empty user name."""
         if "request" in self.program.semantics.groups or self.program.semantics.everyone is not None:
             return True
         return any(map(self._needs_no_row, (rule.call_condition, rule.item_condition)))
 
     def _needs_no_row(self, formula: Formula) -> bool:
-        """Whether some part of a condition holds without any rows in the state."""
+        """Return whether some part of a condition holds without any rows in the state."""
         for node in walk(formula):
             match node:
                 case Self() | When() | Compare() | And(parts=()):
@@ -145,7 +145,7 @@ class Emitter(Functions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeDispatch:
-    """How a request about an entity of a type finds its row."""
+    """The dispatch of a request about an entity of a type to its row."""
 
     function: str
     rows: Mapping[str, str]
@@ -296,7 +296,7 @@ def nested_places(program: Program) -> dict[str, dict[str, int]]:
 
 
 def flat_places(program: Program) -> dict[str, dict[str, Any]]:
-    """For each type with flat ids or below one: the types from that one on, with the number of names, and those around it."""
+    """For each type with flat ids or below one: the types from that one on, with the number of names, and the types around it."""
     names = vocabulary(program)
     return {
         name: {
@@ -322,7 +322,7 @@ class KeyPath:
 
     @property
     def last_names(self) -> tuple[str, ...]:
-        """Variables for the names in the last key, which are those of the whole path."""
+        """Variables for the names in the last key, which are the names of the whole path."""
         return tuple(f"name_{number}" for number in range(self.chain[-1][1] if self.chain else 0))
 
     @property
@@ -336,7 +336,7 @@ class KeyPath:
 
 
 def key_paths(program: Program) -> list[KeyPath]:
-    """The key paths of each entity type, and of those without their own key if some row allows such requests."""
+    """The key paths of each entity type, and paths without their own key for types where some row allows such requests."""
     unnamed = {rule.entity for rule in program.rules.values() if program.unnamed(rule)}
     nested, names = program.nested_on, vocabulary(program)
     found: list[KeyPath] = []
@@ -358,7 +358,7 @@ def _key_path(type_: str, chain: Sequence[tuple[str, int]]) -> KeyPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyShape:
-    """How the keys on a path of two or more are derived from the last one."""
+    """The derivation of the keys on a path of two or more keys from the last one."""
 
     last: int
     pattern: str

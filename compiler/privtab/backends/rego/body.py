@@ -53,7 +53,7 @@ class OwnsAny:
 
 
 Part: TypeAlias = ir.Formula | OwnsAny
-"""What a line of a clause is generated from."""
+"""The source of a line of a clause."""
 
 
 # Built-in functions whose names look like generated ones, `word_word`: a rule with such a name would hide them.
@@ -117,14 +117,14 @@ class Functions:
 
     program: ir.Program
     sharded: bool = False
-    """Whether the state is sharded by root entity: look-ups by a single key then pass the root's key too."""
+    """True if the state is sharded by root entity: look-ups using a single key then also pass the root's key."""
     names: FunctionNames = field(default_factory=FunctionNames)
     functions: dict[tuple[str, str], str] = field(default_factory=dict)
     short: set[tuple[str, str]] = field(default_factory=set)
     """The rules that may be evaluated with a path without its last key, and check for it."""
 
     def is_resource(self, target: ir.Target, rule: ir.Rule) -> bool:
-        """Whether a target is the resource of a rule, or may be."""
+        """Return whether a target is the resource of a rule, or may be."""
         if rule.entity in self.program.nested_on and target.slot == ir.RESOURCE:
             last = len(self.program.chain(rule.entity)) - 1
             return target.level != "parent" and self.program.anchor(target)[0] == last
@@ -285,7 +285,7 @@ class Body:
         return Clause(name=name, args=tuple(a if _mentions(a, lines) else "_" for a in args), lines=lines)
 
     def _compact(self, parts: tuple[ir.Formula, ...]) -> tuple[Part, ...]:
-        """Replace the clauses of `owner (a, b, c)`, from the root down, by one look-up over those keys."""
+        """Replace the clauses of `owner (a, b, c)`, from the root down, by one look-up over these keys."""
         if self.rule.entity in self.program.nested_on:
             return parts
         owners = [p for p in parts if isinstance(p, ir.Owner) and p.target.slot == ir.RESOURCE]
@@ -332,7 +332,7 @@ class Body:
         return f"array.concat(array.slice({path}, 0, {index + 1}), [{single_keys}])"
 
     def _behind(self, target: ir.Target) -> int:
-        """How many keys stand behind that of a target's entity, or of the one that a `single` target is attached to."""
+        """The number of keys behind the key of a target's entity, or of the entity to which a `single` target is attached."""
         own = self._type(target.slot) or target.type
         on_path = len(self.program.chain(target.type)) - 1
         position = on_path if self._on_path(target) else self.program.anchor(target)[0]

@@ -116,7 +116,7 @@ _NO_YAML = frozenset(found.kind.code for found in (unreadable.not_utf8, unreadab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilteredFindings:
-    """The findings of a file that are kept, sorted by position, and those that are ignored."""
+    """The kept findings of a file, sorted by position, and the ignored findings."""
 
     kept: tuple[Diagnostic, ...]
     ignored: tuple[Suppressed, ...] = ()
@@ -164,7 +164,7 @@ def filter_findings(
 def _ignoring_comment(
     finding: Diagnostic, source: SourceFile, comments: tuple[Ignore, ...], used: set[tuple[int, int]]
 ) -> Ignore | None:
-    """The comment that ignores a finding: the narrowest of those that name its code and cover its line."""
+    """The comment that ignores a finding: the narrowest comment that names its code and covers its line."""
     if finding.code < FIRST_CONFIGURABLE or finding.span.path != source.path:
         return None
     ignoring = [

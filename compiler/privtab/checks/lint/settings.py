@@ -26,13 +26,13 @@ class FailOn(StrEnum):
     NEVER = "never"
 
     def fails(self, severity: Severity) -> bool:
-        """Whether a finding of this severity makes the run fail."""
+        """Return whether a finding of this severity makes the run fail."""
         order = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
         return self is not FailOn.NEVER and order.index(severity) <= order.index(Severity(self.value))
 
 
 class LintFormat(StrEnum):
-    """How findings are printed; `text` is an alias of `pretty`."""
+    """The output formats of findings; `text` is an alias of `pretty`."""
 
     PRETTY = "pretty"
     JSON = "json"
@@ -96,7 +96,7 @@ class Settings:
 
 
 def _matches(pattern: str, path: Path, root: Path) -> bool:
-    """Whether a pattern matches a file: with `*` (which also matches `/`), or as a folder that contains it."""
+    """Return whether a pattern matches a file: with `*` (which also matches `/`), or as a folder that contains it."""
     file = path.resolve()
     if not file.is_relative_to(root.resolve()):
         return False
@@ -117,7 +117,7 @@ class LintResult:
     fail_on: FailOn
 
     def failed(self) -> bool:
-        """Whether a finding fails the run."""
+        """True if a finding fails the run."""
         return any(self.fail_on.fails(finding.severity) for finding in self.findings)
 
 
@@ -134,7 +134,7 @@ class CatalogueEntry(FindingKind):
 
     @property
     def configurable(self) -> bool:
-        """Whether it can be ignored or given another severity."""
+        """True if the check can be ignored or given another severity."""
         return self.code >= FIRST_CONFIGURABLE
 
     @property
@@ -150,7 +150,7 @@ class CatalogueEntry(FindingKind):
             return ""
 
     def summary(self) -> str:
-        """What it finds, on one line."""
+        """The findings of the check, on one line."""
         found = _FINDS.search(self.page())
         return " ".join(found[1].split()) if found else self.name.replace("-", " ")
 

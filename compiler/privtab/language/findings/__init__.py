@@ -12,7 +12,7 @@ Q = ParamSpec("Q")
 
 
 class Said(NamedTuple):
-    """What a finding says: its message and its hint, other places, and the text that corrects the file."""
+    """The words of a finding: its message and its hint, other places, and the text that corrects the file."""
 
     message: str
     advice: str | None = None

@@ -102,7 +102,7 @@ def unknown_flag(operation: str, flag: str, used: Collection[str]) -> Said:
 
 @finding("P109")
 def unknown_attribute(written: str, name: str, declared: Collection[str]) -> Said:
-    """`written`, whose attribute `name` is not among those declared for its kind."""
+    """`written`, whose attribute `name` is not declared for its kind."""
     near = nearest(name, declared)
     known = f"declared are {listed_names(declared)}" if declared else "declare it: `attributes: {user: {NAME: TYPE}}`"
     return Said(f"unknown attribute `{written}`", f"did you mean `{near}`?" if near else known)

@@ -178,7 +178,7 @@ UNKNOWN_KEY_INSTEAD: Mapping[str, Mapping[str, str]] = {
         "description": "write `title` or `note`",
     },
 }
-"""What to write instead of keys known from other tools, by the kind of mapping."""
+"""The keys to write instead of keys known from other tools, by the kind of mapping."""
 
 
 @finding("P006")

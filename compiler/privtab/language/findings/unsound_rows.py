@@ -1,4 +1,4 @@
-"""What contradicts itself or cannot hold: rows, sets and aliases, and what types cannot be or contain: P201 to P226."""
+"""Contradictions, and conditions that cannot hold: rows, sets and aliases, and impossible properties and contents of types: P201 to P226."""
 
 from __future__ import annotations
 

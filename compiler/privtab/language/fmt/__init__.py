@@ -72,7 +72,7 @@ def yaml_files(folder: Path) -> Iterator[Path]:
 
 
 def has_mark(path: Path) -> bool:
-    """Whether a file has one of the keys; true for unreadable files, so that they are reported."""
+    """Return whether a file has one of the keys; true for unreadable files, so that they are reported."""
     try:
         with path.open(encoding="utf-8") as lines:
             return any(line.startswith(MARKS) for line in lines)
@@ -81,5 +81,5 @@ def has_mark(path: Path) -> bool:
 
 
 def is_policy(lines: Iterable[str]) -> bool:
-    """Whether a text is a policy."""
+    """Return whether a text is a policy."""
     return any(line.startswith(MARKS[0]) for line in lines)

@@ -31,7 +31,7 @@ class Text:
 class Item:
     """An entry of a mapping, or an item of a list, whose key is None.
 
-    `lead` are the comments above it, `tail` those beside it, `foot` those below it that are indented further. `blank`:
+    `lead` are the comments above it, `tail` the comments beside it, `foot` the comments below it that are indented further. `blank`:
     a blank line precedes it. `row`: the line of the file on which it begins.
     """
 
@@ -59,7 +59,7 @@ Value: TypeAlias = Text | Collection
 
 
 def attach(source: SourceFile, root: Node) -> Item:
-    """The whole file as one item without a key; `lead` holds the comments above it, `foot` those below."""
+    """The whole file as one item without a key; `lead` holds the comments above it, `foot` the comments below."""
     return _Attacher(source).document(root)
 
 
@@ -197,7 +197,7 @@ class _Attacher:
         return Line(text=self.text[start:end].rstrip(), blank=self.blank(start))
 
     def blank(self, start: int) -> bool:
-        """Whether a node or comment is the first of its line, and the line above is blank."""
+        """Return whether a node or comment is the first of its line, and the line above is blank."""
         row = self.source.position(start)[0]
         begin = self.source.starts[row - 1]
         if self.text[begin:start].strip(" -?") or row < 2:
@@ -219,7 +219,7 @@ class _Attacher:
         return node.start
 
     def commented(self, node: Node) -> bool:
-        """Whether there is a comment inside a node."""
+        """Return whether there is a comment inside a node."""
         first = bisect_left(self.starts, node.start)
         return first < len(self.starts) and self.starts[first] < node.end
 

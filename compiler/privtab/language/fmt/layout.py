@@ -42,7 +42,7 @@ class _Printer:
     def __init__(self) -> None:
         self.lines: list[_OutputLine] = []
         self.ends_in_kept_blanks = False
-        """Whether the last thing printed is a block scalar whose trailing blank lines count."""
+        """True if the last printed value is a block scalar whose trailing blank lines count."""
 
     def document(self, item: Item) -> None:
         self.comments(item.lead, 0)
@@ -257,7 +257,7 @@ def inline(text: Text, *, flow: bool) -> str:
 
 
 def is_plain(text: str, *, flow: bool) -> bool:
-    """Whether a text needs no quotes.
+    """Return whether a text needs no quotes.
 
     >>> [is_plain(t, flow=False) for t in ("a, b", "no", "12", "a: b", "- a", "-a", "a #b", "")]
     [True, True, False, False, False, True, False, False]

@@ -97,7 +97,7 @@ def read_sets(reader: PolicyReader, node: Node) -> tuple[SetDecl, ...]:
 
 _TYPES: tuple[TypeName, ...] = ("text", "bool", "enum", "set", "integer")
 _TAKEN = (("user", "groups"), ("request", "with"), ("request", "active_roles"))
-"""What requests hold under these names beside attributes."""
+"""The names under which requests hold other data than attributes."""
 _BY_WORD = ("text", "bool", "integer")
 """The types that need no more than their name."""
 

@@ -1,7 +1,7 @@
 """Parse the text of cells to conditions or effects. Offsets are relative to the cell, so equal cells share one tree.
 
-Cells that differ only in names are parsed once: large tables have thousands of cells and a few dozen shapes. What is wrong in a cell
-that does not parse is said in plain words. Comments of a YAML text are found here, too, since its events do not include them.
+Cells that differ only in names are parsed once: large tables have thousands of cells and a few dozen shapes. A fault in a cell
+that does not parse is explained in plain words. Comments of a YAML text are also found here, since its events do not include them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _TERM = frozenset({"NAME", "TEXT", "LPAR", "CAN", "OWNER", "MEMBER", "HOLDS", "S
 
 
 def cell_error(text: str, error: UnexpectedInput) -> CellError:
-    """What the parser found, said of the cell."""
+    """The parser's error, as an error of the cell."""
     position: int = getattr(error, "pos_in_stream", None) or 0
     match error:
         case UnexpectedToken(token=token) if token.type != "$END":
@@ -114,7 +114,7 @@ def comments(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _texts(text: str) -> Iterator[tuple[int, int]]:
-    """Where `#` is part of a text: scalars, and for block scalars the lines below their `|` or `>`."""
+    """The ranges in which `#` is part of a text: scalars, and for block scalars the lines below their `|` or `>`."""
     for event, start, end in events(text):
         if isinstance(event, yaml.ScalarEvent):
             head = _LINE_END.search(text, start) if event.style and event.style in "|>" else None
@@ -204,7 +204,7 @@ class Constant:
 class Comparison:
     """An attribute and another, or constants: `user.department = entity.department`, `entity.class in {public, internal}`.
 
-    `"editor" in user.roles` is `contains`, whose attribute is the left one, too.
+    `"editor" in user.roles` is `contains`, whose left side is also the attribute.
     """
 
     left: Name
@@ -243,7 +243,7 @@ _DEEP = 100
 RESERVED = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
 """Words of the grammar, which cannot be names of privileges or sets."""
 _NO_SHAPE = re.compile(r"[.=<>{\"]|[(,][ \t\r\n]*service[ \t\r\n]+admin\b")
-"""What comparisons and names in quotes contain, and two names of a target that look like one word; such cells are parsed as they are."""
+"""The characters of comparisons and of names in quotes, and two names of a target that look like one word; cells with them are parsed as they are."""
 _NAMES = frozenset({"NAME", "TEXT", "ANY_PRIVILEGE", "NAMED_PRIVILEGE"})
 _PARENTHESIS_OR_OR = re.compile(r"[()]|\bor\b")
 _BLANKS = " \t\r\n"

@@ -30,7 +30,7 @@ class Key:
 
     @property
     def required(self) -> bool:
-        """Whether a mapping must have the key."""
+        """True if a mapping must have the key."""
         return self.example != ""
 
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class DocumentProblem(Enum):
-    """What can be wrong in any document."""
+    """The problems that any document can have."""
 
     UNKNOWN_KEY = auto()
     MISSING_KEY = auto()
@@ -34,7 +34,7 @@ class NodeReader:
     """The findings of one file, and the methods that all readers share."""
 
     MAPPING: ClassVar = "a mapping"
-    """What the document's format calls a mapping."""
+    """The document format's word for a mapping."""
 
     def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
         self.source = source
@@ -92,7 +92,7 @@ class NodeReader:
 
 
 def whole(file: SourceFile, begins: str, read: Callable[[list[Diagnostic], Node], T | None]) -> T:
-    """What `read` makes of a document. `begins`: how one begins. Raises PolicyInvalid with every finding."""
+    """Read a whole document using `read`. `begins`: the usual beginning. Raises PolicyInvalid with every finding."""
     found: list[Diagnostic] = []
     root = compose(file, found, begins)
     value = None if root is None else read(found, root)
@@ -216,7 +216,7 @@ def near(name: str, known: Iterable[str], what: str) -> str:
 
 
 def is_empty(node: Node) -> bool:
-    """Whether a value is left empty."""
+    """Return whether a value is left empty."""
     return isinstance(node, Scalar) and node.value is None and not node.style
 
 

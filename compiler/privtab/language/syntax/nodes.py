@@ -142,7 +142,7 @@ class SourceRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBody:
-    """The conditions and effects of a row; None for those that it does not have."""
+    """The conditions and effects of a row; None for conditions and effects that it does not have."""
 
     requires: ConditionCell | None = None
     each: ConditionCell | None = None
@@ -153,7 +153,7 @@ class RowBody:
     delegates: tuple[EffectCell, ...] | None = None
     withdraws: tuple[EffectCell, ...] | None = None
     plain: bool = False
-    """Whether the row has the short form, a single condition."""
+    """True if the row has the short form, a single condition."""
 
     @property
     def conditions(self) -> tuple[ConditionCell, ...]:
@@ -216,7 +216,7 @@ class RowDecl:
     sql: Cell | None = None
     """Of a row filter or a column mask: its text."""
     poisoned: bool = False
-    """Whether the row already has a finding: later stages know that it exists and do not report it again."""
+    """True if the row already has a finding: later stages know that it exists and do not report it again."""
 
     @property
     def readings(self) -> tuple[Reading, ...]:
@@ -225,7 +225,7 @@ class RowDecl:
 
     @property
     def bodies(self) -> tuple[RowBody, ...]:
-        """Its own body, and those of its readings."""
+        """Its own body, and the bodies of its readings."""
         return (self.body, *(reading.body for reading in self.readings))
 
 
@@ -348,7 +348,7 @@ class AttributeDecl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantDecl:
-    """Rows and roles that replace those of the same name."""
+    """Rows and roles that replace rows and roles of the same name."""
 
     name: Word
     title: str | None = None
@@ -385,20 +385,20 @@ class Tables:
     lost: frozenset[str] = frozenset()
     """Names whose declaration has a finding: their use is not reported again."""
     any_privilege: bool = False
-    """Whether a condition may ask for `any privilege`."""
+    """True if a condition may ask for `any privilege`."""
     named_privilege: bool = False
-    """Whether a condition may ask for the privilege that the request names."""
+    """True if a condition may ask for the privilege that the request names."""
     broken: bool = False
-    """Whether reading made any finding that prevents a policy."""
+    """True if reading made any finding that prevents a policy."""
 
     @property
     def all_rows(self) -> Iterator[RowDecl]:
-        """Every row, those of variants last."""
+        """Every row, rows of variants last."""
         return chain(rows_of(self), *map(rows_of, self.variants))
 
     @property
     def all_roles(self) -> Iterator[RoleDecl]:
-        """Every role, those of variants last."""
+        """Every role, roles of variants last."""
         return chain(self.roles, *(variant.roles for variant in self.variants))
 
 

@@ -107,7 +107,7 @@ class PolicyReader(NodeReader):
         return entries
 
     def cut_items(self, node: Node) -> tuple[Node, ...]:
-        """The items of a list, without those that a comma splits inside `[ ]`; for any other node, the node itself."""
+        """The items of a list, without items that a comma splits inside `[ ]`; for any other node, the node itself."""
         if not isinstance(node, Sequence):
             return (node,)
         items: list[Node] = []
@@ -122,7 +122,7 @@ class PolicyReader(NodeReader):
         return tuple(items)
 
     def _cut(self, value: Scalar) -> bool:
-        """Whether a comma ends the value inside its parentheses; if so, report it."""
+        """Return whether a comma ends the value inside its parentheses; if so, report it."""
         if value.text.count("(") <= value.text.count(")") or self.source.text[value.end : value.end + 1] != ",":
             return False
         span = self.source.span(value.end, value.end + 1)
@@ -223,7 +223,7 @@ class PolicyReader(NodeReader):
         return None
 
     def former_name(self, fields: Fields, what: str, spelling: Spelling) -> str | None:
-        """What `renamed_from` says."""
+        """The name in `renamed_from`."""
         found = self.name(fields["renamed_from"][1], what, spelling) if "renamed_from" in fields else None
         return None if found is None else found.value
 
@@ -363,7 +363,7 @@ _COMPARISONS = {
 
 
 def advice(text: str, error: CellError) -> tuple[str | None, bool]:
-    """What to write instead, and whether that is all there is to say: then a list of expected words does not help."""
+    """The advice on an error, and whether it is all there is to say: then a list of expected words does not help."""
     for_cell = _for_whole_cell(text.strip())
     if for_cell is not None:
         return for_cell, True

@@ -31,7 +31,7 @@ def events(text: str) -> Iterable[Placed]:
     """The events of a text in order. Raises yaml.YAMLError from PyYAML's own parser if the text is not YAML.
 
     libyaml rejects a key without a value and without a space, `{table:, view:}`, which YAML allows and policies use often. It
-    gets a copy with that space; offsets are those of the original. If a copy could mean something else, PyYAML's own parser
+    gets a copy with that space; offsets are offsets of the original. If a copy could mean something else, PyYAML's own parser
     reads the text, at a tenth of the speed. No event follows the first value that is nested too deeply.
     """
     check_line_breaks(text)
