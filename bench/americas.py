@@ -178,7 +178,7 @@ def through_bundles(data: Data, count: int, clock: Clock) -> None:
     from privtab.base.request import Entity, Request
     from privtab.bundle.pack import state_bundle
     from privtab.engines.opa.server import OpaServer
-    from privtab.pipeline import load_program, policy_bundle
+    from privtab.pipeline import load_program, policy_artifacts
 
     program = load_program(POLICY)
     pairs = sampled(data, count)
@@ -186,7 +186,7 @@ def through_bundles(data: Data, count: int, clock: Clock) -> None:
     truth = [pair in data.user_permission for pair in pairs]
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        (place / "policy.tar.gz").write_bytes(policy_bundle(program))
+        (place / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
         (place / "state.tar.gz").write_bytes(state_bundle(program, data.state()))
         bundles = {"policy": place / "policy.tar.gz", "state": place / "state.tar.gz"}
         with OpaServer(bundles) as opa, Client(opa.url, system=program.system) as client, clock.stage("OPA"):

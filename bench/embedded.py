@@ -166,14 +166,14 @@ def _memory(prepared: Any, repetitions: int) -> dict[str, Spread]:
 def _first(folder: Path, repetitions: int) -> Spread:
     """Milliseconds from `connect()` to the end of the first decision, for a shipped policy with its sample state."""
     from privtab.bundle import state_bundle
-    from privtab.pipeline import find_policy, load_program, policy_bundle
+    from privtab.pipeline import find_policy, load_program, policy_artifacts
     from privtab.state.load import load_raw_state, validate
 
     program = load_program(SHIPPED)
     state, _ = validate(program, load_raw_state(find_policy(SHIPPED).parent / STATE))
     shipped = folder / "shipped"
     shipped.mkdir()
-    (shipped / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (shipped / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (shipped / "state.tar.gz").write_bytes(state_bundle(program, state))
     return Spread(values=tuple(_child("first", str(shipped)) for _ in range(repetitions)))
 

@@ -17,7 +17,7 @@ from privtab.base.request import Entity
 from privtab.bundle import state_bundle
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import from_tables, validate
 
 BATCH = 1_000
@@ -129,7 +129,7 @@ def _bundles(program: Program, made: World, folder: Path) -> dict[str, Path]:
     state, findings = validate(program, from_tables(rows, "workload"))
     if findings:
         raise WrongAnswerError(f"the workload is not a clean state: {findings[0].message}")
-    (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (folder / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (folder / "state.tar.gz").write_bytes(state_bundle(program, state))
     return {name: folder / f"{name}.tar.gz" for name in ("policy", "state")}
 

@@ -23,7 +23,7 @@ from sqlalchemy import make_url
 from privtab import Client, Embedded
 from privtab.bundle.pack import state_bundle
 from privtab.engines.opa.server import OpaServer
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import from_tables, validate
 
 COUNT = 1_000_000
@@ -160,7 +160,7 @@ def _client(folder: Path) -> tuple[Embedded, list[Path]]:
     state, findings = validate(program, from_tables({"grants": grants()}, "rows"))
     assert not findings
     bundles = [folder / "policy.tar.gz", folder / "state.tar.gz"]
-    bundles[0].write_bytes(policy_bundle(program))
+    bundles[0].write_bytes(policy_artifacts(program).bundle())
     bundles[1].write_bytes(state_bundle(program, state))
     return Embedded(*bundles), bundles
 

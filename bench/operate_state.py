@@ -33,7 +33,7 @@ from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.sign import SigningKey, signed
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.index import stamped_bytes, without_revision
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.shards import PEOPLE_PART
@@ -302,7 +302,7 @@ def _whole(
     same = same and signed_state(program, shuffled) == bundle
     travels.append(("the whole state", f"{len(bundle):,}"))
     little = signed_state(program, State(service_admins=("root",)))
-    policy = signed(policy_bundle(program), SIGNING)
+    policy = signed(policy_artifacts(program).bundle(), SIGNING)
     for _ in range(repetitions):
         with sidecar({"policy": policy, "state": little}) as (service, opa):
             for name, published in (
@@ -340,7 +340,7 @@ def _in_shards(
     other = signed_shards(program, one_more(made_root(grants, 0)))[first]
     travels.append((f"one grant more: one of {ROOTS} shards", f"{len(other):,}"))
     gc.collect()
-    policy = signed(policy_bundle(program, sharded=True), SIGNING)
+    policy = signed(policy_artifacts(program, sharded=True).bundle(), SIGNING)
     for _ in range(repetitions):
         with sidecar({"policy": policy, **bundles}) as (service, opa):
             for name in bundles:

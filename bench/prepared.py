@@ -19,7 +19,7 @@ from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive, json_bytes
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.pipeline import find_policy, load_program, policy_bundle
+from privtab.pipeline import find_policy, load_program, policy_artifacts
 from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
@@ -100,7 +100,7 @@ class Prepared:
         )
         name = f"ours-{everything}-{members}"
         return {
-            "policy": self._bundle("ours-policy", lambda: policy_bundle(self.program)),
+            "policy": self._bundle("ours-policy", lambda: policy_artifacts(self.program).bundle()),
             "state": self._bundle(name, lambda: state_bundle(self.program, state)),
         }
 

@@ -21,7 +21,7 @@ from prepared import Prepared, program, serve
 from privtab.base.request import Entity, Request
 from privtab.client import Client
 from privtab.ir.nodes import Program
-from privtab.pipeline import policy_bundle, policy_revision
+from privtab.pipeline import policy_artifacts, policy_revision
 from privtab.state.index import index_document
 from privtab_logs import reading, replaying
 from privtab_logs.moments import KnownState, Moments, Policy
@@ -187,7 +187,7 @@ def _against_opa(prepared: Prepared, logs: Path, first: int, step: int) -> tuple
     replayed = Counter({(q["user"], q["action"], q["resource"]): q["requests"] for q in found.questions.to_pylist()})
     asked: Counter[tuple[str, str, str]] = Counter()
     policy = prepared.folder / "changed.tar.gz"
-    policy.write_bytes(policy_bundle(new))
+    policy.write_bytes(policy_artifacts(new).bundle())
     with serve({**prepared.ours(), "policy": policy}) as opa, Client(opa.url, system="gravitino") as client:
         names = ("user", "action", "resource")
         questions = list(zip(*(rows[name].to_pylist() for name in names), strict=True))

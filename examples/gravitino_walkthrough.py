@@ -19,7 +19,7 @@ from privtab import Client, Decision
 from privtab.bundle.pack import state_bundle
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 
@@ -136,7 +136,7 @@ def main() -> int:
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="privtab-walk-") as name:
         policy, bundle = Path(name, "policy.tar.gz"), Path(name, "state.tar.gz")
-        policy.write_bytes(policy_bundle(program))
+        policy.write_bytes(policy_artifacts(program).bundle())
         publish(program, state, bundle)
         with OpaServer({"policy": policy, "state": bundle}) as opa, Client(opa.url, system=program.system) as client:
             for number, step in enumerate(STEPS, start=1):

@@ -29,6 +29,23 @@ if TYPE_CHECKING:
     from privtab.bundle.provenance import Provenance
     from privtab.checks.lint.judge import FilteredFindings
 
+__all__ = [
+    "comparable",
+    "find_policies",
+    "find_policy",
+    "given_or_default_paths",
+    "lint_policy",
+    "load_program",
+    "optimised",
+    "policy_artifacts",
+    "policy_folders",
+    "policy_names",
+    "policy_paths",
+    "policy_revision",
+    "resolve_text",
+    "system_folder",
+]
+
 POLICIES = "policy_src"
 """The default folder of policies."""
 MARK = "privtab"
@@ -36,33 +53,21 @@ MARK = "privtab"
 
 
 def load_program(
-    policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
+    policy: str | Path | SourceFile, *, variant: str | None = None, readings: Mapping[str, str] | None = None
 ) -> Program:
     """Load the program of a policy.
 
-    `policy`: a name such as `shop/1`, or a path. Raises PolicyInvalid with every finding, UsageError if the policy, variant or
-    reading does not exist, FileError if the file cannot be read.
+    `policy`: a name such as `shop/1`, a path, or a file that was read already. Raises PolicyInvalid with every finding,
+    UsageError if the policy, variant or reading does not exist, FileError if the file cannot be read.
+
+    >>> load_program("cdap/final").system
+    'cdap'
     """
-    return program_of(SourceFile.load(find_policy(policy)), variant=variant, readings=readings)
-
-
-def program_of(file: SourceFile, *, variant: str | None = None, readings: Mapping[str, str] | None = None) -> Program:
-    """The program of a policy whose file was read already. Raises as `load_program`."""
+    file = policy if isinstance(policy, SourceFile) else SourceFile.load(find_policy(policy))
     resolved, found = _resolve(file, variant, readings or {})
     if resolved is None:
         raise PolicyInvalid(sorted_diagnostics(found))
     return lower(resolved)
-
-
-def check_policy(
-    policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
-) -> tuple[Program | None, tuple[Diagnostic, ...]]:
-    """The program of a policy, or None if errors stop it, and every finding sorted by position.
-
-    Findings have the severities in the settings beside the policy; those that are ignored there or by a comment are left out.
-    """
-    checked = lint_policy(policy, variant=variant, readings=readings)
-    return checked.program, checked.findings.kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +91,9 @@ def lint_policy(
     """Check one policy by `settings`, or by those in the folders above it. Raises SettingsInvalid if they are invalid.
 
     `parallel`: use further processes for a large policy.
+
+    >>> lint_policy("cdap/final").program.system
+    'cdap'
     """
     return _resolved(policy, variant, readings or {}, parallel=parallel).check(settings)
 
@@ -146,7 +154,12 @@ def resolve_text(
     *,
     parallel: bool = False,
 ) -> ResolvedPolicy:
-    """Resolve a policy whose text is given, as an editor has it; `path` says which settings apply. Raises UsageError."""
+    """Resolve a policy whose text is given, as an editor has the text; `path` says which settings apply. Raises UsageError.
+
+    >>> file = SourceFile.load(find_policy("cdap/final"))
+    >>> resolve_text(Path(file.path), file).program.system
+    'cdap'
+    """
     from privtab import checks
 
     resolved, found = _resolve(file, variant, readings or {})
@@ -170,7 +183,11 @@ def _resolve(
 
 @once
 def optimised(program: Program) -> Program:
-    """The program after the passes, which every engine runs."""
+    """The program after the passes, which every engine runs.
+
+    >>> optimised(load_program("cdap/final")).system
+    'cdap'
+    """
     from privtab.ir import passes
 
     return passes.run(program)
@@ -185,7 +202,11 @@ def policy_artifacts(
     parallel: bool = False,
     doors: Sequence[BundledDoor] = (),
 ) -> PolicyArtifacts:
-    """Compile a program: the passes, the Rego, the program as JSON. Arguments as for `bundle.pack.pack_policy`."""
+    """Compile a program: the passes, the Rego, the program as JSON. Arguments as for `bundle.pack.pack_policy`.
+
+    >>> policy_artifacts(load_program("cdap/final")).name
+    'cdap'
+    """
     from privtab.bundle.pack import pack_policy
     from privtab.ir.support import Feature, Tool, refusal
 
@@ -203,7 +224,11 @@ def policy_artifacts(
 
 
 def comparable(program: Program) -> Program:
-    """A program as read back from its own bundle, with positions in its file: two of these differ only if the bundles do."""
+    """A program as read back from its own bundle, with positions in its file: two such programs differ only if the bundles do.
+
+    >>> comparable(load_program("cdap/final")).system
+    'cdap'
+    """
     from privtab.base import strict_json
     from privtab.bundle.archive import json_bytes
     from privtab.ir.deserialise import program_from_json
@@ -218,13 +243,12 @@ def comparable(program: Program) -> Program:
 
 
 def policy_revision(program: Program, *, parallel: bool = False) -> str:
-    """The revision of a program's policy bundle, from the user's cache if it was computed before."""
+    """The revision of a program's policy bundle, from the user's cache if the revision was computed before.
+
+    >>> len(policy_revision(load_program("cdap/final")))
+    16
+    """
     return user_cache.revision_of(program, lambda: policy_artifacts(program, parallel=parallel).revision)
-
-
-def policy_bundle(program: Program, name: str | None = None, *, sharded: bool = False) -> bytes:
-    """The policy bundle of a program, unsigned."""
-    return policy_artifacts(program, name, sharded=sharded).bundle()
 
 
 def backend_files(program: Program, name: str, artifacts: PolicyArtifacts) -> Mapping[str, str]:
@@ -247,7 +271,10 @@ def find_policy(policy: str | Path) -> Path:
     """The file of a policy: a path, or a name in the folders of `policy_paths` or among the shipped policies.
 
     Raises FileError if a path to a YAML file does not exist, UsageError for a compiled policy, and UsageError with the
-    nearest name for an unknown one.
+    nearest name for an unknown name.
+
+    >>> find_policy("cdap/final").name
+    'final.yaml'
     """
     path = Path(policy)
     if str(policy).startswith("registry:") or path.name.endswith((".tar.gz", ".tgz")):
@@ -271,7 +298,11 @@ def find_policy(policy: str | Path) -> Path:
 
 
 def find_policies(paths: Iterable[str | Path]) -> list[Path]:
-    """Every policy file at or below the paths, sorted; a path may also be a name such as `shop/1`, or `shop` for all versions."""
+    """Every policy file at or below the paths, sorted; a path may also be a name such as `shop/1`, or `shop` for all versions.
+
+    >>> find_policies(["cdap/final"]) == [find_policy("cdap/final")]
+    True
+    """
     found: set[Path] = set()
     for path in map(Path, paths):
         folder = path if path.is_dir() else system_folder(path)
@@ -280,7 +311,11 @@ def find_policies(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def system_folder(name: Path) -> Path | None:
-    """The folder with the policies of a system, among those in which names are looked up; None if there is none."""
+    """The folder with the policies of a system, among the folders in which names are looked up; None if there is none.
+
+    >>> system_folder(Path("cdap")).name
+    'cdap'
+    """
     if name.is_absolute() or name.exists() or ".." in name.parts or not name.parts:
         return None
     below = (folder / name for folder in policy_folders())
@@ -288,14 +323,22 @@ def system_folder(name: Path) -> Path | None:
 
 
 def policy_folders() -> list[Path]:
-    """The folders in which names are looked up: those of `policy_paths`, then the shipped policies."""
+    """The folders in which names are looked up: the folders of `policy_paths`, then the shipped policies.
+
+    >>> all(folder.is_dir() for folder in policy_folders())
+    True
+    """
     return [folder for folder in (*policy_paths(), resources.policies()) if folder.is_dir()]
 
 
 def policy_paths(settings: Settings | None = None) -> list[Path]:
     """The default paths of policies, whether they exist or not: `policies` of the settings, otherwise `policy_src/`.
 
-    `settings`: by default, those of the working directory. Raises SettingsInvalid if these are invalid.
+    `settings`: by default, the settings of the working directory. Raises SettingsInvalid if the settings are invalid.
+
+    >>> from privtab.checks.lint.settings import Settings
+    >>> policy_paths(Settings())
+    [PosixPath('policy_src')]
     """
     settings = settings or settings_for(Path.cwd() / OWN_FILE)
     if settings.root is None or settings.policies is None:
@@ -319,7 +362,11 @@ def policies_at(paths: Iterable[str | Path] | None) -> list[Path]:
 
 
 def given_or_default_paths(paths: Iterable[str | Path] | None) -> list[Path]:
-    """The given paths, or those of `policy_paths` if none are given. Raises UsageError if one of the latter does not exist."""
+    """The given paths, or those of `policy_paths` if none are given. Raises UsageError if one of the latter does not exist.
+
+    >>> given_or_default_paths(["shop.yaml"])
+    [PosixPath('shop.yaml')]
+    """
     named = [Path(path) for path in paths or ()]
     if named:
         return named
@@ -334,7 +381,11 @@ def given_or_default_paths(paths: Iterable[str | Path] | None) -> list[Path]:
 
 
 def policy_names() -> list[str]:
-    """The names by which policies can be found."""
+    """The names by which policies can be found.
+
+    >>> "cdap/final" in policy_names()
+    True
+    """
     return sorted({name for folder in policy_folders() for name in _names(folder)})
 
 

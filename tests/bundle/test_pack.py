@@ -14,16 +14,16 @@ import pytest
 from privtab import pipeline
 from privtab.base.request import Entity
 from privtab.bundle import state_bundle
-from privtab.pipeline import policy_artifacts, policy_bundle
+from privtab.pipeline import policy_artifacts
 from privtab.state.nodes import Assignment, Grant, State
 
 NAMES = ("cdap/final", "gravitino/1.1.0", "streams/teracloud")
 ONE_HASH = """
 import hashlib, sys
 from privtab import pipeline
-from privtab.pipeline import policy_bundle
+from privtab.pipeline import policy_artifacts
 for name in sys.argv[1:]:
-    print(name, hashlib.sha256(policy_bundle(pipeline.load_program(name))).hexdigest())
+    print(name, hashlib.sha256(policy_artifacts(pipeline.load_program(name)).bundle()).hexdigest())
 """
 
 
@@ -50,7 +50,7 @@ def test_bytes_depend_on_neither_order_nor_process() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_policy_and_state_share_no_root(name: str) -> None:
     program = pipeline.load_program(name)
-    policy = json.loads(files(policy_bundle(program))[".manifest"])
+    policy = json.loads(files(policy_artifacts(program).bundle())[".manifest"])
     state = json.loads(files(state_bundle(program, State()))[".manifest"])
     roots = [*policy["roots"], *state["roots"]]
     assert not [(a, b) for a in roots for b in roots if a != b and f"{a}/".startswith(f"{b}/")]
@@ -91,7 +91,9 @@ def test_rows_of_a_state_in_another_order_give_the_same_bytes() -> None:
 
 
 def test_the_archive_contains_no_owner_and_no_time(tmp_path: Path) -> None:
-    with tarfile.open(fileobj=io.BytesIO(policy_bundle(pipeline.load_program("cdap/final"))), mode="r:gz") as tar:
+    with tarfile.open(
+        fileobj=io.BytesIO(policy_artifacts(pipeline.load_program("cdap/final")).bundle()), mode="r:gz"
+    ) as tar:
         assert {(m.mtime, m.uid, m.gid, m.uname, m.gname, m.mode) for m in tar.getmembers()} == {
             (0, 0, 0, "", "", 0o644)
         }

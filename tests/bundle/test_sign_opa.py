@@ -18,7 +18,7 @@ from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.sign import opa_configuration, public_keys, signed
 from privtab.engines.opa.server import OpaServer
-from privtab.pipeline import policy_bundle
+from privtab.pipeline import policy_artifacts
 from privtab.state.load import from_tables, validate
 
 POLICY = """
@@ -154,7 +154,7 @@ def test_opa_takes_what_we_sign_and_refuses_the_rest(
     names = list(spoilt(newer, ours, other))[: 2 if kind == "RS256" else None]
     places = {what: what.replace(" ", "_") for what in names}
     signed_bundles.bundles |= {place: signed_bundles.folder / f"{place}.tar.gz" for place in places.values()}
-    signed_bundles.put("policy", signed(policy_bundle(signed_bundles.program), key))
+    signed_bundles.put("policy", signed(policy_artifacts(signed_bundles.program).bundle(), key))
     signed_bundles.put("state", signed(signed_bundles.state("ann"), key))
     for place in places.values():
         signed_bundles.put(place, signed(renamed(signed_bundles.state("ann"), place), key))
@@ -187,7 +187,7 @@ def test_opa_takes_what_we_sign_and_refuses_the_rest(
 def test_keys_are_changed_one_after_the_other(signed_bundles: SignedBundles, opa_binary: Path) -> None:
     """Both are trusted for a while; the id in the signature says which is meant."""
     old, new = signing_keys.pair("ES256"), signing_keys.pair("RS256")
-    signed_bundles.put("policy", signed(policy_bundle(signed_bundles.program), old.signing()))
+    signed_bundles.put("policy", signed(policy_artifacts(signed_bundles.program).bundle(), old.signing()))
     signed_bundles.put("state", signed(signed_bundles.state("ann"), new.signing()))
     with OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.config(old, new)) as opa:
         assert decision(opa, "ann") is True
@@ -199,11 +199,11 @@ def test_keys_are_changed_one_after_the_other(signed_bundles: SignedBundles, opa
 def test_signatures_that_opa_accepts(signed_bundles: SignedBundles, opa_binary: Path) -> None:
     """Keys without `signing` ask for nothing; and an old bundle with a good signature comes back."""
     ours = signing_keys.pair()
-    signed_bundles.put("policy", signed(policy_bundle(signed_bundles.program), ours.signing()))
+    signed_bundles.put("policy", signed(policy_artifacts(signed_bundles.program).bundle(), ours.signing()))
     signed_bundles.put("state", signed(signed_bundles.state("ann", "ben"), ours.signing(sequence=2)))
     config = json.loads(signed_bundles.config(ours).read_text())
     del config["bundles"]["policy"]
-    signed_bundles.put("policy", policy_bundle(signed_bundles.program))
+    signed_bundles.put("policy", policy_artifacts(signed_bundles.program).bundle())
     (signed_bundles.folder / "config.json").write_text(json.dumps(config))
     with OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.folder / "config.json") as opa:
         assert decision(opa, "ben") is True
@@ -215,7 +215,9 @@ def test_signatures_that_opa_accepts(signed_bundles: SignedBundles, opa_binary: 
 def test_a_scope_ends_all_that_was_signed_before(signed_bundles: SignedBundles, opa_binary: Path) -> None:
     """The way to keep an old bundle from ever coming back to an OPA: the scope counts up."""
     ours = signing_keys.pair()
-    signed_bundles.put("policy", signed(policy_bundle(signed_bundles.program), ours.signing(scope="prod/2")))
+    signed_bundles.put(
+        "policy", signed(policy_artifacts(signed_bundles.program).bundle(), ours.signing(scope="prod/2"))
+    )
     signed_bundles.put("state", signed(signed_bundles.state("ann"), ours.signing(scope="prod/1")))
     with pytest.raises(OpaError, match="scope mismatch"):
         OpaServer(

@@ -37,7 +37,7 @@ from privtab.client.embedded import Embedded
 from privtab.engines.opa.server import FileService
 from privtab.engines.python import MANY
 from privtab.ir.nodes import Program
-from privtab.pipeline import policy_artifacts, policy_bundle
+from privtab.pipeline import policy_artifacts
 from privtab.state.load import from_tables, validate
 
 POLICY = """
@@ -77,7 +77,7 @@ class BundleFiles:
         return pipeline.load_program(file)
 
     def put_policy(self, text: str = POLICY) -> None:
-        self.replace(self.policy, policy_bundle(self.program(text)))
+        self.replace(self.policy, policy_artifacts(self.program(text)).bundle())
 
     def put_state(self, grants: list[dict[str, str]]) -> None:
         program = self.program()

@@ -6,7 +6,7 @@ import pytest
 
 from privtab import Embedded, Entity, InvalidRequest, Request
 from privtab.bundle.pack import state_bundle
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import from_tables, validate
 
 POLICY = """\
@@ -39,7 +39,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Embedded:
     program = load_program(str(policy))
     state, findings = validate(program, from_tables(ROWS, "rows"))
     assert not [f for f in findings if f.severity == "error"]
-    for name, content in (("policy", policy_bundle(program)), ("state", state_bundle(program, state))):
+    for name, content in (("policy", policy_artifacts(program).bundle()), ("state", state_bundle(program, state))):
         (folder / f"{name}.tar.gz").write_bytes(content)
     return Embedded(folder / "policy.tar.gz", folder / "state.tar.gz")
 

@@ -23,7 +23,7 @@ from privtab.bundle.sign import signed
 from privtab.client import connect
 from privtab.client.embedded import Embedded
 from privtab.engines.opa.server import FileService
-from privtab.pipeline import policy_artifacts, policy_bundle
+from privtab.pipeline import policy_artifacts
 from privtab.state.load import from_tables, validate
 
 POLICY = """
@@ -48,7 +48,7 @@ class SignedFiles:
         self.program = pipeline.load_program(folder / "shop.yaml")
         self.policy, self.state = folder / "policy.tar.gz", folder / "state.tar.gz"
         self.private, self.key = OURS.write(folder, "ours")
-        self.put(self.policy, signed(policy_bundle(self.program), OURS.signing(sequence=5)))
+        self.put(self.policy, signed(policy_artifacts(self.program).bundle(), OURS.signing(sequence=5)))
         self.put(self.state, self.with_grants())
 
     def with_grants(
@@ -91,7 +91,9 @@ def test_the_environment_names_the_key(signed_files: SignedFiles, monkeypatch: p
     monkeypatch.setenv("PRIVTAB_VERIFICATION_SCOPE", "prod")
     with pytest.raises(SignatureRefused, match="signed for no scope, not for the scope `prod`"):
         connect(signed_files.folder)
-    signed_files.put(signed_files.policy, signed(policy_bundle(signed_files.program), OURS.signing(scope="prod")))
+    signed_files.put(
+        signed_files.policy, signed(policy_artifacts(signed_files.program).bundle(), OURS.signing(scope="prod"))
+    )
     signed_files.put(signed_files.state, signed_files.with_grants(scope="prod"))
     connect(signed_files.folder).close()
 
@@ -167,7 +169,9 @@ def test_an_empty_variable_turns_no_check_off(
 
 @pytest.mark.parametrize(("sequence", "says"), [(5, "the sequence 5"), (None, "no sequence")])
 def test_a_least_sequence_holds_from_the_start(signed_files: SignedFiles, sequence: int | None, says: str) -> None:
-    signed_files.put(signed_files.policy, signed(policy_bundle(signed_files.program), OURS.signing(sequence=6)))
+    signed_files.put(
+        signed_files.policy, signed(policy_artifacts(signed_files.program).bundle(), OURS.signing(sequence=6))
+    )
     signed_files.put(signed_files.state, signed_files.with_grants("mallory", sequence=sequence))
     key = signed_files.key
     with pytest.raises(SignatureRefused, match=f"its signature has {says}, and min_sequence is 6"):

@@ -22,7 +22,7 @@ from privtab.bundle.shards import shard_file
 from privtab.engines.index import Index
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.pipeline import policy_artifacts, policy_bundle
+from privtab.pipeline import policy_artifacts
 from privtab.state.index import index_document
 from privtab.state.nodes import Assignment, Grant, State
 
@@ -59,7 +59,7 @@ def timed(begin: int, end: int, denied: int | None = None) -> State:
 
 def written(folder: Path, program: Program, state: State) -> Path:
     folder.mkdir(exist_ok=True)
-    (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (folder / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (folder / "state.tar.gz").write_bytes(state_bundle(program, state))
     return folder
 

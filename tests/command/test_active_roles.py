@@ -15,7 +15,7 @@ from privtab.base.errors import AccessDenied, InvalidRequest
 from privtab.base.request import Entity
 from privtab.bundle import state_bundle
 from privtab.engines.opa.server import OpaServer
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_server.authzen.messages import SearchKind
 from privtab_server.authzen.points import LocalDecisionPoint
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         grants=(Grant(grantee="role:clerk", effect="allow", privilege="READ", entity=Entity("store", "s")),),
     )
     (folder / "bundles").mkdir()
-    (folder / "bundles/policy.tar.gz").write_bytes(policy_bundle(program))
+    (folder / "bundles/policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (folder / "bundles/state.tar.gz").write_bytes(state_bundle(program, state))
     return folder
 
@@ -106,7 +106,7 @@ def test_invalid_lists_of_active_roles_are_refused(client: Client | Embedded) ->
 
 def test_a_policy_that_does_not_read_them_refuses_the_argument(folder: Path, tmp_path: Path) -> None:
     program = load_program(folder / "plain.yaml")
-    (tmp_path / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, State()))
     with pytest.raises(InvalidRequest, match="does not let requests name active roles"):
         Embedded(tmp_path).check("ben", "read", ITEM, active_roles=["clerk"])

@@ -14,7 +14,7 @@ from installed import install
 from privtab.bundle.pack import state_bundle
 from privtab.command._engines import ENGINES
 from privtab.engines.opa.server import OpaServer
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import load_raw_state, validate
 
 MAIN = "from privtab.command import main; main()"
@@ -180,7 +180,7 @@ def test_an_opa_that_runs_already_is_asked_for_its_own_state(
     program = load_program(policy)
     loaded, findings = validate(program, load_raw_state(state))
     assert findings == ()
-    (tmp_path / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, loaded))
     with OpaServer([tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"]) as opa:
         ran = privtab("decide", "-p", policy, "--url", opa.url, "-r", requests)

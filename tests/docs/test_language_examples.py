@@ -24,7 +24,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.language.syntax.expression import RESERVED
 from privtab.language.syntax.keys import KEYS
-from privtab.pipeline import check_policy, load_program, policy_artifacts, policy_bundle
+from privtab.pipeline import lint_policy, load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.findings import FINDING_NAMES
 from privtab.state.load import load_raw_state, validate
@@ -57,11 +57,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_policies_compile_or_have_the_finding_that_the_page_names(page: Page, block: Block, folder: Path) -> None:
     page.write(folder)
     (folder / "this.yaml").write_text(whole_policy(block, folder), encoding="utf-8")
-    program, found = check_policy("this.yaml")
+    checked = lint_policy("this.yaml")
+    program, found = checked.program, checked.findings.kept
     wrong = [d.code for d in found if d.severity is Severity.ERROR]
     assert sorted(set(wrong)) == sorted(block.says.get("findings", [])), "\n".join(map(str, found))
     if program is not None:
-        assert policy_bundle(program)
+        assert policy_artifacts(program).bundle()
 
 
 @pytest.mark.parametrize(("page", "block"), blocks(lambda b: "state" in b.says))
@@ -113,7 +114,7 @@ def test_code_and_calls_get_the_answers_that_the_page_shows(page: Page, block: B
     page.write(folder)
     policy, state = block.names("served")
     program = load_program(policy)
-    (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (folder / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (folder / "state.tar.gz").write_bytes(state_bundle(program, good(program, state)))
     with OpaServer([folder / "policy.tar.gz", folder / "state.tar.gz"]) as opa:
         if block.language == "python":

@@ -14,7 +14,7 @@ from privtab.base.source import SourceFile
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.pipeline import policy_artifacts, program_of
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.index import index_document
 from privtab.state.nodes import Grant, State
 
@@ -42,7 +42,7 @@ STATE = State(grants=(Grant(grantee="user:ann", effect="allow", privilege="READ"
 
 @pytest.fixture(scope="module")
 def batches() -> Batches:
-    program = program_of(SourceFile.of("lake.yaml", POLICY))
+    program = load_program(SourceFile.of("lake.yaml", POLICY))
     return Batches(PythonEngine(policy_artifacts(program).program, Index(index_document(program, STATE))))
 
 

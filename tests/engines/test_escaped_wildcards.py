@@ -9,7 +9,7 @@ import pytest
 from privtab import Client, Embedded, Entity, Request
 from privtab.bundle.pack import state_bundle
 from privtab.engines.opa.server import OpaServer
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.nodes import Assignment, Grant, State
 
 NAMES = ("%2A", "%3F%2A", "a*", "*a", "x")
@@ -29,7 +29,7 @@ def bundles(tmp_path: Path) -> list[Path]:
         members=(("ann", Entity("metalake", "m")),),
     )
     files = [tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"]
-    for file, content in zip(files, (policy_bundle(program), state_bundle(program, state)), strict=True):
+    for file, content in zip(files, (policy_artifacts(program).bundle(), state_bundle(program, state)), strict=True):
         file.write_bytes(content)
     return files
 

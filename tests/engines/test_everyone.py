@@ -14,7 +14,7 @@ from privtab.base.source import SourceFile
 from privtab.engines.index import Index
 from privtab.engines.python import LazyShortcuts, PythonEngine
 from privtab.language import syntax
-from privtab.pipeline import load_program, policy_artifacts, program_of
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document
 from privtab.state.nodes import Assignment, Grant, State
@@ -99,7 +99,7 @@ def test_every_engine_counts_it(groups: str, opa_binary: Path) -> None:
 def test_shortcuts_answer_for_strangers() -> None:
     before, after = POLICY.split("roles: {")
     text = before + after[after.index("tables:") :]
-    program = program_of(SourceFile(path="everyone.yaml", text=text))
+    program = load_program(SourceFile(path="everyone.yaml", text=text))
     state = State(grants=STATE.grants[:2], memberships=STATE.memberships[:1])
     shortcuts = LazyShortcuts(PythonEngine(policy_artifacts(program).program, Index(index_document(program, state))))
     answers = {user: shortcuts["table", "read"](user, "l/s/secret") for user in ("ann", "eve", "stranger", "", "*")}
@@ -107,7 +107,7 @@ def test_shortcuts_answer_for_strangers() -> None:
 
 
 def test_rows_stay_as_they_are() -> None:
-    found = index_document(program_of(SourceFile(path="everyone.yaml", text=POLICY)), STATE)
+    found = index_document(load_program(SourceFile(path="everyone.yaml", text=POLICY)), STATE)
     assert found["group_principals"].keys() == {"all users"}
     assert found["principals"].keys() == {"eve"}
 

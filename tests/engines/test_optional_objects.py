@@ -19,7 +19,7 @@ from privtab.client.embedded import Embedded
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.language import syntax
-from privtab.pipeline import policy_artifacts, program_of
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document
 from privtab.state.nodes import Grant, State
@@ -100,7 +100,7 @@ def test_every_engine(opa_binary: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("action", ["copy", "look"])
 def test_columns_with_and_without_the_object(action: str) -> None:
-    program = program_of(SourceFile(path="optional.yaml", text=POLICY))
+    program = load_program(SourceFile(path="optional.yaml", text=POLICY))
     batches = PythonEngine(policy_artifacts(program).program, Index(index_document(program, STATE))).batches()
     rows = [case for case in CASES if case[0].action == action]
     tables = [request.resource.id for request, _ in rows]

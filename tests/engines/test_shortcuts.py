@@ -15,7 +15,7 @@ from privtab.base.source import SourceFile
 from privtab.bundle.pack import state_bundle
 from privtab.engines.index import Index
 from privtab.engines.python import LazyShortcuts, PythonEngine
-from privtab.pipeline import policy_artifacts, policy_bundle, program_of
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document
 
@@ -28,7 +28,7 @@ NOBODY = ("", "*", "?", "%", "group:hr", "user:ann", "ann\n", 5, None)
 )
 @pytest.mark.parametrize("seed", seeds(range(400, 440), quick=8))
 def test_a_shortcut_answers_as_the_reference(seed: int, features: tuple[str, ...]) -> None:
-    program = program_of(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}", features)))
+    program = load_program(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}", features)))
     state = worlds.state(program, seed)
     engine = PythonEngine(policy_artifacts(program).program, Index(index_document(program, state)))
     reference, shortcuts = Reference(program, state), LazyShortcuts(engine)
@@ -45,9 +45,9 @@ def test_a_shortcut_answers_as_the_reference(seed: int, features: tuple[str, ...
 
 @pytest.mark.parametrize("seed", seeds(range(440, 460), quick=4))
 def test_requests_and_small_batches_take_shortcuts_and_answer_as_the_reference(seed: int, tmp_path: Path) -> None:
-    program = program_of(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}")))
+    program = load_program(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}")))
     state = worlds.state(program, seed)
-    for name, bundle in (("policy", policy_bundle(program)), ("state", state_bundle(program, state))):
+    for name, bundle in (("policy", policy_artifacts(program).bundle()), ("state", state_bundle(program, state))):
         (tmp_path / f"{name}.tar.gz").write_bytes(bundle)
     client = Embedded(tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz")
     asked = worlds.requests(program, seed, per_rule=6)
@@ -63,7 +63,7 @@ def test_a_shortcut_of_each_kind_was_compared() -> None:
     """Worlds with and without a group of every user have conditions that shortcuts decide."""
     decided = set()
     for seed in range(400, 408):
-        program = program_of(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}")))
+        program = load_program(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}")))
         state = worlds.state(program, seed)
         shortcuts = LazyShortcuts(
             PythonEngine(policy_artifacts(program).program, Index(index_document(program, state)))

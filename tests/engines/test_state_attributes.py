@@ -24,7 +24,7 @@ from privtab.engines.index import Index, combined_document
 from privtab.engines.kernel import in_columns
 from privtab.engines.python import PythonEngine, WindowedIndex
 from privtab.ir.serialise import vocabulary
-from privtab.pipeline import policy_artifacts, program_of
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document, without_revision
 from privtab.state.nodes import Assignment, AttributeRow, Grant, State
@@ -158,7 +158,7 @@ def test_requests_give_only_what_the_policy_takes_from_them(world: tuple[str, Wo
 
 
 def test_active_roles_narrow_grants_and_leave_attributes() -> None:
-    program = program_of(
+    program = load_program(
         SourceFile.of("lake.yaml", POLICY.replace("{inheritance: down}", "{inheritance: down, active_roles: request}"))
     )
     grant = Grant(grantee="role:reader", effect="allow", privilege="SELECT", entity=Entity("catalog", "c"))
@@ -182,7 +182,7 @@ def test_active_roles_narrow_grants_and_leave_attributes() -> None:
 
 
 def test_parts_of_a_sharded_state_are_the_whole() -> None:
-    program = program_of(SourceFile.of("lake.yaml", POLICY))
+    program = load_program(SourceFile.of("lake.yaml", POLICY))
     timed = Grant(grantee="user:ben", effect="allow", privilege="SELECT", entity=Entity("catalog", "d"))
     further = replace(STATE, attributes=(*STATE.attributes, value("class", "public", entity="schema:e/s")))
     for state in (

@@ -17,7 +17,7 @@ from privtab.engines.opa.server import OpaServer
 from privtab.engines.python import PythonEngine
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.pipeline import policy_artifacts, program_of
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document
 from privtab.state.nodes import Grant, State
@@ -49,7 +49,7 @@ WRONG = ("m/", "m", "/", "", "m/s/t/", "m//", "m/s//", "/m/s/")
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    return program_of(SourceFile.of("lake.yaml", POLICY))
+    return load_program(SourceFile.of("lake.yaml", POLICY))
 
 
 @pytest.fixture(scope="module")

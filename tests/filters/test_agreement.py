@@ -21,7 +21,7 @@ from privtab.engines.rows import RowEngine
 from privtab.filters.filter import Filter, filter_of
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.pipeline import policy_artifacts, program_of
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document
 from privtab.state.nodes import State
@@ -104,7 +104,7 @@ def _check_known(program: Program, state: State, reference: Reference, request: 
 )
 @pytest.mark.parametrize("seed", seeds(range(500, 540), quick=6))
 def test_a_filter_allows_what_the_reference_allows(seed: int, features: tuple[str, ...]) -> None:
-    program = program_of(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}", features)))
+    program = load_program(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}", features)))
     state = worlds.state(program, seed)
     engine = RowEngine(policy_artifacts(program).program, Index(index_document(program, state)))
     reference = Reference(program, state)

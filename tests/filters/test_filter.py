@@ -24,7 +24,7 @@ from privtab.command import _app
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
 from privtab.filters.filter import Filter, filter_of
-from privtab.pipeline import load_program, policy_artifacts, policy_bundle, program_of
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.index import index_document
 from privtab.state.load import from_tables, load_raw_state, validate
 
@@ -60,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
     program = load_program(tmp_path / "shop.yaml")
     state, findings = validate(program, load_raw_state(tmp_path / "state.yaml"))
     assert not findings
-    (tmp_path / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, state))
     return tmp_path
 
@@ -261,7 +261,7 @@ def test_rows_of_another_state_show_nothing() -> None:
 def _box_filter(system: str, version: str, denied: str, allow: str = "LOOK (box)") -> Filter:
     """What `ann` sees of a shop with the shelves a, b and c, of which one may be denied."""
     text = POLICY.replace("system: shop", f"system: {system}").replace('"1"', f'"{version}"')
-    program = program_of(SourceFile(path="shop.yaml", text=text.replace("look: LOOK (box)", f"look: {allow}")))
+    program = load_program(SourceFile(path="shop.yaml", text=text.replace("look: LOOK (box)", f"look: {allow}")))
     rows = [("allow", "shop:s"), *([("deny", f"shelf:s/{denied}")] if denied else [])]
     grants = [{"grantee": "user:ann", "effect": effect, "privilege": "LOOK", "entity": key} for effect, key in rows]
     state, findings = validate(program, from_tables({"grants": grants}, "rows"))
@@ -297,7 +297,7 @@ tables:
   box:
     look: LOOK (secret)
 """
-    program = program_of(SourceFile(path="shop.yaml", text=text))
+    program = load_program(SourceFile(path="shop.yaml", text=text))
     rows = [
         {"grantee": "user:ann", "effect": "allow", "privilege": "LOOK", "entity": "secret:s"},
         {"grantee": "user:ben", "effect": "allow", "privilege": "LOOK", "entity": "shop:s"},

@@ -28,7 +28,7 @@ from privtab.filters.filter import Filter, filter_of
 from privtab.filters.sql import SqlOptions
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.pipeline import policy_artifacts, program_of
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
@@ -185,7 +185,7 @@ class World(NamedTuple):
 
 @cache
 def _program(version: str) -> tuple[Program, Mapping[str, Any]]:
-    program = program_of(SourceFile(path="lake.yaml", text=POLICY.replace("VERSION", version)))
+    program = load_program(SourceFile(path="lake.yaml", text=POLICY.replace("VERSION", version)))
     return program, policy_artifacts(program).program
 
 

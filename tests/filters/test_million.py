@@ -23,7 +23,7 @@ from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
 from privtab.filters.expression import is_valid
 from privtab.filters.filter import Filter, filter_of
-from privtab.pipeline import policy_artifacts, program_of
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 
@@ -110,7 +110,7 @@ def _engine() -> RowEngine:
         "memberships": [{"user": user, "group": "staff"} for user in ("ann", "eve")],
         "assignments": [{"principal": "user:ben", "role": "reader"}],
     }
-    program = program_of(SourceFile(path="lake.yaml", text=POLICY))
+    program = load_program(SourceFile(path="lake.yaml", text=POLICY))
     state, found = validate(program, from_tables(tables, "rows"))
     assert all(finding.severity == "warning" for finding in found), found[:3]
     return RowEngine(policy_artifacts(program).program, Index(index_document(program, state)))

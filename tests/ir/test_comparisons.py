@@ -18,7 +18,7 @@ from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import Granted, Holding
 from privtab.ir.formula import Truth
 from privtab.ir.nodes import And, Atom, Compare, Formula, Has, Or, Program, Target, Term
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 
 POLICY = """
 privtab: 1
@@ -50,7 +50,7 @@ TEAMS, (RANK, LEVEL, COLOR, TAGS, MFA) = tuple(DOMAINS)[:3], tuple(DOMAINS)[3:]
 
 @cache
 def program() -> Program:
-    return program_of(SourceFile.of("lake.yaml", POLICY))
+    return load_program(SourceFile.of("lake.yaml", POLICY))
 
 
 def comparison(rnd: random.Random, part: int) -> Compare:

@@ -20,7 +20,7 @@ from checkout import ROOT
 from privtab.base.attributes import GivenAttributes
 from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
-from privtab.pipeline import check_policy, load_program
+from privtab.pipeline import lint_policy, load_program
 from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Assignment, Grant, State
@@ -230,5 +230,5 @@ def test_principals_are_no_grantees(program: Program, grantee: str) -> None:
 
 
 def test_no_findings() -> None:
-    _, findings = check_policy(POLICY)
+    findings = lint_policy(POLICY).findings.kept
     assert findings == ()

@@ -30,7 +30,7 @@ from privtab.bundle.sign import signed, verify
 from privtab.client._bundles import content, unpacked
 from privtab.ir.nodes import Program
 from privtab.language import fmt, syntax
-from privtab.pipeline import policy_bundle
+from privtab.pipeline import policy_artifacts
 from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import TABLE_COLUMNS
@@ -150,7 +150,7 @@ TRUST = Trust.of([KEY.public])
 
 
 def bundles(program: Program) -> list[bytes]:
-    unsigned = [policy_bundle(program), state_bundle(program, STATE)]
+    unsigned = [policy_artifacts(program).bundle(), state_bundle(program, STATE)]
     return [*unsigned, *(signed(bundle, KEY.signing(sequence=3)) for bundle in unsigned)]
 
 
@@ -203,7 +203,7 @@ def test_files_in_bundles(seconds: float | None) -> None:
 
 @LENGTHS
 def test_signatures(seconds: float | None) -> None:
-    files = signing_keys.files(signed(policy_bundle(PROGRAM), KEY.signing(sequence=3)))
+    files = signing_keys.files(signed(policy_artifacts(PROGRAM).bundle(), KEY.signing(sequence=3)))
 
     def read(text: bytes) -> None:
         with contextlib.suppress(SignatureRefused):

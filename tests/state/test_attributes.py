@@ -10,7 +10,7 @@ import pytest
 
 from privtab.base.source import SourceFile
 from privtab.ir.nodes import Program
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 from privtab.state import raw
 from privtab.state.findings import StateFinding
 from privtab.state.index import index_bytes, index_document
@@ -40,7 +40,7 @@ tables:
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    return program_of(SourceFile.of("lake.yaml", POLICY))
+    return load_program(SourceFile.of("lake.yaml", POLICY))
 
 
 def checked(program: Program, rows: list[dict[str, Any]]) -> tuple[State, tuple[StateFinding, ...]]:
@@ -157,7 +157,7 @@ def test_two_values_are_none(program: Program) -> None:
 
 def test_policies_without_such_attributes_have_the_same_index() -> None:
     text = POLICY.partition("attributes:")[0] + "tables: {table: {read: SELECT (table)}}\n"
-    plain = program_of(SourceFile.of("lake.yaml", text))
+    plain = load_program(SourceFile.of("lake.yaml", text))
     state, findings = checked(plain, GOOD[:1])
     assert [f.code for f in findings] == ["S187"]
     assert index_document(plain, state).keys().isdisjoint({"user_attributes", "entity_attributes"})

@@ -14,7 +14,7 @@ from privtab.base.request import Entity
 from privtab.base.source import SourceFile
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 from privtab.state import chains, raw
 from privtab.state.holdings import Holdings
 from privtab.state.index import index_bytes, index_document, without_revision
@@ -29,7 +29,7 @@ Rows = list[dict[str, str]]
 def world(seed: int) -> tuple[Program, State]:
     """A generated policy and state, with chains of groups and of roles for most seeds."""
     text = worlds.policy(seed, f"world{seed}", ("hierarchy",) if seed % 10 else ())
-    program = program_of(SourceFile(path="world.yaml", text=text))
+    program = load_program(SourceFile(path="world.yaml", text=text))
     return program, worlds.state(program, seed)
 
 
@@ -151,7 +151,7 @@ roles:
 tables:
   table: {{load: READ (table)}}
 """
-    return program_of(SourceFile.of("small.yaml", text))
+    return load_program(SourceFile.of("small.yaml", text))
 
 
 def checked(program: Program, **tables: Rows) -> tuple[State, list[tuple[str, int, str, str]]]:

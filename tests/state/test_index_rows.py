@@ -13,7 +13,7 @@ from privtab.base.moments import ALWAYS, Window
 from privtab.base.request import Entity, Request
 from privtab.base.source import SourceFile
 from privtab.bundle.state_rows import from_index
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document
 from privtab.state.nodes import Assignment, Grant, State
@@ -41,7 +41,7 @@ POLICY = """
 
 
 def test_roles_of_roles_are_read_back_with_their_scopes_and_times() -> None:
-    program = program_of(SourceFile.of("office.yaml", POLICY))
+    program = load_program(SourceFile.of("office.yaml", POLICY))
     site, other = Entity("site", "s"), Entity("site", "t")
     state = State(
         assignments=(
@@ -70,7 +70,7 @@ def test_roles_of_roles_are_read_back_with_their_scopes_and_times() -> None:
 
 
 def test_a_role_that_nobody_holds_within_a_scope_yet_is_read_back_by_its_name() -> None:
-    program, site = program_of(SourceFile.of("office.yaml", POLICY)), Entity("site", "s")
+    program, site = load_program(SourceFile.of("office.yaml", POLICY)), Entity("site", "s")
     head = Assignment(principal="user:ann", role="head", scope=site)
     windows = (Window(0, 10), Window(20, 30))
     state = State(assignments=(head, Assignment(principal="role:head", role="clerk")), windows={"assignments": windows})
@@ -84,7 +84,7 @@ def test_a_role_that_nobody_holds_within_a_scope_yet_is_read_back_by_its_name() 
 
 def test_groups_that_contain_those_of_the_request_are_read_back() -> None:
     text = POLICY.replace("hierarchy: [roles], active_roles: request", "hierarchy: [groups], groups: [state, request]")
-    program = program_of(SourceFile.of("office.yaml", text.replace("down,", "down, deny: overrides,")))
+    program = load_program(SourceFile.of("office.yaml", text.replace("down,", "down, deny: overrides,")))
     desk = Entity("desk", "s/1")
     state = State(
         memberships=(("group:hr", "it"),),

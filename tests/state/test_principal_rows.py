@@ -7,7 +7,7 @@ import pytest
 from privtab.base.request import Entity
 from privtab.base.source import SourceFile
 from privtab.ir.nodes import Program
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 from privtab.state.nodes import Assignment, Grant, Placement, State
 from privtab.state.principal_rows import about_principal
 
@@ -29,7 +29,7 @@ tables:
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    return program_of(SourceFile.of("drives.yaml", POLICY))
+    return load_program(SourceFile.of("drives.yaml", POLICY))
 
 
 def placed(entity: str, parent: str) -> Placement:
@@ -76,7 +76,7 @@ def test_a_principal_that_lies_nowhere_takes_nothing_along(program: Program) -> 
 
 def test_ids_that_are_paths_say_what_contains_them() -> None:
     text = POLICY.replace(", flat: true", "").replace("flat: true", "")
-    program = program_of(SourceFile.of("drives.yaml", text))
+    program = load_program(SourceFile.of("drives.yaml", text))
     inside = granted("folder:m/f1", "folder:m/f1/f2", "document:m/f1/f2/d", "comment:m/f1/d/c")
     state = State(grants=(*granted("drive:m", "folder:m/f3", "folder:m/f11"), *inside))
     assert about_principal(state, "grants", Entity("account", "m/f1/ann"), program) == State(grants=inside)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.ir.nodes import Program
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import load_raw_state, validate
 
 POLICY = """\
@@ -78,8 +78,8 @@ def bundles(folder: Path) -> ExampleBundles:
         states.append(state)
     return ExampleBundles(
         programs=programs,
-        policies=tuple(policy_bundle(each) for each in programs),
+        policies=tuple(policy_artifacts(each).bundle() for each in programs),
         states=tuple(state_bundle(programs[0], state) for state in states),
         shards=shard_bundles(programs[0], states[-1]),
-        sharded=policy_bundle(programs[0], sharded=True),
+        sharded=policy_artifacts(programs[0], sharded=True).bundle(),
     )

@@ -22,7 +22,7 @@ from privtab.base.request import Entity, Request
 from privtab.bundle import state_bundle
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import from_tables, validate
 
 SYSTEM = "studio"
@@ -64,7 +64,7 @@ def program(folder: Path) -> Program:
 def write_bundles(folder: Path) -> tuple[Path, Path]:
     """Write the bundles of the policy and its state."""
     policy, state = folder / "policy.tar.gz", folder / "state.tar.gz"
-    policy.write_bytes(policy_bundle(program(folder)))
+    policy.write_bytes(policy_artifacts(program(folder)).bundle())
     write_state(folder, ROWS)
     return policy, state
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from privtab.bundle.pack import state_bundle
 from privtab.ir.nodes import Program
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import State
 
@@ -75,6 +75,6 @@ def made(folder: Path) -> tuple[Program, State, list[Path]]:
     state, findings = validate(program, load_raw_state(folder / "state.yaml"))
     assert not findings
     bundles = [folder / "lake-policy.tar.gz", folder / "lake-state.tar.gz"]
-    for path, content in zip(bundles, (policy_bundle(program), state_bundle(program, state)), strict=True):
+    for path, content in zip(bundles, (policy_artifacts(program).bundle(), state_bundle(program, state)), strict=True):
         path.write_bytes(content)
     return program, state, bundles

@@ -16,7 +16,7 @@ from privtab.bundle.shards import shard_file
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.pipeline import policy_bundle
+from privtab.pipeline import policy_artifacts
 from privtab.state.nodes import State
 
 CONSOLE = ("msg", "level", "time", "type")
@@ -40,7 +40,7 @@ def decided(
     states = {"state.tar.gz": state_bundle(program, state)}
     if sharded:
         states = {shard_file(key): bundle for key, bundle in shard_bundles(program, state).items()}
-    packed = {"policy.tar.gz": policy_bundle(program, sharded=sharded), **states}
+    packed = {"policy.tar.gz": policy_artifacts(program, sharded=sharded).bundle(), **states}
     for name, bundle in packed.items():
         (folder / name).write_bytes(bundle)
     config = folder / "config.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from privtab.bundle.pack import state_bundle
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import load_raw_state, validate
 
 POLICY = """\
@@ -42,6 +42,6 @@ def write(folder: Path) -> tuple[Path, Path]:
     state, findings = validate(program, load_raw_state(folder / "state.yaml"))
     assert not findings
     policy, state_file = folder / "studio-policy.tar.gz", folder / "studio-state.tar.gz"
-    policy.write_bytes(policy_bundle(program))
+    policy.write_bytes(policy_artifacts(program).bundle())
     state_file.write_bytes(state_bundle(program, state))
     return policy, state_file

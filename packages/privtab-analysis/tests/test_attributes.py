@@ -8,7 +8,7 @@ import pytest
 
 from privtab.base import Entity, GivenAttributes, Request, SourceFile
 from privtab.ir.nodes import Program
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.state.nodes import AttributeRow, Grant, State
 from privtab_analysis.explanation import explain
@@ -53,7 +53,7 @@ STATE = State(
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    return program_of(SourceFile.of("lake.yaml", POLICY))
+    return load_program(SourceFile.of("lake.yaml", POLICY))
 
 
 def request_for(action: str, table: str = "c/s/t", user: str = "ann") -> Request:

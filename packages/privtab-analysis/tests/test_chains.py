@@ -10,7 +10,7 @@ from seeds import seeds
 from privtab.base import Entity, Request, SourceFile
 from privtab.ir.formula import leaves
 from privtab.ir.nodes import Can, Has, Holds, Program
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.caller import Caller
@@ -33,7 +33,7 @@ LOAD = Request(user="ann", action="load", resource=Entity("table", "silver/t"))
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    return program_of(SourceFile.of("small.yaml", POLICY))
+    return load_program(SourceFile.of("small.yaml", POLICY))
 
 
 @pytest.fixture(scope="module")

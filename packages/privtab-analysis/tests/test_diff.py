@@ -7,7 +7,7 @@ import pytest
 
 from privtab.base import SourceFile, Worker
 from privtab.ir.nodes import NEVER
-from privtab.pipeline import load_program, program_of
+from privtab.pipeline import load_program
 from privtab_analysis.diff import Diff, RowChange, Verdict, diff
 from privtab_analysis.diff.witness import answer
 
@@ -45,7 +45,7 @@ def compared(*changes: tuple[str, str]) -> Diff:
     for old, new in changes:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    sides = (program_of(SourceFile.of(name, part)) for name, part in (("a.yaml", POLICY), ("b.yaml", text)))
+    sides = (load_program(SourceFile.of(name, part)) for name, part in (("a.yaml", POLICY), ("b.yaml", text)))
     return diff(*sides)
 
 
@@ -182,7 +182,7 @@ def test_effects_of_impossible_operations_are_no_change() -> None:
     pair = "item", "create"
     sides = []
     for effects in ("BOTH", "READ"):
-        program = program_of(
+        program = load_program(
             SourceFile.of("x.yaml", POLICY.replace("grants: BOTH (item)", f"grants: {effects} (item)"))
         )
         sides.append(replace(program, rules={**program.rules, pair: replace(program.rules[pair], requires=NEVER)}))
@@ -299,7 +299,7 @@ def test_a_failure_in_a_worker_process_is_raised_here() -> None:
 
 def test_a_new_set_widens_nothing_and_a_removed_one_narrows_grants_of_it() -> None:
     more = POLICY.replace("sets: {BOTH: [READ, WRITE]}", "sets: {BOTH: [READ, WRITE], EVERY: [READ, WRITE, SHARE]}")
-    few, many = (program_of(SourceFile.of(name, text)) for name, text in (("a.yaml", POLICY), ("b.yaml", more)))
+    few, many = (load_program(SourceFile.of(name, text)) for name, text in (("a.yaml", POLICY), ("b.yaml", more)))
     added, gone = diff(few, many), diff(many, few)
     assert verdicts(added) == {}
     assert [(d.kind, d.name) for d in added.declared] == [("set", "EVERY")]
@@ -326,7 +326,7 @@ privileges: {{READ: {{on: [top, item]}}, WRITE: {{on: [top, item]}}}}
 tables:
 """
     before, after = (
-        program_of(SourceFile.of("p.yaml", head + listed))
+        load_program(SourceFile.of("p.yaml", head + listed))
         for listed in (
             "  item: {look: READ (item)}\n  role: {see: holds (role)}\n",
             "  item: {look: READ/WRITE (item)}\n  role: {see: READ (top)}\n",
@@ -347,7 +347,7 @@ def test_witnesses_have_only_rows_that_the_policy_takes(grantees: str, groups: s
     """A diff replays each witness with the reference, which refuses grants and assignments to others."""
     semantics = f"{{inheritance: down, deny: overrides, grantees: [{grantees}]{assignees}, groups: [{groups}]}}"
     before, after = (
-        program_of(
+        load_program(
             SourceFile.of(
                 "p.yaml",
                 f"""\

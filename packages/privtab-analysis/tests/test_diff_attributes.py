@@ -15,7 +15,7 @@ from privtab.base import Attribute, Entity, GivenAttributes, InvalidRequest, Req
 from privtab.base.attributes import KINDS, AttributeKind, Value
 from privtab.ir.formula import leaves
 from privtab.ir.nodes import Compare, Program, Rule
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.state.attribute_rows import attribute_texts
 from privtab.state.load import from_tables, validate
@@ -81,7 +81,7 @@ def policy(written: str, grants: str, rnd: random.Random | None = None) -> Progr
         )
         for kind, declared in DECLARED.items()
     }
-    return program_of(SourceFile.of("small.yaml", POLICY.format(condition=written, grants=grants, **parts)))
+    return load_program(SourceFile.of("small.yaml", POLICY.format(condition=written, grants=grants, **parts)))
 
 
 def pairs(seed: int) -> Iterator[tuple[Program, Program]]:
@@ -240,7 +240,7 @@ def changed(before: str, after: str) -> Diff:
         POLICY.format(user=f"level: {{{side}}}", entity="", request="", condition="user.level >= 1", grants="READ")
         for side in (before, after)
     ]
-    return diff(*(program_of(SourceFile.of("small.yaml", side)) for side in sides))
+    return diff(*(load_program(SourceFile.of("small.yaml", side)) for side in sides))
 
 
 def test_a_declaration_that_changed_is_listed_and_its_rows_are_not_decided() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from privtab.base import SourceFile
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 from privtab_analysis.diff import Verdict, diff
 
 POLICY = """
@@ -21,7 +21,9 @@ tables:
 
 
 def test_witnesses_include_entities_below() -> None:
-    before, after = (program_of(SourceFile.of("lake.yaml", text)) for text in (POLICY, POLICY.replace(" or below", "")))
+    before, after = (
+        load_program(SourceFile.of("lake.yaml", text)) for text in (POLICY, POLICY.replace(" or below", ""))
+    )
     found = {row.operation: row for row in diff(before, after).rows}
     assert {row.verdict for row in found.values()} == {Verdict.NARROWER}
     assert [witness.state for row in found.values() for witness in row.witnesses] == [
@@ -49,6 +51,6 @@ def test_witnesses_include_entities_below() -> None:
     ids=["privilege", "type", "inheritance"],
 )
 def test_declarations_of_what_lies_below_decide_too(text: str) -> None:
-    before, after = (program_of(SourceFile.of("lake.yaml", each)) for each in (POLICY, text))
+    before, after = (load_program(SourceFile.of("lake.yaml", each)) for each in (POLICY, text))
     rows = {row.operation: row.verdict for row in diff(before, after).rows}
     assert rows["find"] is Verdict.UNKNOWN, "a grant on what lies below may count in one of them alone"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from required_flag_policy import POLICY
 
 from privtab.base import SourceFile
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 from privtab_analysis.diff import Diff, diff
 
 
 def compared(before: str, after: str) -> Diff:
     sides = (f"{POLICY}    print: can read (file)\n".replace("required", word) for word in (before, after))
-    old, new = (program_of(SourceFile.of("clinic.yaml", text)) for text in sides)
+    old, new = (load_program(SourceFile.of("clinic.yaml", text)) for text in sides)
     return diff(old, new)
 
 

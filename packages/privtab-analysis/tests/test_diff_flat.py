@@ -11,7 +11,7 @@ from seeds import seeds
 
 from privtab.base import SourceFile
 from privtab.ir.nodes import Program
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab_analysis.diff import RowChange, Verdict, diff
 from privtab_analysis.diff.summary import holding_texts
@@ -42,7 +42,7 @@ def program(*changes: tuple[str, str]) -> Program:
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    return program_of(SourceFile.of("drives.yaml", text))
+    return load_program(SourceFile.of("drives.yaml", text))
 
 
 def rows(after: Program) -> dict[str, RowChange]:

@@ -4,7 +4,7 @@ import pytest
 
 from privtab.base import SourceFile, UsageError
 from privtab.ir.nodes import Program
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 from privtab_analysis.diff import Diff, diff
 from privtab_analysis.diff.renames import check_renames, declared_renames
 
@@ -27,7 +27,7 @@ tables:
 
 
 def program(text: str) -> Program:
-    return program_of(SourceFile.of("shop.yaml", text))
+    return load_program(SourceFile.of("shop.yaml", text))
 
 
 def compared(new: str, **renames: str) -> Diff:

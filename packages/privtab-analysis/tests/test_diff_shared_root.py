@@ -8,7 +8,7 @@ from generated_programs import lowered
 from seeds import seeds
 
 from privtab.base import SourceFile
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab_analysis.diff import Verdict, diff
 
@@ -34,14 +34,15 @@ tables:
 )
 def test_what_is_held_on_an_object_is_held_below_the_root(object_: str, first: str, second: str) -> None:
     text = POLICY.replace("OBJECT", object_)
-    before, after = (program_of(SourceFile.of("lake.yaml", text.replace("CONDITION", c))) for c in (first, second))
+    before, after = (load_program(SourceFile.of("lake.yaml", text.replace("CONDITION", c))) for c in (first, second))
     assert [row.verdict for row in diff(before, after).rows] == [Verdict.EQUAL]
 
 
 def test_the_root_is_one_entity_beside_another_root() -> None:
     text = POLICY.replace("OBJECT", "server").replace("{server: {", "{hall: {}, server: {")
     before, after = (
-        program_of(SourceFile.of("lake.yaml", text.replace("CONDITION", c))) for c in ("READ (object)", "READ (server)")
+        load_program(SourceFile.of("lake.yaml", text.replace("CONDITION", c)))
+        for c in ("READ (object)", "READ (server)")
     )
     assert [row.verdict for row in diff(before, after).rows] == [Verdict.EQUAL]
 

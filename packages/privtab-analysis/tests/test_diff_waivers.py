@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from privtab.base import SourceFile
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 from privtab_analysis.diff import Diff, Verdict, diff
 from privtab_analysis.diff.waivers import Waivers, apply_waivers, failing, read_waivers
 
@@ -35,7 +35,8 @@ ANY = frozenset({Verdict.WIDER, Verdict.NARROWER})
 
 def wider() -> Diff:
     old, new = (
-        program_of(SourceFile.of("shop.yaml", text)) for text in (OLD, OLD.replace("READ (item)", "READ/WRITE (item)"))
+        load_program(SourceFile.of("shop.yaml", text))
+        for text in (OLD, OLD.replace("READ (item)", "READ/WRITE (item)"))
     )
     return diff(old, new)
 

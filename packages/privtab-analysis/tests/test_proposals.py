@@ -14,7 +14,7 @@ from seeds import seeds
 
 from privtab.base import Entity, GivenAttributes, Request, SourceFile
 from privtab.ir.nodes import Program
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, validate
@@ -36,7 +36,7 @@ tables:
     write: WRITE (item)
     drop: DROP (item)
 """
-PROGRAM = program_of(SourceFile.decode(POLICY.encode(), "shop.yaml"))
+PROGRAM = load_program(SourceFile.decode(POLICY.encode(), "shop.yaml"))
 ROWS = {
     "memberships": [{"user": "ann", "group": "staff"}],
     "assignments": [
@@ -117,7 +117,7 @@ def test_what_a_lifted_denial_gives_to_others_counts() -> None:
 )
 def test_only_who_may_own_is_made_an_owner(kinds: str, expected: str) -> None:
     text = POLICY.replace("creator: true", f"kinds: {kinds}").replace("drop: DROP (item)", "drop: owner (item)")
-    program = program_of(SourceFile.decode(text.encode(), "shop.yaml"))
+    program = load_program(SourceFile.decode(text.encode(), "shop.yaml"))
     request = Request(user="zoe", action="drop", resource=Entity.parse("item:s/i"))
     [way] = remedies(Reference(program, State()), State(), request).sets
     assert [change_text(change, "zoe") for change in way] == [expected]
@@ -245,7 +245,7 @@ tables:
 def test_what_is_given_below_counts_above(
     action: str, rows: list[tuple[Effect, str, str]], expected: set[tuple[str, ...]]
 ) -> None:
-    program = program_of(SourceFile.decode(BELOW.encode(), "lake.yaml"))
+    program = load_program(SourceFile.decode(BELOW.encode(), "lake.yaml"))
     grants = (Grant(grantee="user:zoe", effect=e, privilege=p, entity=Entity.parse(on)) for e, p, on in rows)
     state = State(grants=tuple(grants))
     request = Request(user="zoe", action=action, resource=Entity.parse("fun:a/f"))
@@ -288,7 +288,7 @@ tables:
     ],
 )
 def test_a_grant_of_a_privilege_gives_what_that_implies(action: str, expected: set[tuple[str, ...]]) -> None:
-    program = program_of(SourceFile.decode(IMPLIED.encode(), "shop.yaml"))
+    program = load_program(SourceFile.decode(IMPLIED.encode(), "shop.yaml"))
     request = Request(user="zoe", action=action, resource=Entity.parse("item:s/i"))
     found = remedies(Reference(program, State()), State(), request)
     assert {tuple(change_text(change, "zoe") for change in way) for way in found.sets} == expected
@@ -298,7 +298,7 @@ def test_attributes_of_the_request_count_as_given_and_those_that_are_not_as_requ
     text = POLICY.replace("semantics:", "attributes: {request: {mfa: bool}}\nsemantics:").replace(
         "drop: DROP (item)", "drop: DROP (item) and request.mfa"
     )
-    program = program_of(SourceFile.decode(text.encode(), "shop.yaml"))
+    program = load_program(SourceFile.decode(text.encode(), "shop.yaml"))
     for with_mfa, expected in ((True, ["grant DROP at item:s/i to user:zoe"]), (False, [])):
         attributes = GivenAttributes(request={"mfa": with_mfa})
         request = Request(user="zoe", action="drop", resource=Entity.parse("item:s/i"), attributes=attributes)
@@ -314,7 +314,7 @@ def test_a_flag_that_asks_for_more_is_named() -> None:
     text = POLICY.replace(
         "drop: DROP (item)", "drop: DROP (item) when force and WRITE (item) when deep and READ (item)"
     )
-    program = program_of(SourceFile.decode(text.encode(), "shop.yaml"))
+    program = load_program(SourceFile.decode(text.encode(), "shop.yaml"))
     state = State(grants=(Grant(grantee="user:zoe", effect="allow", privilege="READ", entity=Entity("item", "s/i")),))
     request = Request(user="zoe", action="drop", resource=Entity("item", "s/i"), flags=frozenset({"force"}))
     assert explain(Reference(program, state), request, state).demanding == ("force",)

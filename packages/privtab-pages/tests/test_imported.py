@@ -9,7 +9,7 @@ import pytest
 
 from privtab.base import Diagnostic, FileError, SourceFile
 from privtab.language.fmt import format_source
-from privtab.pipeline import find_policy, policy_names, program_of
+from privtab.pipeline import find_policy, load_program, policy_names
 from privtab_analysis.diff import diff
 from privtab_pages.imported import TableReader, edited, own_policy
 from privtab_pages.policy import PolicyPage
@@ -58,7 +58,7 @@ def read(path: Path, text: str, **options: Any) -> tuple[str | None, list[Diagno
 
 def same(policy: str | None) -> bool:
     assert policy is not None
-    before, after = (program_of(SourceFile.of("policy.yaml", text)) for text in (EXPECTED, policy))
+    before, after = (load_program(SourceFile.of("policy.yaml", text)) for text in (EXPECTED, policy))
     return not diff(before, after).changes
 
 
@@ -104,7 +104,7 @@ def test_a_cell_that_follows_no_pattern_is_reported_and_its_operation_left_out(
     text = f"Object | Action | Requires |\n---|---|---|\nShop | open | {cell} |\nShop | close | READ (Shop) |\n"
     policy, found = read(tmp_path / "wiki.md", text)
     assert policy is not None
-    program = program_of(SourceFile.of("policy.yaml", policy))
+    program = load_program(SourceFile.of("policy.yaml", policy))
     if not message:
         # A bar ends the cell: what is behind it stands in a column without a name.
         message = "the column `column 4` is not read"
@@ -135,7 +135,7 @@ TABLE = "Object | Action | Requires |\n---|---|---|\nShop | open | READ (Shop) |
 
 def rules(policy: str | None) -> dict[tuple[str, str], str | None]:
     assert policy is not None
-    program = program_of(SourceFile.of("policy.yaml", policy))
+    program = load_program(SourceFile.of("policy.yaml", policy))
     return {pair: rule.requires_text for pair, rule in program.rules.items()}
 
 
@@ -217,7 +217,7 @@ def test_own_pages_give_back_their_policy(name: str) -> None:
     path = find_policy(name)
     text, _ = format_source(SourceFile.load(path))
     assert text is not None
-    page = PolicyPage(program=program_of(SourceFile.load(path)), revision="", source=text)
+    page = PolicyPage(program=load_program(SourceFile.load(path)), revision="", source=text)
     for suffix, written in ((".md", page.markdown()), (".html", page.html())):
         source = SourceFile.of(f"page{suffix}", written)
         assert own_policy(source) == text
@@ -226,7 +226,7 @@ def test_own_pages_give_back_their_policy(name: str) -> None:
 
 def test_an_edited_page_is_refused() -> None:
     path = find_policy("cdap/final")
-    page = PolicyPage(program=program_of(SourceFile.load(path)), revision="", source="privtab: 1\n")
+    page = PolicyPage(program=load_program(SourceFile.load(path)), revision="", source="privtab: 1\n")
     for suffix, text, old, new in (
         (".md", page.markdown(), "| `READ (namespace)` |", "| `WRITE (namespace)` |"),
         (".html", page.html(), "<code>READ (namespace)</code>", "<code>WRITE (namespace)</code>"),
@@ -243,7 +243,7 @@ def test_an_edited_page_is_refused() -> None:
 @pytest.mark.parametrize("suffix", [".md", ".html"])
 def test_rows_that_a_page_has_besides_its_policy_are_refused(suffix: str) -> None:
     page = PolicyPage(
-        program=program_of(SourceFile.load(find_policy("cdap/final"))), revision="", source="privtab: 1\n"
+        program=load_program(SourceFile.load(find_policy("cdap/final"))), revision="", source="privtab: 1\n"
     )
     text = page.markdown() if suffix == ".md" else page.html()
     made = tables(SourceFile.of(f"page{suffix}", text))
@@ -259,7 +259,7 @@ def test_rows_that_a_page_has_besides_its_policy_are_refused(suffix: str) -> Non
 
 def test_cells_that_a_page_lacks_are_seen() -> None:
     page = PolicyPage(
-        program=program_of(SourceFile.load(find_policy("cdap/final"))), revision="", source="privtab: 1\n"
+        program=load_program(SourceFile.load(find_policy("cdap/final"))), revision="", source="privtab: 1\n"
     )
     text = page.markdown()
     row = next(line for line in text.splitlines() if 'id="stream.truncate"' in line)
@@ -533,7 +533,7 @@ def test_broken_files_are_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".md", ".html"])
 def test_a_table_beside_the_rows_of_an_own_page_is_refused(suffix: str) -> None:
     page = PolicyPage(
-        program=program_of(SourceFile.load(find_policy("cdap/final"))), revision="", source="privtab: 1\n"
+        program=load_program(SourceFile.load(find_policy("cdap/final"))), revision="", source="privtab: 1\n"
     )
     text = page.markdown() if suffix == ".md" else page.html()
     made = tables(SourceFile.of(f"page{suffix}", text))

@@ -16,7 +16,7 @@ from privtab.base import DecisionUnavailable, StateInvalid, UsageError
 from privtab.bundle import state_bundle
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.shards import LISTING, shard_files
-from privtab.pipeline import policy_bundle
+from privtab.pipeline import policy_artifacts
 from privtab.state.load import load_raw_state, validate
 from privtab_spark import decide, entitlements
 from privtab_spark.state import state_tables
@@ -94,7 +94,7 @@ def test_everything_of_a_request_may_be_a_column(
 def test_a_state_comes_in_many_forms(spark: SparkSession, policy_and_state: tuple[str, str], tmp_path: Path) -> None:
     program = pipeline.load_program(policy_and_state[0])
     rows, _ = validate(program, load_raw_state(policy_and_state[1]))
-    (tmp_path / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, rows))
     df = decision_rows.frame(spark, [row[:2] for row in decision_rows.LOOKS], "user string, path string")
     grants = spark.createDataFrame(

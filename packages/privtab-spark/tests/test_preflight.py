@@ -18,7 +18,7 @@ import spark_sessions
 
 from privtab import pipeline
 from privtab.bundle import state_bundle
-from privtab.pipeline import policy_bundle
+from privtab.pipeline import policy_artifacts
 from privtab.state.load import load_raw_state, validate
 from privtab_spark import preflight
 
@@ -48,7 +48,7 @@ def session_report(folder: Path, executors: Path, remote: str) -> dict[str, Any]
     program = pipeline.load_program(policy)
     bundles = folder / "bundles"
     bundles.mkdir()
-    (bundles / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (bundles / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (bundles / "state.tar.gz").write_bytes(state_bundle(program, validate(program, load_raw_state(state))[0]))
     # What is on PYTHONPATH would be on that of the executors.
     environment = {k: v for k, v in spark_sessions.environment().items() if k != "PYTHONPATH"} | {

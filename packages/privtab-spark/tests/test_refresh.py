@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from privtab import Embedded, pipeline
 from privtab.base import UsageError
 from privtab.bundle import state_bundle
-from privtab.pipeline import policy_bundle
+from privtab.pipeline import policy_artifacts
 from privtab.state.load import load_raw_state, validate
 from privtab_spark import Limits, decide, decide_with, each_batch, plan, visible
 from privtab_spark.state import state_tables
@@ -119,7 +119,7 @@ def test_a_folder_of_bundles_is_followed_and_within_the_bound_an_older_look_coun
 ) -> None:
     folder = tmp_path / "bundles"
     folder.mkdir()
-    (folder / "policy.tar.gz").write_bytes(policy_bundle(pipeline.load_program(policy_and_state[0])))
+    (folder / "policy.tar.gz").write_bytes(policy_artifacts(pipeline.load_program(policy_and_state[0])).bundle())
     replaced(folder / "state.tar.gz", bundled(policy_and_state[0], decision_rows.STATE))
     both = visible(
         stream.rows, policy_and_state[0], folder, refresh=0, action="look", subject="user", resource=("box", "path")
@@ -193,7 +193,7 @@ def test_a_client_in_the_executors_follows_its_bundles(
 ) -> None:
     folder = tmp_path / "bundles"
     folder.mkdir()
-    (folder / "policy.tar.gz").write_bytes(policy_bundle(pipeline.load_program(policy_and_state[0])))
+    (folder / "policy.tar.gz").write_bytes(policy_artifacts(pipeline.load_program(policy_and_state[0])).bundle())
     replaced(folder / "state.tar.gz", bundled(policy_and_state[0], decision_rows.STATE))
     with pytest.raises(UsageError, match="keeps its first bundles"):
         decide_with(stream.rows, Embedded(folder), **BOX)

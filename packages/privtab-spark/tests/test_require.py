@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from privtab import Embedded, pipeline
 from privtab.base import AccessDenied, Entity, InvalidRequest, UsageError
 from privtab.bundle import state_bundle
-from privtab.pipeline import policy_bundle
+from privtab.pipeline import policy_artifacts
 from privtab.state.load import load_raw_state, validate
 from privtab_spark import require
 from privtab_spark.state import state_tables
@@ -88,7 +88,7 @@ def test_clients_bundles_and_tables_answer_alike(spark: SparkSession, tmp_path: 
     program = pipeline.load_program(policy)
     rows, _ = validate(program, load_raw_state(state))
     bundles = tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"
-    bundles[0].write_bytes(policy_bundle(program))
+    bundles[0].write_bytes(policy_artifacts(program).bundle())
     bundles[1].write_bytes(state_bundle(program, rows))
     client = Embedded(*bundles)
     forms: list[tuple[Any, Any]] = [

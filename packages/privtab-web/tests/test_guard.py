@@ -19,7 +19,7 @@ from privtab.base import UsageError
 from privtab.bundle.pack import state_bundle
 from privtab.client import Embedded
 from privtab.engines.opa.server import OpaServer
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.nodes import Grant, State
 from privtab_web import Caller, Guard, acting_as, allowed, bind, caller, decision, requires
 from privtab_web._answers import Unauthenticated
@@ -179,7 +179,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
     state = State(
         grants=tuple(Grant(grantee=who, effect="allow", privilege=privilege, entity=file) for who, privilege in grants)
     )
-    for name, bundle in (("policy", policy_bundle(program)), ("state", state_bundle(program, state))):
+    for name, bundle in (("policy", policy_artifacts(program).bundle()), ("state", state_bundle(program, state))):
         (folder / f"{name}.tar.gz").write_bytes(bundle)
     with Embedded(folder) as embedded:
         yield embedded

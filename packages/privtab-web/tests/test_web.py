@@ -25,7 +25,7 @@ from privtab import Client, Decision
 from privtab.base import AccessDenied, UsageError
 from privtab.bundle.pack import state_bundle
 from privtab.client import Embedded
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import from_tables, validate
 from privtab_web import Caller, Guard, Tell, caller, decision
 from privtab_web.asgi import AsgiMiddleware, open_route, route
@@ -384,7 +384,7 @@ def test_a_denial_is_one_line_unless_more_is_wanted(tmp_path: Path) -> None:
     program = load_program("gravitino/1.1.0")
     state, _ = validate(program, from_tables({}, "rows"))
     bundles = tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"
-    bundles[0].write_bytes(policy_bundle(program))
+    bundles[0].write_bytes(policy_artifacts(program).bundle())
     bundles[1].write_bytes(state_bundle(program, state))
     answers = {}
     with Embedded(*bundles) as client:

@@ -11,7 +11,7 @@ import pytest
 import sidecars
 from example_bundles import POLICY, READS, STATES, WIDER
 
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import load_raw_state, validate
 from privtab_server.registry import Registry
 
@@ -209,7 +209,7 @@ def test_a_deployment_stops_where_logged_answers_would_change(privtab: Privtab, 
     state, _ = validate(old, load_raw_state("state.yaml"))
     from privtab.bundle.pack import state_bundle
 
-    policy, state_ = registry.put(policy_bundle(old)).id, registry.put(state_bundle(old, state)).id
+    policy, state_ = registry.put(policy_artifacts(old).bundle()).id, registry.put(state_bundle(old, state)).id
     registry.release("dev", "shop", policy=policy, state=state_)
     usual(policy=policy, state=state_)
     Path("new.scenarios.yaml").unlink(missing_ok=True)

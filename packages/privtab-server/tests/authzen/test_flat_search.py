@@ -11,7 +11,7 @@ import pytest
 from privtab.base import Entity, Request
 from privtab.bundle.pack import state_bundle
 from privtab.client import Embedded
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, validate
 from privtab_analysis.explanation import explain
@@ -58,7 +58,7 @@ def engine(tmp_path: Path) -> Embedded:
     program = load_program(path)
     state, found = validate(program, from_tables(STATE, "state"))
     assert not found
-    (tmp_path / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, state))
     return Embedded(tmp_path, mode="enforce")
 

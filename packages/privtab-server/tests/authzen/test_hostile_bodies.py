@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from privtab import Embedded
 from privtab.bundle.pack import state_bundle
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import load_raw_state, validate
 from privtab_server.authzen.app import AppSettings, application
 from privtab_server.authzen.points import LocalDecisionPoint
@@ -71,7 +71,7 @@ def app(library_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("built")
     program = load_program(library_files[0])
     state, _ = validate(program, load_raw_state(library_files[1]))
-    (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (folder / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (folder / "state.tar.gz").write_bytes(state_bundle(program, state))
     service = Service(LocalDecisionPoint(Embedded(folder)), system="library")
     return application(AppSettings(services={"": service}, base="http://pdp"))

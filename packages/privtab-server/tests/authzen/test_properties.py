@@ -13,7 +13,7 @@ from privtab import Embedded
 from privtab.base import Entity, SourceFile
 from privtab.bundle.pack import state_bundle
 from privtab.engines.index import Index
-from privtab.pipeline import load_program, policy_artifacts, policy_bundle, program_of
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.index import index_document
 from privtab.state.nodes import AttributeRow, Grant, State
 from privtab_server.authzen.app import AppSettings, application
@@ -46,7 +46,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
     (folder / "records.yaml").write_text(POLICY, encoding="utf-8")
     program = load_program(folder / "records.yaml")
     grant = Grant(grantee="user:ann", effect="allow", privilege="READ", entity=Entity("folder", "f"))
-    (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (folder / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (folder / "state.tar.gz").write_bytes(state_bundle(program, State(grants=(grant,))))
     return application(
         AppSettings(services={"": Service(LocalDecisionPoint(Embedded(folder)), system="records")}, base="http://pdp")
@@ -123,7 +123,7 @@ privileges: [SELECT]
 attributes: {user: {rank: {integer: [0, 9]}}, entity: {hidden: bool}}
 tables: {table: {read: user.rank > 3 and entity.hidden = false, list: SELECT (table)}}
 """
-    program = program_of(SourceFile.of("lake.yaml", text))
+    program = load_program(SourceFile.of("lake.yaml", text))
     rows = (
         AttributeRow(user="ann", attribute="rank", value="4"),
         AttributeRow(entity=Entity("table", "c/t"), attribute="hidden", value="false"),

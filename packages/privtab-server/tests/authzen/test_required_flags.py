@@ -13,7 +13,7 @@ from required_flag_policy import POLICY
 from privtab import Embedded
 from privtab.base import Entity
 from privtab.bundle.pack import state_bundle
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.nodes import Grant, State
 from privtab_server.authzen.app import AppSettings, application
 from privtab_server.authzen.points import LocalDecisionPoint
@@ -33,7 +33,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
     (folder / "clinic.yaml").write_text(POLICY, encoding="utf-8")
     program = load_program(folder / "clinic.yaml")
     grant = Grant(grantee="user:ann", effect="allow", privilege="READ", entity=Entity("file", "w/1"))
-    (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (folder / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (folder / "state.tar.gz").write_bytes(state_bundle(program, State(grants=(grant,))))
     return application(
         AppSettings(services={"": Service(LocalDecisionPoint(Embedded(folder)), system="clinic")}, base="http://pdp")

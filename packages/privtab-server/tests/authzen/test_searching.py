@@ -19,7 +19,7 @@ from privtab import InvalidRequest
 from privtab.base import Entity, Request
 from privtab.bundle.pack import state_bundle
 from privtab.client import Embedded
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, validate
 from privtab_analysis.entitlements.universe import universe
@@ -51,7 +51,7 @@ def check(number: int, turn: int, *, per_rule: int) -> None:
         path.write_text(worlds.policy(number), encoding="utf-8")
         program = load_program(path)
         state = worlds.state(program, turn)
-        (Path(folder) / "policy.tar.gz").write_bytes(policy_bundle(program))
+        (Path(folder) / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
         (Path(folder) / "state.tar.gz").write_bytes(state_bundle(program, state))
         service = Service(LocalDecisionPoint(Embedded(folder, mode="enforce")), page_size=1000)
         reference = Reference(program, state)
@@ -174,7 +174,7 @@ def test_a_filter_finds_few_among_many(tmp_path: Path) -> None:
     program = load_program(tmp_path / "library.yaml")
     state, found = validate(program, from_tables({"grants": rows}, "rows"))
     assert not found
-    (tmp_path / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, state))
     point = Counted(Embedded(tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"))
     request = Request(user="ann", action="read", resource=Entity("book", ""))

@@ -22,7 +22,7 @@ from failing_servers import Authority
 from privtab.bundle.pack import state_bundle
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import State
 
@@ -64,7 +64,7 @@ def built(library_files: tuple[Path, Path], tmp_path: Path) -> Path:
     folder = tmp_path / "built"
     folder.mkdir()
     program, state = loaded(library_files)
-    (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (folder / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
     (folder / "state.tar.gz").write_bytes(state_bundle(program, state))
     return folder
 

@@ -15,7 +15,7 @@ from documentation_pages import read
 
 from privtab.bundle.pack import state_bundle
 from privtab.command._app import run
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import load_raw_state, validate
 from privtab_server.registry import Registry
 from privtab_server.registry.server.app import Role
@@ -69,7 +69,7 @@ def test_the_configuration_makes_a_sidecar(tmp_path: Path, monkeypatch: pytest.M
     current = registry.release(
         "dev",
         "lake",
-        policy=registry.put(policy_bundle(program)).id,
+        policy=registry.put(policy_artifacts(program).bundle()).id,
         state=registry.put(state_bundle(program, state)).id,
     )
     (block,) = [block for block in page.blocks if "opa" in block.says]

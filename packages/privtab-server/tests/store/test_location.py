@@ -20,7 +20,7 @@ from privtab.base import DecisionUnavailable, FileError, UsageError
 from privtab.bundle import state_bundle
 from privtab.command._app import run
 from privtab.ir.nodes import Program
-from privtab.pipeline import load_program, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import from_tables, validate
 from privtab_server.store.store import Outcome, Store
 
@@ -46,7 +46,7 @@ def lake(store: Store) -> Store:
 @pytest.fixture
 def policy(program: Program, tmp_path: Path) -> Path:
     path = tmp_path / "policy.tar.gz"
-    path.write_bytes(policy_bundle(program))
+    path.write_bytes(policy_artifacts(program).bundle())
     return path
 
 
@@ -153,7 +153,7 @@ def test_rows_that_are_wrong_under_the_policy_are_not_used(lake: Store, url: str
     lake.change(asks("root", "grant", "lake:l"), add={"grants": [grant("user:ann", "USE", "lake:l")]})
     other = tmp_path / "other.yaml"
     other.write_text(POLICY.replace("USE: {on: [lake, schema]}", "USE: {on: [schema]}"), encoding="utf-8")
-    policy.write_bytes(policy_bundle(load_program(other)))
+    policy.write_bytes(policy_artifacts(load_program(other)).bundle())
     with pytest.raises(DecisionUnavailable, match="cannot be granted on a `lake`"):
         Embedded(policy, state=f"store:{url}")
 

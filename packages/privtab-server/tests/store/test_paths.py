@@ -14,7 +14,7 @@ import pytest
 
 from privtab.base import Entity, PrivtabError, Request, SourceFile
 from privtab.ir.nodes import RESOURCE, Program
-from privtab.pipeline import policy_artifacts, program_of
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
@@ -219,7 +219,7 @@ def check(seed: int, folder: Path, *, delegations: bool) -> tuple[int, int]:
     """Compare one world; the number of things that the user could gain, and for how many of them the path is certain."""
     rnd = random.Random(seed)
     text = policy(rnd)
-    program = program_of(SourceFile.decode((declared(text, rnd) if delegations else text).encode(), "houses.yaml"))
+    program = load_program(SourceFile.decode((declared(text, rnd) if delegations else text).encode(), "houses.yaml"))
     rows = first_rows(rnd, program)
     state = state_of(program, rows)
     before = held(program, state)

@@ -27,7 +27,7 @@ from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import opa_configuration, public_keys
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.pipeline import policy_artifacts, program_of
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.index import index_bytes
 from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import Assignment, Grant, State
@@ -156,7 +156,7 @@ def test_a_build_of_rows_with_windows_is_what_the_packer_makes(
 def test_the_pipeline_and_the_local_pack_give_the_same_bytes_for_the_same_files(
     spark: SparkSession, seed: int, timed: bool, tmp_path: Path
 ) -> None:
-    program = program_of(SourceFile.of("world.yaml", policy(seed)))
+    program = load_program(SourceFile.of("world.yaml", policy(seed)))
     world = random_state(program, seed)
     (tmp_path / "rows").mkdir()
     for table, frame in frames(spark, with_windows(world, seed) if timed else world).items():
@@ -221,7 +221,7 @@ def test_a_half_written_build_is_not_used(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [3, 11])
 def test_random_worlds(spark: SparkSession, seed: int, tmp_path: Path) -> None:
-    program = program_of(SourceFile.of("world.yaml", policy(seed, features=IN_SPARK)))
+    program = load_program(SourceFile.of("world.yaml", policy(seed, features=IN_SPARK)))
     world = random_state(program, seed)
     built = build(spark, frames(spark, world), program, tmp_path, allow_partial=True)
     assert files(built) == shard_bundles(program, world)

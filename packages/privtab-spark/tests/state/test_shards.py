@@ -15,7 +15,7 @@ from privtab.base import WINDOW_COLUMNS, Entity, SourceFile
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.pack import shard_bundles, shard_files
 from privtab.ir.nodes import Program
-from privtab.pipeline import program_of
+from privtab.pipeline import load_program
 from privtab.state.coded import CodedColumn
 from privtab.state.links import with_derived_rows
 from privtab.state.load import from_tables, validate
@@ -68,7 +68,7 @@ def usable(program: Program, state: State) -> State:
 @pytest.mark.parametrize("features", [(), IN_SPARK], ids=["plain", "features"])
 @pytest.mark.parametrize("seed", seeds(range(20), quick=6))
 def test_shards_with_windows_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
-    program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
+    program = load_program(SourceFile.of("world.yaml", policy(seed, features=features)))
     world = usable(program, timed(random_state(program, seed), seed))
     bundles = built(program, world)
     expected = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE_PART}
@@ -78,7 +78,7 @@ def test_shards_with_windows_are_those_of_the_packer(seed: int, features: tuple[
 @pytest.mark.parametrize("features", [(), IN_SPARK], ids=["plain", "features"])
 @pytest.mark.parametrize("seed", seeds(range(20), quick=6))
 def test_people_with_windows_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
-    program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
+    program = load_program(SourceFile.of("world.yaml", policy(seed, features=features)))
     world = timed(random_state(program, seed), seed)
     parts = shards(program, world)
     part = part_text(
@@ -126,7 +126,7 @@ def built(program: Program, state: State) -> dict[str, bytes]:
 @pytest.mark.parametrize("features", [(), IN_SPARK], ids=["plain", "features"])
 @pytest.mark.parametrize("seed", seeds(range(40), quick=10))
 def test_shards_of_random_worlds_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
-    program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
+    program = load_program(SourceFile.of("world.yaml", policy(seed, features=features)))
     world = usable(program, random_state(program, seed))
     expected = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE_PART}
     assert built(program, world) == expected

@@ -11,7 +11,7 @@ from conforming_server import served
 
 from privtab.base import Request, SourceFile
 from privtab.ir.nodes import Program
-from privtab.pipeline import load_program, program_of
+from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, validate
 from privtab_testing.conform import QuestionPlan, SystemAnswer, World
@@ -112,13 +112,13 @@ def test_there_are_enough_kinds_and_each_says_what_it_is() -> None:
 
 
 def test_a_table_with_every_feature_shows_every_kind() -> None:
-    planned = plan(program_of(SourceFile.decode(EVERYTHING.encode(), "full.yaml")))
+    planned = plan(load_program(SourceFile.decode(EVERYTHING.encode(), "full.yaml")))
     assert len(planned.mistakes) == LISTED
     assert (planned.unseen, missed(planned)) == ((), [])
 
 
 def test_a_system_that_obeys_answers_the_further_questions_rightly() -> None:
-    planned = plan(program_of(SourceFile.decode(EVERYTHING.encode(), "full.yaml")))
+    planned = plan(load_program(SourceFile.decode(EVERYTHING.encode(), "full.yaml")))
     result = report_of(planned, served(planned.program))
     assert result.outcome.failure is None
     assert not [finding.question.id for row in result.rows for finding in row.findings]
@@ -139,7 +139,7 @@ tables:
 
 
 def test_the_first_row_of_a_type_may_refer_to_others() -> None:
-    planned = plan(program_of(SourceFile.decode(FIRST_ROW.encode(), "shop.yaml")))
+    planned = plan(load_program(SourceFile.decode(FIRST_ROW.encode(), "shop.yaml")))
     assert "first-row" in {mistake.id for mistake in planned.mistakes} - {mistake.id for mistake in planned.unseen}
     assert mistake_lines(planned)[0].endswith(
         f"{len(mistakes()) - len(planned.mistakes)} more cannot be made with this policy"
@@ -148,7 +148,7 @@ def test_the_first_row_of_a_type_may_refer_to_others() -> None:
 
 def test_rights_of_every_user_that_are_ignored_are_seen() -> None:
     text = FIRST_ROW.replace("tables:", "semantics: {everyone: all}\ntables:")
-    planned = plan(program_of(SourceFile.decode(text.encode(), "shop.yaml")))
+    planned = plan(load_program(SourceFile.decode(text.encode(), "shop.yaml")))
     [mistake] = [mistake for mistake in planned.mistakes if mistake.id == "everyone-ignored"]
     assert missed(replace(planned, mistakes=(mistake,))) == []
     assert "all" not in planned.world.groups, "it is there, and every user is in it"

@@ -20,7 +20,7 @@ from privtab.checks.lint.config import OWN_FILE, SHARED_FILE, settings_in
 from privtab.checks.lint.settings import Settings
 from privtab.command import is_stored, load_policy, table
 from privtab.ir.nodes import Program
-from privtab.pipeline import MARK, find_policies, find_policy, policy_paths, program_of
+from privtab.pipeline import find_policies, find_policy, load_program, policy_paths
 from privtab_analysis.diff.nodes import DeclarationChange, Diff, Verdict, Witness
 from privtab_analysis.diff.summary import (
     Group,
@@ -129,7 +129,7 @@ def _program(side: Side, known: Program | None = None) -> Program:
     if side.stored:
         return load_policy(side.name, variant=side.choice.variant, readings=side.choice.readings)
     assert side.file is not None
-    return program_of(side.file, variant=side.choice.variant, readings=side.choice.readings)
+    return load_program(side.file, variant=side.choice.variant, readings=side.choice.readings)
 
 
 def _load_in_parallel(before: Side, after: Side) -> tuple[Program, Program]:
@@ -207,7 +207,7 @@ def _policies_at(revision: str, paths: Iterable[Path]) -> dict[str, SourceFile]:
     """The policies of a revision at or below the paths, by path relative to the working directory."""
     names = {name for path in paths for name in files_at(revision, path) if name.endswith(SUFFIXES)}
     files = {name: SourceFile.decode(required_file_at(revision, f"./{name}"), f"{revision}:{name}") for name in names}
-    return {name: file for name, file in files.items() if has_mark(file.text, MARK)}
+    return {name: file for name, file in files.items() if has_mark(file.text, "privtab")}
 
 
 def _settings_at(revision: str) -> Settings:

@@ -143,9 +143,11 @@ def _choices(policy: PolicyArguments) -> dict[str, Any]:
     """The variants of a policy, and how it is loaded with one and with readings; nothing of one that is compiled."""
     if is_stored(policy.policy):
         return {}
-    from privtab.pipeline import resolve_policy
+    from privtab.base import SourceFile
+    from privtab.pipeline import find_policy, resolve_text
 
-    resolved = resolve_policy(policy.policy).policy
+    path = find_policy(policy.policy)
+    resolved = resolve_text(path, SourceFile.load(path)).policy
     given = policy.chosen()
 
     def chosen(variant: str | None, readings: dict[str, str]) -> Program:

@@ -60,7 +60,7 @@ def table(
     """
     from privtab.base import SourceFile
     from privtab.ir.nodes import Program
-    from privtab.pipeline import program_of
+    from privtab.pipeline import load_program
     from privtab_pages.imported import HEADINGS, TableReader, edited, no_table, own_policy
     from privtab_pages.policy import PolicyPage
     from privtab_pages.tables import page_source, tables
@@ -68,7 +68,7 @@ def table(
     source = page_source(page)
     found_tables = tables(source)
     if own := own_policy(source):
-        made: Program = program_of(SourceFile.of(str(page), own))
+        made: Program = load_program(SourceFile.of(str(page), own))
         again = PolicyPage(program=made, revision="")
         text = again.html() if page.suffix in (".html", ".htm") else again.markdown()
         found = list(edited(found_tables, tables(SourceFile.of(str(page), text))))
@@ -96,7 +96,7 @@ def table(
     if not reader.found or allow_partial:
         written = SourceFile.of("policy.yaml", policy)
         try:
-            program_of(written)
+            load_program(written)
         except PolicyInvalid as error:
             show_diagnostics([reader.on_page(found, written) for found in error.diagnostics], {str(page): source.text})
             fail_if(error)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from privtab import pipeline
 from privtab.base import (
     Diagnostic,
     FileError,
@@ -24,6 +23,7 @@ from privtab.language import syntax
 from privtab.language.syntax import Tables
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 from privtab.model.names import DeclaredNames, resolve_names
+from privtab.pipeline import load_program, resolve_text
 from privtab_pages.lsp.occurrences import Occurrence, in_policy, in_scenarios
 from privtab_testing.scenarios.collect import MARK, check_script, default_policy, is_scenarios, read_script
 
@@ -69,7 +69,7 @@ class PolicyDocument(Document):
     tables: Tables | None
 
     def _findings(self) -> tuple[Diagnostic, ...]:
-        return pipeline.resolve_text(self.path, self.source).check().findings.kept
+        return resolve_text(self.path, self.source).check().findings.kept
 
     @cached_property
     def names(self) -> DeclaredNames | None:
@@ -80,7 +80,7 @@ class PolicyDocument(Document):
     def program(self) -> Program | None:
         """The program; None if errors stop it."""
         try:
-            return pipeline.program_of(self.source)
+            return load_program(self.source)
         except PolicyInvalid:
             return None
 
@@ -100,7 +100,7 @@ class Documents:
         file = self.text(path)
         if file is None:
             return None
-        if has_mark(file.text, pipeline.MARK):
+        if has_mark(file.text, "privtab"):
             return self._policy(path, file)
         if ".scenarios." not in path.name and not has_mark(file.text, MARK):
             return None
@@ -108,7 +108,7 @@ class Documents:
         about = None if script is None else script.subject.policy.resolve()
         # What is no policy is a finding of these scenarios, whatever it is: scenarios may name themselves.
         policy = None
-        if about is not None and (text := self.text(about)) is not None and has_mark(text.text, pipeline.MARK):
+        if about is not None and (text := self.text(about)) is not None and has_mark(text.text, "privtab"):
             policy = self._policy(about, text)
         readable = None if policy is None else self._readable.get(policy.path)
         root = compose(file, [])

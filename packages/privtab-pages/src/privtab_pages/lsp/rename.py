@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
-from privtab import pipeline
 from privtab.base import Diagnostic, PolicyInvalid, Severity, SourceFile, Span, UsageError, quoted_privilege
+from privtab.pipeline import load_program
 from privtab_pages.lsp.documents import Document, Documents, PolicyDocument
 from privtab_pages.lsp.occurrences import Occurrence, joined, meet, same
 from privtab_testing.scenarios import Case
@@ -108,7 +108,7 @@ def _meaning(
             path.write_text(_edited(document, texts), encoding="utf-8", newline="")
         copy = folder / policy.path.name
         try:
-            programs = [pipeline.load_program(copy, variant=variant) for variant in (None, *variants)]
+            programs = [load_program(copy, variant=variant) for variant in (None, *variants)]
             cases = frozenset(_shape(_question(case), names) for plan in plans([copy]) for case in plan.cases)
         except PolicyInvalid as error:
             raise UsageError(_because(error.diagnostics)) from None

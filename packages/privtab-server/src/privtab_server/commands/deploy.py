@@ -198,22 +198,22 @@ def _file_gates(deploy: DeployOptions, report: DeployReport) -> tuple[Program | 
 
     path = find_policy(deploy.policy)
     with report.step("lint"):
-        gate, linted = lint_gate(path, **deploy.chosen())
+        gate, program = lint_gate(path, **deploy.chosen())
     report.ended(gate)
-    if linted.program is None:
+    if program is None:
         report.stop("stopped; nothing was released")
         return None, path, None
     loaded = None
     if deploy.state is not None:
         with report.step("state"):
-            loaded = load_state(linted.program, deploy.state, allow_partial=deploy.allow_partial).state, deploy.state
+            loaded = load_state(program, deploy.state, allow_partial=deploy.allow_partial).state, deploy.state
     with report.step("tests"):
         if deploy.skip_tests is not None:
             gate = skipped("tests", deploy.skip_tests)
         else:
             gate = test_gate(path, engine=deploy.engine, **deploy.chosen())
     report.ended(gate)
-    return linted.program, path, loaded
+    return program, path, loaded
 
 
 def _push(deploy: DeployOptions, release: ReleaseOptions, url: str, report: DeployReport) -> int:

@@ -155,7 +155,7 @@ def _write_bundles(
 ) -> list[tuple[str | None, list[str]]]:
     """Write bundles to a folder for each system, so that the server runs what would be deployed; stores are read as they change."""
     from privtab.bundle.pack import state_bundle
-    from privtab.pipeline import load_program, policy_bundle
+    from privtab.pipeline import load_program, policy_artifacts
 
     folders: dict[str | None, list[str]] = {}
     for policy, path in zip(policies, states, strict=True):
@@ -166,7 +166,7 @@ def _write_bundles(
         loaded = None if store else load_state(program, path, allow_partial=allow_partial).state
         system_folder = folder / program.system
         system_folder.mkdir()
-        (system_folder / "policy.tar.gz").write_bytes(policy_bundle(program))
+        (system_folder / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
         if loaded is not None:
             (system_folder / "state.tar.gz").write_bytes(state_bundle(program, loaded))
         folders[program.system] = [str(system_folder), *([store] if store else [])]

@@ -15,7 +15,7 @@ from privtab.bundle import state_bundle
 from privtab.bundle.pack import PolicyArtifacts
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
-from privtab.pipeline import load_program, policy_artifacts, policy_bundle
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate
 from privtab_server.errors import FleetError
@@ -76,7 +76,7 @@ def test_a_module_that_the_new_policy_has_not_is_removed(opa: OpaServer, tmp_pat
 def test_policies_of_active_bundles_are_left_alone(tmp_path: Path) -> None:
     pushed = program(tmp_path)
     bundle = tmp_path / "policy.tar.gz"
-    bundle.write_bytes(policy_bundle(pushed))
+    bundle.write_bytes(policy_artifacts(pushed).bundle())
     changed = policy_artifacts(program(tmp_path, POLICY.replace("READ (dataset) or", "")))
     with OpaServer([bundle]) as opa, Client(opa.url, system="studio") as client:
         with pytest.raises(FleetError, match="runs bundles"):

@@ -17,7 +17,7 @@ from privtab.ir.nodes import ALWAYS, Program, Rule
 from privtab.language.syntax.keys import OPEN
 from privtab.language.syntax.yaml_tree import Mapping as MappingNode
 from privtab.language.syntax.yaml_tree import Node, Scalar, Sequence, compose, plain_tree
-from privtab.pipeline import find_policy, program_of
+from privtab.pipeline import find_policy, load_program
 from privtab.reference.evaluate import Reference
 from privtab_testing.conform import Question, QuestionPlan, SystemAnswer
 from privtab_testing.scenarios.masks import Key, Mask, Observed, dependencies, dependents
@@ -239,7 +239,7 @@ def _written(file: VariantFile, original: Rule, changed: Rule, text: str) -> Row
 
 
 def _compiled(file: VariantFile, text: str) -> Program:
-    return program_of(SourceFile.of(file.source.path, text), variant=file.name)
+    return load_program(SourceFile.of(file.source.path, text), variant=file.name)
 
 
 def _key(rule: Rule) -> Key:

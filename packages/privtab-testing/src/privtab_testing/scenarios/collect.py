@@ -11,7 +11,7 @@ from privtab.base.staged import SUFFIXES, is_marked
 from privtab.ir.formula import followed
 from privtab.ir.nodes import Can, Program, Rule
 from privtab.language.syntax.yaml_tree import Node, compose
-from privtab.pipeline import check_policy, find_policies, system_folder
+from privtab.pipeline import find_policies, lint_policy, system_folder
 from privtab.state.nodes import State
 from privtab_testing.scenarios import Case, CasePlan, Subject, finding
 from privtab_testing.scenarios.author import Author
@@ -115,7 +115,8 @@ def _plan(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> C
 def _program(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> Program | None:
     """The program of a subject; its errors become findings, as errors of the scenarios do."""
     try:
-        program, diagnostics = check_policy(subject.policy, variant=subject.variant, readings=dict(subject.readings))
+        checked = lint_policy(subject.policy, variant=subject.variant, readings=dict(subject.readings))
+        program, diagnostics = checked.program, checked.findings.kept
     except UsageError:
         findings = [diagnostic for script in scripts for diagnostic in _wrong_choices(subject, script)]
         if not findings:
@@ -132,14 +133,14 @@ def _wrong_choices(subject: Subject, script: Script) -> Iterator[Diagnostic]:
     reader = ScenarioReader(script.source, [])
     if subject.variant is not None:
         try:
-            check_policy(subject.policy, variant=subject.variant)
+            lint_policy(subject.policy, variant=subject.variant)
         except UsageError as error:
             yield finding("T101", reader.span(script.fields["variant"]), str(error))
             return
     for row, name in reader.pairs(script.fields.get("readings"), "`readings`"):
         if (row.value, name.value) in subject.readings:
             try:
-                check_policy(subject.policy, variant=subject.variant, readings={row.value: name.value})
+                lint_policy(subject.policy, variant=subject.variant, readings={row.value: name.value})
             except UsageError as error:
                 span = row.span if str(error).startswith("no row") else name.span
                 yield finding("T101", span, str(error))
@@ -150,7 +151,7 @@ def _rules_to_cover(subject: Subject, program: Program) -> Iterator[tuple[tuple[
     if subject.variant is None and not subject.readings:
         yield from program.rules.items()
         return
-    base_program, _ = check_policy(subject.policy)
+    base_program = lint_policy(subject.policy).program
     for key, rule in program.rules.items():
         if base_program is None or _content(program, rule) != _content(base_program, base_program.rules.get(key)):
             yield key, rule

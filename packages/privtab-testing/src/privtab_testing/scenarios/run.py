@@ -117,12 +117,12 @@ def opa(program: Program) -> Iterator[OpaEngine]:
     """Start an OPA for the duration of the block."""
     from privtab.client import Sender, connect
     from privtab.engines.opa.server import OpaServer
-    from privtab.pipeline import policy_bundle
+    from privtab.pipeline import policy_artifacts
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))
         bundle = folder / "policy.tar.gz"
-        bundle.write_bytes(policy_bundle(program))
+        bundle.write_bytes(policy_artifacts(program).bundle())
         server = stack.enter_context(OpaServer([bundle]))
         client = stack.enter_context(connect(server.url, system=program.system, timeout=TIMEOUT))
         sender = stack.enter_context(Sender(timeout=TIMEOUT, seconds=sum(TIMEOUT), largest=_LARGEST))

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from privtab.base import Diagnostic, Severity, count, load_plugin
 from privtab.checks.lint.settings import FailOn
 from privtab.ir.nodes import Program
-from privtab.pipeline import PolicyCheck, comparable, lint_policy
+from privtab.pipeline import comparable, lint_policy
 from privtab.state.nodes import State
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.nodes import OPERATION_VERDICTS, DeclarationChange, Diff, RowChange, Verdict, Waiver
@@ -100,7 +100,7 @@ class Gate:
         }
 
 
-def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) -> tuple[Gate, PolicyCheck]:
+def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) -> tuple[Gate, Program | None]:
     """The findings of `privtab lint`; fails if it would."""
     started = time.perf_counter()
     checked = lint_policy(policy, variant=variant, readings=readings)
@@ -115,7 +115,7 @@ def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) ->
         seconds=time.perf_counter() - started,
         diagnostics=tuple(fatal or findings),
     )
-    return gate, checked
+    return gate, checked.program
 
 
 def test_gate(
