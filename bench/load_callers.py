@@ -50,11 +50,11 @@ class Callers:
     def tasks(self, client: AsyncClient, size: int) -> None:
         """Run `size` tasks in one event loop that share a client, and close it afterwards."""
 
-        async def together() -> None:
+        async def run_tasks() -> None:
             async with client:
                 await asyncio.gather(*(self._task(client, seed) for seed in range(size)))
 
-        asyncio.run(together())
+        asyncio.run(run_tasks())
 
     def _thread(self, client: Client | Embedded, caller: Caller, seed: int) -> Callable[[], None]:
         def work() -> None:

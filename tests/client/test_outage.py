@@ -156,7 +156,7 @@ def test_many_callers_of_a_silent_opa_all_end_in_time(kind: str, tmp_path: Path)
     def failed(started: float) -> None:
         seconds.append(time.monotonic() - started)
 
-    async def together(url: str) -> None:
+    async def run_workers(url: str) -> None:
         async with AsyncClient(url, **settings) as client:
 
             async def work() -> None:
@@ -172,7 +172,7 @@ def test_many_callers_of_a_silent_opa_all_end_in_time(kind: str, tmp_path: Path)
 
     with socket.create_server(("127.0.0.1", 0), backlog=200) as listener:  # it accepts and never reads
         if kind == "AsyncClient":
-            asyncio.run(together(silence(listener)))
+            asyncio.run(run_workers(silence(listener)))
         else:
             with Client(silence(listener), **settings) as client:
 

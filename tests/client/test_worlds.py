@@ -44,14 +44,14 @@ def test_all_clients_agree_with_the_reference(opa_binary: Path) -> None:
                     explained = client.decide_many(request_list[:60])
                     assert [d.allowed for d in explained] == expected[:60]
                     assert [client.decide(request) for request in request_list[:20]] == explained[:20]
-            assert asyncio.run(together(url, world.program.system, request_list)) == expected * 2
+            assert asyncio.run(check_concurrently(url, world.program.system, request_list)) == expected * 2
             checked += len(request_list)
             allowed += sum(expected)
     assert checked > 300
     assert 0.05 < allowed / checked < 0.95
 
 
-async def together(url: str, system: str, requests: list[Request]) -> list[bool]:
+async def check_concurrently(url: str, system: str, requests: list[Request]) -> list[bool]:
     """All at once, coalesced; then all as one call."""
     async with AsyncClient(url, system=system, chunk_size=64, concurrency=2) as client:
         first = await asyncio.gather(*(client.check(request) for request in requests))

@@ -89,8 +89,8 @@ def secondary(operation: str) -> str | None:
     return BESIDE["destination" if words.startswith("destination") else words]
 
 
-def needed(operation: str, type_: str) -> Iterator[tuple[str, frozenset[str]]]:
-    """Each privilege that an operation needs, and the entities on any of which it may be granted."""
+def needed_privileges(operation: str, type_: str) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield each privilege that an operation needs, and the entities on any of which it may be granted."""
     fact = OPERATIONS[operation]
     privileges_on = {target(operation, type_): fact["target"], secondary(operation): fact["secondary"]}
     for entity, privileges in privileges_on.items():
@@ -163,7 +163,7 @@ def test_each_privilege_alone_gives_what_it_satisfies(program: Program, types: d
     reference = Reference(program, state({privilege: [(privilege, place)] for privilege in PRIVILEGES}))
     wrong, allowed = [], 0
     for operation, type_ in types.items():
-        needs = list(needed(operation, type_))
+        needs = list(needed_privileges(operation, type_))
         # Where the place is on none of the paths, a few privileges show that nothing granted there counts.
         near = any(place in on for _, on in needs)
         for granted in PRIVILEGES if near else ELSEWHERE:
@@ -188,7 +188,9 @@ def test_all_privileges_of_an_operation_together_and_each_left_out(program: Prog
             user = f"{operation}-{rows.index(left_out) if left_out else 'all'}"
             grants[user] = [row for row in rows if row != left_out]
             remaining = grants[user]
-            enough = all(any(e in on and satisfies(q, p) for q, e in remaining) for p, on in needed(operation, type_))
+            enough = all(
+                any(e in on and satisfies(q, p) for q, e in remaining) for p, on in needed_privileges(operation, type_)
+            )
             expected[user] = (operation, enough and operation != SUPERUSER)
     reference = Reference(program, state(grants))
     decided = {u: reference.decide(request(o, types[o], u)).allowed for u, (o, _) in expected.items()}

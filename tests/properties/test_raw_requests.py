@@ -30,8 +30,8 @@ AT_ONCE = 500
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A policy with its state, where each of the three asks it."""
+class DecisionPoints:
+    """One policy with its state, for each of the three decision points."""
 
     folder: Path
     world: World
@@ -44,7 +44,7 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def asked(opa_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Asked]]:
+def points(opa_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DecisionPoints]]:
     made = [raw_requests.policy(number) for number in range(raw_requests.POLICIES)]
     with serving([text for text, _ in made], opa_binary) as (url, worlds), http.Session() as session:
         found = []
@@ -58,33 +58,37 @@ def asked(opa_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             (folder / "policy.tar.gz").write_bytes(world.artifacts.bundle())
             (folder / "state.tar.gz").write_bytes(state_bundle(world.program, state))
             service = Service(LocalDecisionPoint(Embedded(folder)), system=world.program.system)
-            found.append(Asked(folder, world, url, application(AppSettings(services={"": service}, base="http://pdp"))))
+            found.append(
+                DecisionPoints(folder, world, url, application(AppSettings(services={"": service}, base="http://pdp")))
+            )
         yield found
 
 
-def by_opa(asked: Asked, documents: Sequence[Any]) -> tuple[list[bool], list[bool]]:
-    """What `allow` and `decision` say."""
+def by_opa(points: DecisionPoints, documents: Sequence[Any]) -> tuple[list[bool], list[bool]]:
+    """Return the answers of `allow` and of `decision`."""
     with http.Session() as session:
-        allowed = ask(session, asked.url, asked.system, "decisions", {"requests": documents})
-        explained = ask(session, asked.url, asked.system, "explained", {"requests": documents})
+        allowed = ask(session, points.url, points.system, "decisions", {"requests": documents})
+        explained = ask(session, points.url, points.system, "explained", {"requests": documents})
     assert len(explained) == len(documents)
     return allowed, [answer["decision"] for answer in explained]
 
 
-def by_command(asked: Asked, documents: Sequence[Any], capsys: pytest.CaptureFixture[str], engine: str) -> list[bool]:
+def by_command(
+    points: DecisionPoints, documents: Sequence[Any], capsys: pytest.CaptureFixture[str], engine: str
+) -> list[bool]:
     """What `privtab decide` says."""
-    lines = asked.folder / "requests.jsonl"
+    lines = points.folder / "requests.jsonl"
     lines.write_text("".join(f"{json.dumps(document)}\n" for document in documents), encoding="utf-8")
-    arguments = ["-p", str(asked.folder / "policy.yaml"), "-s", str(asked.folder / "state.json"), "-r", str(lines)]
+    arguments = ["-p", str(points.folder / "policy.yaml"), "-s", str(points.folder / "state.json"), "-r", str(lines)]
     assert run(["decide", *arguments, "--engine", engine]) in (0, 1)
     return [json.loads(line)["decision"] for line in capsys.readouterr().out.splitlines()]
 
 
-def by_service(asked: Asked, documents: Sequence[Any]) -> list[bool | None]:
+def by_service(points: DecisionPoints, documents: Sequence[Any]) -> list[bool | None]:
     """What `privtab serve` says; None where the body is none of the specification's."""
 
     async def send() -> list[bool | None]:
-        transport = httpx.ASGITransport(app=asked.app)
+        transport = httpx.ASGITransport(app=points.app)
         found: list[bool | None] = []
         async with httpx.AsyncClient(transport=transport, base_url="http://pdp") as client:
             for document in documents:
@@ -106,16 +110,18 @@ def brings(document: Any) -> Any:
     return document["subject"].get("properties", {}).get("groups", [])
 
 
-def differing(asked: Asked, documents: Sequence[Any], capsys: pytest.CaptureFixture[str], seen: Counter[bool]) -> Any:
+def differing(
+    points: DecisionPoints, documents: Sequence[Any], capsys: pytest.CaptureFixture[str], seen: Counter[bool]
+) -> Any:
     """The requests on which they differ, with what each says."""
     answers = (
-        *by_opa(asked, documents),
-        by_command(asked, documents, capsys, "reference"),
-        by_command(asked, documents, capsys, "python"),
-        by_service(asked, documents),
+        *by_opa(points, documents),
+        by_command(points, documents, capsys, "reference"),
+        by_command(points, documents, capsys, "python"),
+        by_service(points, documents),
     )
     found = []
-    takes_groups = "request" in asked.world.program.semantics.groups
+    takes_groups = "request" in points.world.program.semantics.groups
     for document, allow, decision, reference, python, served in zip(documents, *answers, strict=True):
         seen[reference] += 1
         same = allow == decision == reference == python
@@ -127,10 +133,10 @@ def differing(asked: Asked, documents: Sequence[Any], capsys: pytest.CaptureFixt
     return found
 
 
-def compared(asked: Sequence[Asked], seed: int, number: int, capsys: pytest.CaptureFixture[str]) -> None:
+def compared(points: Sequence[DecisionPoints], seed: int, number: int, capsys: pytest.CaptureFixture[str]) -> None:
     rnd, seen = random.Random(seed), Counter[bool]()
-    of_each = number // len(asked)
-    for one in asked:
+    of_each = number // len(points)
+    for one in points:
         documents = [raw_requests.request(rnd) for _ in range(of_each)]
         for at in range(0, of_each, AT_ONCE):
             found = differing(one, documents[at : at + AT_ONCE], capsys, seen)
@@ -139,12 +145,14 @@ def compared(asked: Sequence[Asked], seed: int, number: int, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("seed", seeds(range(10), quick=1))
-def test_raw_requests_are_decided_alike(asked: list[Asked], seed: int, capsys: pytest.CaptureFixture[str]) -> None:
-    compared(asked, seed, 400, capsys)
+def test_raw_requests_are_decided_alike(
+    points: list[DecisionPoints], seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compared(points, seed, 400, capsys)
 
 
 @pytest.mark.long
 def test_ten_thousand_raw_requests_are_decided_alike(
-    asked: list[Asked], search_seed: int, capsys: pytest.CaptureFixture[str]
+    points: list[DecisionPoints], search_seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    compared(asked, search_seed, 10_000, capsys)
+    compared(points, search_seed, 10_000, capsys)

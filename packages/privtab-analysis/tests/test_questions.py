@@ -28,7 +28,7 @@ from privtab_analysis.state_diff.placed import placed
 Objects: TypeAlias = tuple[tuple[str, Entity], ...]
 
 
-class Asked(NamedTuple):
+class UserlessRequest(NamedTuple):
     """A request without its user; a path without its last name has no `/` at its end where it needs none."""
 
     operation: str
@@ -163,7 +163,7 @@ def row(rnd: random.Random, forest: Forest, type_: str | None) -> str:
     return f"{rnd.choice(OPERATIONS)}: {{{', '.join(parts)}}}"
 
 
-def accepted(program: Program, known: Universe, rule: Rule) -> Iterator[Asked]:
+def accepted(program: Program, known: Universe, rule: Rule) -> Iterator[UserlessRequest]:
     """Every request for a rule about entities of a small world that `check` accepts: by trying all texts and all objects."""
     check = vocabulary(program).check
     texts = {text for e in known for text in (e.id, f"{e.id}/", str(e), f"{e}/")} | {"", "/"}
@@ -178,7 +178,7 @@ def accepted(program: Program, known: Universe, rule: Rule) -> Iterator[Asked]:
             except InvalidRequest:
                 continue
             if exists(program, known, resource):
-                yield Asked(rule.operation, plain(program, resource), tuple(sorted(with_.items())))
+                yield UserlessRequest(rule.operation, plain(program, resource), tuple(sorted(with_.items())))
 
 
 def exists(program: Program, known: Universe, resource: Entity) -> bool:
@@ -206,7 +206,7 @@ def nameless(program: Program, reference: Reference, resource: Entity) -> Entity
     return Entity(resource.type, f"{reference.holdings.locations.keys(resource)[-2]}/")
 
 
-def decided(reference: Reference, asked: Asked) -> bool:
+def decided(reference: Reference, asked: UserlessRequest) -> bool:
     request = Request(user="ann", action=asked.operation, resource=asked.resource, with_=dict(asked.with_))
     return reference.decide(request).allowed
 
@@ -221,12 +221,14 @@ def check(seed: int) -> int:
     every = [asked for rule in program.rules.values() for asked in accepted(program, known, rule)]
     answers = {asked: tuple(decided(reference, asked) for reference in references) for asked in every}
 
-    def same(asked: Asked, enumerated: set[Asked]) -> bool:
+    def same(asked: UserlessRequest, enumerated: set[UserlessRequest]) -> bool:
         """Whether the answer is told: of the request itself, or, of what is created for sure, of the request without its name."""
         rule = program.rules[asked.resource.type, asked.operation]
         if asked in enumerated or not (rule.creates and vocabulary(program).complete(asked.resource)):
             return asked in enumerated
-        other = Asked(asked.operation, plain(program, nameless(program, references[0], asked.resource)), asked.with_)
+        other = UserlessRequest(
+            asked.operation, plain(program, nameless(program, references[0], asked.resource)), asked.with_
+        )
         return answers[other] == answers[asked] and other in enumerated
 
     for number, state in enumerate(states):
@@ -243,7 +245,9 @@ def check(seed: int) -> int:
     changes = {
         (
             change.gained,
-            Asked(change.rule.operation, plain(program, objects.pop(RESOURCE)), tuple(sorted(objects.items()))),
+            UserlessRequest(
+                change.rule.operation, plain(program, objects.pop(RESOURCE)), tuple(sorted(objects.items()))
+            ),
         )
         for change in found.access
         for objects in ({**one} for one in change.requested_objects())
@@ -257,7 +261,7 @@ def check(seed: int) -> int:
     return count
 
 
-def check_paths(program: Program, state: State, reference: Reference, allowed: list[Asked]) -> None:
+def check_paths(program: Program, state: State, reference: Reference, allowed: list[UserlessRequest]) -> None:
     """What an allowed operation gives on an entity that exists can be gained, unless it is said that the operation creates."""
     reach = ReachableRights(reference, state, "ann")
     for asked in allowed:
@@ -292,7 +296,7 @@ def test_every_tool_sees_a_claim(row: str, packed: bool) -> None:
     before, after = State(grants=(ben,)), State(grants=(ben, ann))
     reference = Reference(program, after)
     table = Entity("tab", "a/b")
-    assert decided(reference, Asked("claim_all", table, ()))
+    assert decided(reference, UserlessRequest("claim_all", table, ()))
     assert table in [may.resource for may in what_can(reference, after, "ann").allowed]
     gained = [
         one[RESOURCE] for change in state_diff(program, before, after).access for one in change.requested_objects()

@@ -61,8 +61,8 @@ def tables(spark: SparkSession, **rows: list[tuple[Any, ...]]) -> dict[str, Data
     }
 
 
-def needed(caplog: pytest.LogCaptureFixture) -> tuple[int, int]:
-    """How many rows of how many the requests needed, as the log says."""
+def needed_rows(caplog: pytest.LogCaptureFixture) -> tuple[int, int]:
+    """Return the number of rows that the requests needed, and the number of all rows, from the log."""
     said = [found for message in caplog.messages if (found := re.search(r"need ([\d,]+) of ([\d,]+) rows", message))]
     assert len(said) == 1
     of_part, of_all = (int(number.replace(",", "")) for number in said[0].groups())
@@ -93,7 +93,7 @@ def test_the_rows_that_requests_need_answer_as_the_reference(
             flags={flag: REQUEST_COLUMNS.get(flag, flag) for flag in flags}, groups="groups",
             attributes=attributes_argument(requests), active_roles="active" if narrows else None, plan="portions",
         )  # fmt: skip
-    part, whole = needed(caplog)
+    part, whole = needed_rows(caplog)
     assert part < whole
     answers = decided.select("number", "allowed", "reason").toArrow().sort_by("number").to_pylist()
     reference = Reference(program, state)
@@ -130,7 +130,7 @@ def test_paths_of_every_object_count_and_rows_that_are_no_requests_do_not(
             spark.createDataFrame(wanted, names), policy, tables(spark, grants=GRANTS), subject="user", plan="portions",
             action=F.col("action"), resource=("table", "path"), with_={"to": ("table", "to")},
         )  # fmt: skip
-    assert needed(caplog) == (4, 5)
+    assert needed_rows(caplog) == (4, 5)
     assert [(row["allowed"], row["reason"]) for row in decided.collect()] == [row[4:] for row in wanted]
 
 
@@ -194,13 +194,13 @@ def test_when_a_part_is_looked_for(spark: SparkSession, policy: Path, caplog: py
     assert plan(rows, policy, state, plan="kernel", limits=few, **READ).selected == ()
     with caplog.at_level(logging.INFO, logger="privtab.spark"):
         first = decide(rows, policy, state, limits=few, **READ)
-    assert needed(caplog) == (2, 100)
+    assert needed_rows(caplog) == (2, 100)
     # The next call by the same state prepares all of it.
     assert plan(rows, policy, state, limits=few, **READ).selected == ()
     # A part that does not fit either is divided.
     caplog.clear()
     with caplog.at_level(logging.INFO, logger="privtab.spark"):
         divided = decide(rows, policy, state, limits=Limits(rows=1), **READ)
-    assert needed(caplog) == (2, 100)
+    assert needed_rows(caplog) == (2, 100)
     for decided in (first, divided, decide(rows, policy, state, limits=few, **READ)):
         assert {(row["user"], row["allowed"]) for row in decided.collect()} == {("ann", True), ("bob", False)}

@@ -46,8 +46,8 @@ class Colour(Enum):
     RED = "red"
 
 
-class Asked(Hook):
-    """What was decided on."""
+class DecidedResources(Hook):
+    """Resources of the decisions."""
 
     def __init__(self) -> None:
         self.resources: list[str] = []
@@ -224,18 +224,18 @@ KINDS = {"starlette": made(starlette_app, asgi), "fastapi": made(fastapi_app, as
 @pytest.mark.parametrize("count", [200, pytest.param(5_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_handler_gets_what_was_checked(kind: str, count: int, unmapped: str, bundles: Any) -> None:
-    asked = Asked()
+    decided = DecidedResources()
     ran: set[str] = set()
-    with Embedded(*bundles, hooks=[asked]) as client:
+    with Embedded(*bundles, hooks=[decided]) as client:
         called, send = KINDS[kind](client, unmapped=unmapped)
         for method, target in targets(random.Random(f"{kind} {unmapped}"), count):
             called.clear()
-            asked.resources.clear()
+            decided.resources.clear()
             send(method, target)
             for handler, parameters in called:
                 ran.add(handler)
                 if handler != "public":
-                    assert asked.resources == [entity(handler, parameters)], (method, target)
+                    assert decided.resources == [entity(handler, parameters)], (method, target)
     assert count < 1000 or ran == {"public", "path", "names", "number", "id", "colour"}
 
 
@@ -260,22 +260,22 @@ def test_other_spellings_of_a_path_reach_no_handler(kind: str, target: str, bund
 
 
 def test_a_number_is_decided_as_the_handler_gets_it(bundles: Any) -> None:
-    asked = Asked()
-    with Embedded(*bundles, hooks=[asked]) as client:
+    decided = DecidedResources()
+    with Embedded(*bundles, hooks=[decided]) as client:
         for kind in KINDS:
             called, send = KINDS[kind](client)
             send("GET", "/web/numbers/007")
             assert called == [("number", {"number": 7})], kind
-            assert asked.resources.pop() == "dataset:web/7"
+            assert decided.resources.pop() == "dataset:web/7"
 
 
 @pytest.mark.parametrize("target", ["/api/datasets/web/clicks", "/datasets/web/clicks"])
 @pytest.mark.parametrize("unmapped", ["deny", "allow"])
 def test_the_root_path_of_an_application_is_no_way_around_a_decision(target: str, unmapped: str, bundles: Any) -> None:
     called: Called = []
-    asked = Asked()
+    decided = DecidedResources()
     app = fastapi_app(called)
     app.root_path = "/api"
-    with Embedded(*bundles, hooks=[asked]) as client:
+    with Embedded(*bundles, hooks=[decided]) as client:
         asgi(app, client, unmapped=unmapped)("GET", target)
-    assert asked.resources == [entity(name, parameters) for name, parameters in called]
+    assert decided.resources == [entity(name, parameters) for name, parameters in called]

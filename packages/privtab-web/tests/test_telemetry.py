@@ -27,7 +27,7 @@ from privtab.client import Embedded
 from privtab.engines.opa.server import OpaServer
 from privtab_web.log import DecisionLog
 from privtab_web.otel import Telemetry
-from privtab_web.trace import TraceHeaders, following
+from privtab_web.trace import TraceHeaders, trace_context
 
 MARK = "m4rk3r"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -219,7 +219,7 @@ def test_a_trace_that_is_followed_is_carried_on_with_and_without_a_library(sent:
     for hook in (TraceHeaders(), watching.hook):
         with (
             Client(url, system="studio", retries=0, hooks=[hook]) as client,
-            following(PARENT, "vendor=1"),
+            trace_context(PARENT, "vendor=1"),
             pytest.raises(DecisionError),
         ):
             client.check("ann", "read", "dataset:web/a")
@@ -239,9 +239,9 @@ def test_a_trace_that_is_followed_is_carried_on_with_and_without_a_library(sent:
 def test_an_invalid_trace_context_is_left_out(sent: Any, wrong: Any) -> None:
     url, headers = sent
     with Client(url, system="studio", retries=0, hooks=[TraceHeaders()]) as client:
-        with following(wrong, "vendor=1"), pytest.raises(DecisionError):
+        with trace_context(wrong, "vendor=1"), pytest.raises(DecisionError):
             client.check("ann", "read", "dataset:web/a")
-        with following(PARENT, "a\nb"), pytest.raises(DecisionError):
+        with trace_context(PARENT, "a\nb"), pytest.raises(DecisionError):
             client.check("ann", "read", "dataset:web/a")
     assert "traceparent" not in headers[0]
     assert "tracestate" not in headers[1]

@@ -159,7 +159,7 @@ class Decider:
         special = np.zeros(len(rows), np.bool_)
         for name in _MORE:
             special |= rows[name].is_valid().to_numpy(zero_copy_only=False)
-        for positions, shared in self._forms(rows, callers, special):
+        for positions, shared in self._row_groups(rows, callers, special):
             part = rows if len(positions) == len(rows) else rows.take(pa.array(positions))
             if shared is None:
                 allowed[positions] = [self._allow(opened, row) for row in part.to_pylist()]
@@ -167,7 +167,7 @@ class Decider:
                 allowed[positions] = self._columns(opened, part, shared)
         return allowed
 
-    def _forms(
+    def _row_groups(
         self, rows: pa.RecordBatch, callers: Truth, special: Truth
     ) -> Iterator[tuple[Codes, Mapping[str, Any] | None]]:
         """Positions of rows that state the same flags and have the same objects; None: rows to decide one by one."""

@@ -58,15 +58,15 @@ class DoorLog:
             # Any other mask may have taken what decides.
             call = call._replace(hidden=call.hidden or _hides(call))
             about = _objects(answer.about, asked)
-            by_position = self._listed(asked, about) if answer.form == "positions" else self._together(asked, about)
+            by_position = self._listed(asked, about) if answer.form == "positions" else self._whole(asked, about)
         if answer.form == "boolean" and isinstance(result, bool):
             meant = [*by_position.values()] or ([None] if result else [])
-            found = [*opa.together(call, meant, allowed=result, problem=problem)]
+            found = [*opa.shared_answer_rows(call, meant, allowed=result, problem=problem)]
         else:
             found = [*_one_by_one(call, by_position, result if answer.form == "positions" else None, problem)]
         yield from found
         if not found and call.hidden:
-            yield call.row(opa.Asked(), None, None, None, None)
+            yield call.row(opa.RequestColumns(), None, None, None, None)
         elif not found:
             reading.other[NO_ROW] += 1
 
@@ -77,7 +77,7 @@ class DoorLog:
         found = self._door.operations.get(name, ()) if isinstance(name, str) else ()
         return [alternative for alternative in found if not alternative.filters]
 
-    def _together(self, asked: Any, about: Sequence[Any]) -> dict[int, Any]:
+    def _whole(self, asked: Any, about: Sequence[Any]) -> dict[int, Any]:
         """The requests of a question that is answered as a whole; none if one of its objects is none."""
         found: list[Any] = []
         for given in about:
@@ -143,7 +143,7 @@ def _one_by_one(call: opa.Call, asked: Mapping[int, Any], shown: Any, problem: s
     positions = frozenset(shown) if good else frozenset[int]()
     problem = problem or (None if good else WRONG_ANSWER)
     for at in sorted(asked.keys() | positions):
-        yield call.row(opa.asked_by(asked.get(at)), at in positions if good else None, None, None, problem)
+        yield call.row(opa.request_columns(asked.get(at)), at in positions if good else None, None, None, problem)
 
 
 def _hides(call: opa.Call) -> bool:

@@ -163,17 +163,17 @@ def caller_of(request: Request) -> Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
-    """Through which rows a request is allowed. `ways`: for each minimal set that holds, by atom the chains of rows; each suffices.
+class Witnesses:
+    """The rows through which a request is allowed. `chains`: for each minimal set that holds, the chains of rows of each atom.
 
-    `used`: every row on any way.
+    Any chain suffices for its atom. `used`: every row of any chain.
     """
 
-    ways: tuple[tuple[tuple[Rows, ...], ...], ...]
+    chains: tuple[tuple[tuple[Rows, ...], ...], ...]
     used: Rows
 
     def best(self, rank: Mapping[Row, int]) -> Rows:
-        """The rows of one way: of which the first to be removed comes as late as possible, by rank; rows without one never are."""
+        """Return the witness whose first row to be removed comes as late as possible, by rank; rows without a rank are never removed."""
 
         def first(rows: Iterable[Row]) -> float:
             return min((rank.get(row, LAST) for row in rows), default=LAST)
@@ -181,7 +181,7 @@ class Ways:
         def chosen(atoms: tuple[tuple[Rows, ...], ...]) -> Rows:
             return frozenset[Row]().union(*(max(chains, key=lambda c: (first(c), -len(c))) for chains in atoms))
 
-        return max(map(chosen, self.ways), key=lambda rows: (first(rows), -len(rows)))
+        return max(map(chosen, self.chains), key=lambda rows: (first(rows), -len(rows)))
 
 
 LAST = float("inf")
@@ -221,8 +221,8 @@ class Excerpt:
         rule = self.reference.program.rules[request.resource.type, request.action]
         return not evaluation.unheld and evaluation.holds(evaluation.condition(rule))
 
-    def ways(self, request: Request) -> Ways:
-        """Through which rows an allowed request is allowed, as `privtab explain` finds them."""
+    def witnesses(self, request: Request) -> Witnesses:
+        """Find the rows through which an allowed request is allowed, as `privtab explain` does."""
         evaluation = EvaluationContext(self.reference, request)
         key = caller_of(request), request.active_roles
         if key not in self._known:
@@ -230,21 +230,21 @@ class Excerpt:
         shortest = self._known[key].about(evaluation)
         every = shortest.about(evaluation, every_link=True)
         listed = minimal_sets_of(evaluation, self.reference.program.rules[request.resource.type, request.action])
-        ways: list[tuple[tuple[Rows, ...], ...]] = []
+        found: list[tuple[tuple[Rows, ...], ...]] = []
         used: set[Row] = set()
         for atoms in listed.sets:
             held = tuple(self._chains(shortest, atom) for atom in atoms)
             if all(held):
-                ways.append(held)
+                found.append(held)
                 all_chains = (self._chains(every, atom) for atom in atoms) if self._many_links else held
                 used.update(row for chains in all_chains for chain in chains for row in chain)
         if request.active_roles is not None:
             # The caller has to hold each of the roles that the request names.
             used |= self._links
-            ways = [(*atoms, (self._links,)) for atoms in ways]
-        if not listed.complete or not ways:
-            return Ways(ways=(((self._all,),),), used=self._all)
-        return Ways(ways=tuple(ways), used=frozenset(used))
+            found = [(*atoms, (self._links,)) for atoms in found]
+        if not listed.complete or not found:
+            return Witnesses(chains=(((self._all,),),), used=self._all)
+        return Witnesses(chains=tuple(found), used=frozenset(used))
 
     def _chains(self, provenance: Provenance, leaf: Leaf) -> tuple[Rows, ...]:
         """The chains of rows through which an atom holds; none if it does not."""

@@ -83,7 +83,7 @@ def unused(
     """
     listed, account = list(logs), Reading() if reading is None else reading
     asked = _files(spark, listed).mapInArrow(
-        partial(_asked, package=system or program.system, hides=hidden_by_mask(program)),
+        partial(_distinct_questions, package=system or program.system, hides=hidden_by_mask(program)),
         from_arrow_schema(distinct.QUESTIONS),
     )
     how = {"sum": F.sum, "min": F.min, "max": F.max}
@@ -169,7 +169,7 @@ def _replayed(files: Iterable[pa.RecordBatch], shipped: ShippedBytes, system: st
     yield _filled([{"kind": ACCOUNT, "more": json.dumps(found.account())}], QUESTIONS)
 
 
-def _asked(files: Iterable[pa.RecordBatch], package: str, *, hides: bool) -> Iterator[pa.RecordBatch]:
+def _distinct_questions(files: Iterable[pa.RecordBatch], package: str, *, hides: bool) -> Iterator[pa.RecordBatch]:
     """Yield the questions and answers, and an account of the rest in a row of its own, which no other row equals."""
     reading, found = Reading(), distinct.Log()
     yield from distinct.questions(_batches(files, reading), found, package, hides=hides).to_batches()

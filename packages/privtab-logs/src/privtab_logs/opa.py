@@ -31,8 +31,8 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 """What a mask writes in the place of a name."""
 
 
-class Asked(NamedTuple):
-    """The question of a request: the columns of the schema, and what is wrong with it."""
+class RequestColumns(NamedTuple):
+    """The columns of the schema that a request fills, and what is wrong with the request."""
 
     subject_type: str | None = None
     user: str | None = None
@@ -60,7 +60,7 @@ class Call(NamedTuple):
     """Whether a mask took something that decides."""
     position: str
 
-    def row(self, asked: Asked, answer: Any, rule: str | None, policy: str | None, problem: str | None) -> Row:
+    def row(self, asked: RequestColumns, answer: Any, rule: str | None, policy: str | None, problem: str | None) -> Row:
         """One decision."""
         problem = asked.problem or problem
         if self.masked is not None:
@@ -89,7 +89,7 @@ def rows(event: Any, position: str, reading: Reading) -> Iterable[Row] | None:
     undefined = not ({"result", "error", "erased"} & event.keys())
     everything = path.strip("/") in ("", "privtab") and ("input" in event or "privtab" in str(event.get("query")))
     if everything and not undefined:
-        return (call_of(event, None, position).row(Asked(problem=UNREAD), None, None, None, None),)
+        return (call_of(event, None, position).row(RequestColumns(problem=UNREAD), None, None, None, None),)
     if not system or rule in _TELL or (undefined and not decides):
         reading.other["call of no rule that decides"] += 1
         return ()
@@ -101,7 +101,7 @@ def rows(event: Any, position: str, reading: Reading) -> Iterable[Row] | None:
         case _ if not decides:
             return _at_door(call, asked, result, problem, reading)
         case "allow" | "check" | "decision":
-            return (_decided(call, asked_by(asked), result, problem),)
+            return (_decided(call, request_columns(asked), result, problem),)
         case "decisions" | "explained":
             return _batch(call, asked, result, problem)
         case _:
@@ -190,7 +190,7 @@ def _part(bundle: str) -> str:
     return re.split(r"[^a-z]", bundle.removesuffix(".tar.gz"))[-1]
 
 
-def _decided(call: Call, asked: Asked, result: Any, problem: str | None) -> Row:
+def _decided(call: Call, asked: RequestColumns, result: Any, problem: str | None) -> Row:
     """One decision from its answer: a boolean, or an object with reasons."""
     if isinstance(result, bool):
         return call.row(asked, result, None, None, problem)
@@ -212,9 +212,9 @@ def _batch(call: Call, asked: Any, result: Any, problem: str | None) -> Iterator
     if isinstance(asked.get("items"), list):
         requests = [_item(asked, item) for item in asked["items"]]
     elif isinstance(asked.get("requests"), list):
-        requests = [asked_by(request) for request in asked["requests"]]
+        requests = [request_columns(request) for request in asked["requests"]]
     else:
-        requests = [Asked(problem=MALFORMED)]
+        requests = [RequestColumns(problem=MALFORMED)]
     if not isinstance(result, list) or len(result) != len(requests):
         problem, result = problem or WRONG_ANSWER, [None] * len(requests)
     for request, answer in zip(requests, result, strict=True):
@@ -234,9 +234,9 @@ def _at_door(call: Call, asked: Any, result: Any, problem: str | None, reading: 
         reading.other["refused at a door"] += 1
     elif problem is None and isinstance(requests, list) and requests and len(answers) == 1:
         [allowed] = answers
-        yield from together(call, requests, allowed=allowed)
+        yield from shared_answer_rows(call, requests, allowed=allowed)
     else:
-        yield call.row(Asked(problem=FAILED if problem == FAILED else UNREAD), None, None, None, None)
+        yield call.row(RequestColumns(problem=FAILED if problem == FAILED else UNREAD), None, None, None, None)
 
 
 def rewritten(call: Call, asked: Any) -> Mapping[str, Any]:
@@ -244,12 +244,14 @@ def rewritten(call: Call, asked: Any) -> Mapping[str, Any]:
     return asked if call.masked is not None and "/input" in call.masked and isinstance(asked, dict) else {}
 
 
-def together(call: Call, requests: Sequence[Any], *, allowed: bool, problem: str | None = None) -> Iterator[Row]:
-    """The decisions of requests with one answer: which of several was denied, it does not say."""
+def shared_answer_rows(
+    call: Call, requests: Sequence[Any], *, allowed: bool, problem: str | None = None
+) -> Iterator[Row]:
+    """Yield the decisions of requests with one answer: if one of several requests was denied, the answer does not say which."""
     known = allowed or len(requests) == 1
     answer, problem = (allowed, problem) if known else (None, problem or UNREAD)
     for request in requests:
-        yield call.row(asked_by(request), answer, None, None, problem)
+        yield call.row(request_columns(request), answer, None, None, problem)
 
 
 def _booleans(answer: Any) -> Iterator[bool]:
@@ -264,13 +266,13 @@ def _listing(call: Call, asked: Any, result: Any, problem: str | None) -> Iterat
     """One decision for each item of a listing."""
     items = asked.get("items") if isinstance(asked, dict) else None
     if not isinstance(items, list):
-        yield call.row(Asked(problem=MALFORMED), None, None, None, problem)
+        yield call.row(RequestColumns(problem=MALFORMED), None, None, None, problem)
         return
     good = isinstance(result, list) and all(type(position) is int for position in result)
     shown = frozenset(result) if good else frozenset()
     problem = problem if good else problem or WRONG_ANSWER
     about = asked.get("resource")
-    request = asked_by({**asked, "resource": {**about, "id": ""}} if isinstance(about, dict) else asked)
+    request = request_columns({**asked, "resource": {**about, "id": ""}} if isinstance(about, dict) else asked)
     type_ = (request.resource or "").partition(":")[0]
     for position, keys in enumerate(items):
         resource = _path(type_, keys)
@@ -279,17 +281,17 @@ def _listing(call: Call, asked: Any, result: Any, problem: str | None) -> Iterat
         yield call.row(one, position in shown if problem is None else None, None, None, problem)
 
 
-def _item(asked: Mapping[str, Any], item: Any) -> Asked:
-    """Return the question of one item of a batch: `[user, keys]`, with the parts that all items share."""
+def _item(asked: Mapping[str, Any], item: Any) -> RequestColumns:
+    """Return the columns of one item of a batch: `[user, keys]`, with the parts that all items share."""
     type_ = asked["resource"].get("type") if isinstance(asked.get("resource"), dict) else None
     if not (isinstance(type_, str) and isinstance(item, list) and len(item) == 2 and isinstance(item[0], str)):
-        return Asked(problem=MALFORMED)
+        return RequestColumns(problem=MALFORMED)
     resource = _path(type_, item[1])
     if resource is None:
-        return Asked(problem=MALFORMED)
+        return RequestColumns(problem=MALFORMED)
     shared = {name: value for name, value in asked.items() if name in {"action", "context"}}
     request = {"subject": {"type": "user", "id": item[0]}, "resource": {"type": type_, "id": ""}, **shared}
-    return asked_by(request)._replace(resource=resource)
+    return request_columns(request)._replace(resource=resource)
 
 
 def _path(type_: str, keys: Any) -> str | None:
@@ -299,22 +301,22 @@ def _path(type_: str, keys: Any) -> str | None:
     return f"{type_}:{keys[-1].partition(':')[2] if keys else ''}"
 
 
-def asked_by(request: Any) -> Asked:
-    """Return the question of a request, as the rules read it: its parts as they are written, not as a client would have checked them."""
+def request_columns(request: Any) -> RequestColumns:
+    """Return the columns of a request, as the rules read it: its parts as they are written, not as a client would have checked them."""
     try:
         subject, resource = request["subject"], request["resource"]
         user, type_, id_ = subject["id"], resource["type"], resource.get("id", "")
         action, kind = request["action"]["name"], subject["type"]
         if not (type(user) is type(type_) is type(id_) is type(action) is type(kind) is str) or ":" in type_:
-            return Asked(problem=MALFORMED)
-        asked = Asked(None if kind == "user" else kind, user, None, None, action, f"{type_}:{id_}")
+            return RequestColumns(problem=MALFORMED)
+        asked = RequestColumns(None if kind == "user" else kind, user, None, None, action, f"{type_}:{id_}")
         more = "context" in request or "properties" in resource or len(subject) > 2 or len(request["action"]) > 1
         return _with_more(request, asked) if more else asked
     except (KeyError, TypeError, AttributeError, ValueError, InvalidRequest):
-        return Asked(problem=MALFORMED)
+        return RequestColumns(problem=MALFORMED)
 
 
-def _with_more(request: Mapping[str, Any], asked: Asked) -> Asked:
+def _with_more(request: Mapping[str, Any], asked: RequestColumns) -> RequestColumns:
     """The same with groups, further objects, what the context states, and other properties. Raises TypeError and others for what is no request."""
     context = {**request.get("context", {})}
     more: dict[str, Any] = {}
@@ -325,13 +327,13 @@ def _with_more(request: Mapping[str, Any], asked: Asked) -> Asked:
     }
     groups = properties.get("subject", {}).pop("groups", [])
     if not (isinstance(groups, list) and all(type(name) is str for name in groups)):
-        return Asked(problem=MALFORMED)
+        return RequestColumns(problem=MALFORMED)
     more |= {part: values for part, values in properties.items() if values}
     objects: list[tuple[str, str]] = []
     for slot, entity in sorted({**context.get("with", {})}.items()):
         type_, id_ = entity["type"], entity.get("id", "")
         if not type(type_) is type(id_) is str or ":" in type_:
-            return Asked(problem=MALFORMED)
+            return RequestColumns(problem=MALFORMED)
         objects.append((slot, f"{type_}:{id_}"))
         if entity.get("properties"):
             more.setdefault("with", {})[slot] = {**entity["properties"]}
@@ -341,7 +343,7 @@ def _with_more(request: Mapping[str, Any], asked: Asked) -> Asked:
     if values:
         more["context"] = values
     if is_deeper(more, DEEPEST):
-        return Asked(problem=MALFORMED)
+        return RequestColumns(problem=MALFORMED)
     return asked._replace(
         groups=groups or None,
         active_roles=None if roles is None else list(roles),

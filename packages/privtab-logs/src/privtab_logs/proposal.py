@@ -154,7 +154,7 @@ class _Reduction:
             for caller, numbers in list(self._needs.affected(row)):
                 excerpt = self._needs.without(caller, self.removed, row)
                 for number in numbers:
-                    witness = excerpt.ways(self.found.log[number].request).best(ranks)
+                    witness = excerpt.witnesses(self.found.log[number].request).best(ranks)
                     self._needs.move(number, witness, self.found.witnesses[number])
                     self.found.witnesses[number] = witness
             self.removed.add(row)

@@ -136,13 +136,13 @@ def _of_caller(found: Usage, caller: Caller, numbers: Collection[int], ranks: Ma
     excerpt, used = found.rows.excerpt(rows), set[Row]()
     for number in numbers:
         logged = found.log[number]
-        ways = excerpt.ways(logged.request)
-        for row in ways.used:
+        witnesses = excerpt.witnesses(logged.request)
+        for row in witnesses.used:
             found.seen.setdefault(row, Seen()).add(logged)
-        used |= ways.used
-        held = {found.rows.containers.get(row, "") for row in ways.used}
+        used |= witnesses.used
+        held = {found.rows.containers.get(row, "") for row in witnesses.used}
         found.through.update({(role, logged.operation): logged.count for role in held if role.startswith(ROLE_PREFIX)})
-        found.witnesses[number] = ways.best(ranks)
+        found.witnesses[number] = witnesses.best(ranks)
     found.relevant[caller] = frozenset(row for row in rows if row in used or row in found.rows.denials)
 
 

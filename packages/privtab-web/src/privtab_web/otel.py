@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.base import UsageError, how_to_install
 from privtab.client import Hook, Outcome, Question
-from privtab_web.trace import followed
+from privtab_web.trace import trace_headers
 
 try:
     from opentelemetry import context, metrics, trace
@@ -58,10 +58,10 @@ class Telemetry(Hook):
         self.__init__(**state)  # type: ignore[misc]
 
     def before(self, question: Question) -> object:
-        """Start a span in the current or followed trace, and make it the current one."""
+        """Start a span in the current or an incoming trace, and make it the current one."""
         parent = None
-        if followed() and not trace.get_current_span().get_span_context().is_valid:
-            parent = _W3C.extract(followed())
+        if trace_headers() and not trace.get_current_span().get_span_context().is_valid:
+            parent = _W3C.extract(trace_headers())
         kind = trace.SpanKind.CLIENT if question.engine == "opa" else trace.SpanKind.INTERNAL
         span = self._tracer.start_span(f"privtab.{question.kind}", parent, kind)
         return span, context.attach(trace.set_span_in_context(span, parent))

@@ -9,38 +9,38 @@ from contextvars import ContextVar
 
 from privtab.client import Hook
 
-__all__ = ["TraceHeaders", "following"]
+__all__ = ["TraceHeaders", "trace_context"]
 
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 _TRACESTATE_MOST = 512
 
-_FOLLOWED: ContextVar[Mapping[str, str] | None] = ContextVar("privtab_trace", default=None)
+_HEADERS: ContextVar[Mapping[str, str] | None] = ContextVar("privtab_trace", default=None)
 
 
 @contextmanager
-def following(traceparent: str | None, tracestate: str | None = None) -> Iterator[None]:
+def trace_context(traceparent: str | None, tracestate: str | None = None) -> Iterator[None]:
     """Make decisions in the block part of a trace, given by the `traceparent` of an incoming request.
 
     Invalid headers are ignored, as the specification requires: they are untrusted.
     """
-    token = _FOLLOWED.set(_headers(traceparent, tracestate))
+    token = _HEADERS.set(_headers(traceparent, tracestate))
     try:
         yield
     finally:
-        _FOLLOWED.reset(token)
+        _HEADERS.reset(token)
 
 
-def followed() -> Mapping[str, str]:
-    """The headers of the followed trace; empty if there is none."""
-    return _FOLLOWED.get() or {}
+def trace_headers() -> Mapping[str, str]:
+    """Return the headers of the current trace; empty if there is none."""
+    return _HEADERS.get() or {}
 
 
 class TraceHeaders(Hook):
-    """Sends the trace of `following` with every exchange: `Client(url, hooks=[TraceHeaders()])`."""
+    """Sends the headers of `trace_context` with every exchange: `Client(url, hooks=[TraceHeaders()])`."""
 
     def headers(self) -> Mapping[str, str]:
         """`traceparent` and `tracestate`."""
-        return followed()
+        return trace_headers()
 
 
 def _headers(traceparent: str | None, tracestate: str | None) -> Mapping[str, str] | None:

@@ -278,7 +278,7 @@ class Comparison:
         """The classes of the resource and of the `with` objects, if at least one of them is affected."""
         rule = question.rule
 
-        def alike(class_: EntityClass) -> Iterable[EntityClass]:
+        def divided(class_: EntityClass) -> Iterable[EntityClass]:
             # What a request says of one object, it says wherever it names that object.
             return class_.single() if question.given.of_entities else (class_,)
 
@@ -291,17 +291,17 @@ class Comparison:
                 for t in slots[slot]
                 for cut in sorted(under)
                 for class_ in division.of(t, cut)
-                for found in alike(class_)
+                for found in divided(class_)
             ]
 
         def all_classes(slot: str) -> list[EntityClass | None]:
             return [*no_object.get(slot, ())] + [
-                found for t in slots[slot] for _, class_ in division.all(t) for found in alike(class_)
+                found for t in slots[slot] for _, class_ in division.all(t) for found in divided(class_)
             ]
 
         def others(slot: str) -> list[EntityClass | None]:
             outside = (class_ for t in slots[slot] for cut, class_ in division.all(t) if cut not in under)
-            return [*no_object.get(slot, ())] + [found for class_ in outside for found in alike(class_)]
+            return [*no_object.get(slot, ())] + [found for class_ in outside for found in divided(class_)]
 
         names = list(slots)
         for position, first in enumerate(names):

@@ -51,8 +51,8 @@ class LogOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """By what is replayed."""
+class ReplayOptions:
+    """Options for the policy and the state that decide again, and for the recorded ones."""
 
     policy: Annotated[
         str,
@@ -71,11 +71,11 @@ class Asked:
     ] = None
 
 
-def replayed(asked: Asked, log: LogOptions) -> Report:
+def replayed(options: ReplayOptions, log: LogOptions) -> Report:
     """Replay logs, and group what differs. Raises UsageError, FileError and what loading policies and states raises."""
     metrics = [read_text(path) for path in log.metrics or ()]
-    entries = entries_of(log.mapping, log.door, asked.old_policy or asked.policy)
-    return _report(log.logs, _moments(asked), log.system, metrics, entries)
+    entries = entries_of(log.mapping, log.door, options.old_policy or options.policy)
+    return _report(log.logs, _moments(options), log.system, metrics, entries)
 
 
 def replay_gate(
@@ -150,24 +150,24 @@ def entries_of(mapping: str | None = None, door: str | None = None, policy: str 
     return mapped.load(mapping).rows
 
 
-def _moments(asked: Asked) -> Moments:
+def _moments(options: ReplayOptions) -> Moments:
     with needing("replaying", "compiler", "registry", "store"):
         from privtab_logs.moments import KnownState, Moments, Policy, registered, stored
 
-    program = load_policy(asked.policy)
-    new_state = None if asked.state is None else KnownState(rows=load_rows(program, asked.state))
+    program = load_policy(options.policy)
+    new_state = None if options.state is None else KnownState(rows=load_rows(program, options.state))
     moments = Moments(new=Policy.of(program), new_state=new_state)
-    if asked.registry is not None:
-        moments.policy, moments.state = registered(open_registry(asked.registry), program.system)
-    old = moments.new if asked.old_policy is None else Policy.of(load_policy(asked.old_policy))
-    if asked.old_policy is not None:
+    if options.registry is not None:
+        moments.policy, moments.state = registered(open_registry(options.registry), program.system)
+    old = moments.new if options.old_policy is None else Policy.of(load_policy(options.old_policy))
+    if options.old_policy is not None:
         moments.policy = lambda _: old
-    if asked.old_state is not None:
-        store = running_store(asked.old_state)
+    if options.old_state is not None:
+        store = running_store(options.old_state)
         if store is not None:
             moments.state, moments.label = stored(opened_store(store.removeprefix("store:")))
         else:
-            known = KnownState(rows=load_rows(old.program, asked.old_state))
+            known = KnownState(rows=load_rows(old.program, options.old_state))
             moments.state = lambda _: known
     if moments.state is None and new_state is None:
         raise UsageError("no state: give `--registry`, or `--old-state`, or `--state`")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.command import OutputOption, deliver, fail_if, option, print_error, spinner, styled, table
 from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption, failing_words
-from privtab_logs.commands._replay import Asked, LogOptions, replayed
+from privtab_logs.commands._replay import LogOptions, ReplayOptions, replayed
 
 if TYPE_CHECKING:
     from privtab.command import Terminal
@@ -21,7 +21,7 @@ FAILING = ("lost-in-use", "gained-in-use", "unexplained", "incomplete")
 
 
 def run(
-    asked: Asked,
+    options: ReplayOptions,
     log: LogOptions,
     fail_on: Annotated[
         list[str] | None, option("--fail-on WHAT", f"Exit with 1 for {', '.join(FAILING)}; or `any`.")
@@ -47,10 +47,10 @@ def run(
     """
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
     with spinner("replaying", after=1.0):
-        found = replayed(asked, log)
+        found = replayed(options, log)
     words = [*FAILING] if "any" in words else words
     failing = found.failing(words, allow_incomplete=allow_incomplete, allow_empty=allow_empty)
-    deliver(_shown(found, format_, failing, asked.policy), output)
+    deliver(_shown(found, format_, failing, options.policy), output)
     for word in failing:
         print_error(f"failed: {word}")
     fail_if(failing)

@@ -261,14 +261,14 @@ def test_what_failed_with_others_is_not_acknowledged(tmp_path: Path) -> None:
     logs = KeptLogs(tmp_path / "logs", 1 << 30)
     text = gzip.decompress(upload(3)[1])
 
-    async def together() -> list[object]:
+    async def append_concurrently() -> list[object]:
         with logs._writing:
             uploads = [asyncio.create_task(logs.append(one)) for one in (text, "no bytes", text)]  # type: ignore[arg-type]
             await asyncio.sleep(0.05)
             assert len(logs._waiting) == len(uploads)
         return await asyncio.gather(*uploads, return_exceptions=True)
 
-    answers = asyncio.run(together())
+    answers = asyncio.run(append_concurrently())
     assert kept(tmp_path / "logs")[0] == []
     assert not any(answer is None for answer in answers)
     assert appended(logs, text) == [200]
