@@ -383,7 +383,7 @@ class SelectedRows(Sequence[RawRow]):
         return tuple(self)[position] if isinstance(position, slice) else self._rows[self._selected[position]]
 
 
-NOWHERE = Places()
+NO_PLACES = Places()
 
 
 def place_text(place: RowLocation | None) -> str:

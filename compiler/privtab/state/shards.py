@@ -78,6 +78,33 @@ class PartText:
             users=len({*always["principals"], *windows.get("principals", ())}) if key == PEOPLE_PART else 0,
         )
 
+    @classmethod
+    def of_state(cls, program: Program, state: State, key: str, root_entities: Iterable[str] = ()) -> PartText | None:
+        """One part of a sharded state, from the rows that concern it; None for a shard in which nothing is held.
+
+        `root_entities`: for the people's part, those that have shards.
+        """
+        if not by_columns(program, state):
+            whole = without_revision(program, state)
+            document = people_part(whole, root_entities) if key == PEOPLE_PART else parts(program, whole).get(key)
+            return None if document is None else cls.of(key, document)
+        from privtab.state.large_index import held_parts, people_parts
+
+        attributes = attribute_rows.attribute_parts(program, state)
+        if key != PEOPLE_PART:
+            held = held_parts(program, state)
+            of_entities = {part: attributes[part] for part in attributes if part in FURTHER_HELD}
+            if not any(of_entities.values()) and not any(len(part.columns()[0]) for part in held.values()):
+                return None
+            revision, text = stamped_bytes({**held, **of_entities})
+            return cls(key=key, revision=revision, text=text)
+        of_people, users = people_parts(program, state)
+        further = {**row_index.brought_part(program, state), **attributes, **kept_part(program, state)}
+        further = {part: further[part] for part in FURTHER_BY_NAME if part in further}
+        listed = dict.fromkeys(sorted(root_entities), True)
+        revision, text = stamped_bytes({**of_people, **further, "shards": listed})
+        return cls(key=key, revision=revision, text=text, further=tuple(further), users=users)
+
     @property
     def content(self) -> bytes:
         """The content below `privtab_state/<system>`, as `content`."""
@@ -86,33 +113,6 @@ class PartText:
             if self.key == PEOPLE_PART
             else b'{"at":{' + JSON(shard_name(self.key)).encode() + b":" + self.text + b"}}"
         )
-
-
-def part_text(program: Program, state: State, key: str, root_entities: Iterable[str] = ()) -> PartText | None:
-    """One part of a sharded state, from the rows that concern it; None for a shard in which nothing is held.
-
-    `root_entities`: for the people's part, those that have shards.
-    """
-    if not by_columns(program, state):
-        whole = without_revision(program, state)
-        document = people_part(whole, root_entities) if key == PEOPLE_PART else parts(program, whole).get(key)
-        return None if document is None else PartText.of(key, document)
-    from privtab.state.large_index import held_parts, people_parts
-
-    attributes = attribute_rows.attribute_parts(program, state)
-    if key != PEOPLE_PART:
-        held = held_parts(program, state)
-        of_entities = {part: attributes[part] for part in attributes if part in FURTHER_HELD}
-        if not any(of_entities.values()) and not any(len(part.columns()[0]) for part in held.values()):
-            return None
-        revision, text = stamped_bytes({**held, **of_entities})
-        return PartText(key=key, revision=revision, text=text)
-    of_people, users = people_parts(program, state)
-    further = {**row_index.brought_part(program, state), **attributes, **kept_part(program, state)}
-    further = {part: further[part] for part in FURTHER_BY_NAME if part in further}
-    listed = dict.fromkeys(sorted(root_entities), True)
-    revision, text = stamped_bytes({**of_people, **further, "shards": listed})
-    return PartText(key=key, revision=revision, text=text, further=tuple(further), users=users)
 
 
 def parts(program: Program, document: Mapping[str, Any]) -> dict[str, IndexDocument]:

@@ -18,7 +18,7 @@ from privtab.language import syntax
 from privtab.model.lower import lower
 from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, validate_with_places
-from privtab.state.names import NOWHERE
+from privtab.state.names import NO_PLACES
 from privtab.state.nodes import State
 from privtab_analysis.state_diff import state_diff
 from privtab_analysis.state_diff.chosen import without_rows
@@ -350,7 +350,7 @@ def test_a_file_that_keeps_nothing_is_an_error_at_its_line(text: str, line: int,
 
 
 def test_nothing_is_proposed_without_a_log() -> None:
-    observed = Observed(whole=State(), places=NOWHERE, moment=END, kept={})
+    observed = Observed(whole=State(), places=NO_PLACES, moment=END, kept={})
     with pytest.raises(UsageError, match="nothing was observed"):
         unused(LAKE, observed, Log())
 

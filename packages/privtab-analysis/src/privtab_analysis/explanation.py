@@ -20,7 +20,7 @@ from privtab.ir.formula import uses_below
 from privtab.ir.nodes import ByType, Compare, Has, Owner, Rule, Self
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
-from privtab.state.names import NOWHERE, Places
+from privtab.state.names import NO_PLACES, Places
 from privtab.state.nodes import State
 from privtab_analysis.caller import listing
 from privtab_analysis.changes import AddToGroup, Assign, Change, Changes, Give, SmallestChanges, apply, change_kind
@@ -221,7 +221,7 @@ class RequestExplanation:
 
 
 def explain(
-    reference: Reference, request: Request, state: State | None = None, places: Places = NOWHERE
+    reference: Reference, request: Request, state: State | None = None, places: Places = NO_PLACES
 ) -> RequestExplanation:
     """Explain one request. Raises InvalidRequest if it uses names that the policy does not know.
 

@@ -16,8 +16,8 @@ from privtab.reference.evaluate import EvaluationContext, Source
 from privtab.state.attribute_rows import attribute_texts
 from privtab.state.chains import ROLE_PREFIX
 from privtab.state.findings import RowLocation
-from privtab.state.names import NOWHERE, Places, StateNames
-from privtab.state.nodes import Effect, Grant, State
+from privtab.state.names import NO_PLACES, Places, StateNames
+from privtab.state.nodes import Grant, State
 from privtab.state.row_texts import row_sentence
 
 StepKind: TypeAlias = Literal[
@@ -60,7 +60,7 @@ _Reached: TypeAlias = tuple[str, bool]
 class Provenance:
     """The rows of a state that concern one caller."""
 
-    def __init__(self, evaluation: EvaluationContext, state: State, places: Places = NOWHERE) -> None:
+    def __init__(self, evaluation: EvaluationContext, state: State, places: Places = NO_PLACES) -> None:
         self.evaluation = evaluation
         self.program = evaluation.program
         self.state = state
@@ -86,7 +86,9 @@ class Provenance:
             self._rows[f"group:{group}"].append((f"user:{user}", None, step))
         self._link({f"group:{group}" for group in (*request_groups, *self.program.semantics.everyones)} - in_state)
         all_principals = {f"user:{user}", *self._rows}
-        self._grants: dict[tuple[Effect, str, str], list[tuple[Grant, ProvenanceStep]]] = defaultdict(list)
+        self._grants: dict[tuple[Literal["allow", "deny"], str, str], list[tuple[Grant, ProvenanceStep]]] = defaultdict(
+            list
+        )
         for row in state.column("grants", "grantee").where(all_principals):
             grant = state.grants[row]
             cells = {"grantee": grant.grantee, "effect": grant.effect, "privilege": grant.privilege}

@@ -21,7 +21,7 @@ from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX
 from privtab.state.findings import RowLocation
 from privtab.state.located import locations, lying_in
 from privtab.state.names import Places
-from privtab.state.nodes import TABLES, Cells, ColumnRows, State
+from privtab.state.nodes import ALL_TABLES, ColumnRows, State
 from privtab_analysis.explanation import minimal_sets_of
 from privtab_analysis.provenance import Provenance
 
@@ -50,7 +50,7 @@ class StateRows:
     def __init__(self, program: Program, state: State) -> None:
         self.program = program
         self.whole = state.plain("what a log used, which is asked of the state of one moment,")
-        self.cells: list[Cells] = []
+        self.cells: list[tuple[str | None, ...]] = []
         self._begins: list[int] = []
         self.by_principal: dict[str, list[Row]] = defaultdict(list)
         self.numbers: dict[str, range] = {}
@@ -145,9 +145,7 @@ class StateRows:
         tables: Any = {
             table: ColumnRows.of(table, [self.cells[row] for row in listed]) for table, listed in by_table.items()
         }
-        others: Any = {
-            table: getattr(self.whole, table) for table in (*TABLES, "entities") if table not in OF_PRINCIPALS
-        }
+        others: Any = {table: getattr(self.whole, table) for table in ALL_TABLES if table not in OF_PRINCIPALS}
         state = lying_in(self.program, State(**tables, **others), self.whole)
         return Excerpt(self.program, state, by_table)
 

@@ -14,7 +14,7 @@ from privtab.ir.nodes import Program
 from privtab.state.chains import ROLE_PREFIX
 from privtab.state.findings import RowLocation
 from privtab.state.names import Places
-from privtab.state.nodes import Cells, State
+from privtab.state.nodes import State
 from privtab.state.row_texts import row_sentence
 from privtab_analysis.state_diff.rows import changed_rows
 from privtab_logs.distinct import Log
@@ -207,7 +207,7 @@ class Observed:
                     yield table, number, YOUNG
         if self.earlier is not None:
             now = self.whole.at(self.moment)
-            position: dict[str, dict[Cells, int]] = {}
+            position: dict[str, dict[tuple[str | None, ...], int]] = {}
             for row in changed_rows(self.earlier, now):
                 if row.added and row.table in StateRows.TABLES:
                     rows = now.table(row.table)

@@ -22,7 +22,6 @@ from privtab.base import Entity, UsageError, Vocabulary
 from privtab.ir.formula import uses_below
 from privtab.ir.semantics import HierarchyKind
 from privtab.state.located import located_places
-from privtab.state.nodes import ENTITIES
 from privtab.state.written import as_written
 from privtab_spark.arguments import RequestColumns
 from privtab_spark.frames import union
@@ -164,7 +163,7 @@ class _Portions:
         self.hierarchy: Sequence[HierarchyKind] = policy.json["semantics"].get("hierarchy", ())
         self.below = uses_below(policy.as_program)
         self.requests = 0
-        self.places = shipped_places(self.spark, state.tables[ENTITIES]) if self.names.flat else None
+        self.places = shipped_places(self.spark, state.tables["entities"]) if self.names.flat else None
         self.tables = {table: unbroadcast(rows) for table, rows in state.tables.items()}
         self.located = {table: self._whole(self.tables[table], "type", "path") for table in LOCATED}
         self.depth = self._depth()
@@ -223,8 +222,8 @@ class _Portions:
             rows[ATTRIBUTES] = union(
                 self._spread(of_entities, asked), of_users.select("portion", *CANONICAL[ATTRIBUTES])
             )
-        if ENTITIES in tables:
-            rows[ENTITIES] = self._spread(self._whole(tables[ENTITIES], "type", "path"), asked)
+        if "entities" in tables:
+            rows["entities"] = self._spread(self._whole(tables["entities"], "type", "path"), asked)
         requests = asked.select(
             F.col("portion").alias("root"), F.lit(REQUEST).alias("part"), F.struct(*own).alias(REQUEST)
         )
@@ -300,7 +299,7 @@ class _Portions:
     def _keys(self) -> Callable[[Entity], list[str]]:
         if not self.names.flat:
             return self.names.keys
-        return located_places(self.names, collected_places(self.state.tables[ENTITIES])).keys
+        return located_places(self.names, collected_places(self.state.tables["entities"])).keys
 
     def _whole(self, rows: DataFrame, type_: str | Column, path: str | Column) -> DataFrame:
         """Rows with the whole path of an entity, null if it lies nowhere."""

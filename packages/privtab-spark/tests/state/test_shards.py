@@ -21,7 +21,7 @@ from privtab.state.links import with_derived_rows
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Assignment, ColumnRows, Grant, State
 from privtab.state.raw import TABLE_COLUMNS
-from privtab.state.shards import PEOPLE_PART, PartText, part_text, root_keys, shards
+from privtab.state.shards import PEOPLE_PART, PartText, root_keys, shards
 from privtab_spark.state.shards import RAW, SCOPE, Findings, by_root, root_state
 from privtab_spark.state.tables import CELLS
 from privtab_spark.state.worker import GRANTED, people_state
@@ -81,7 +81,7 @@ def test_people_with_windows_are_those_of_the_packer(seed: int, features: tuple[
     program = load_program(SourceFile.of("world.yaml", policy(seed, features=features)))
     world = timed(random_state(program, seed), seed)
     parts = shards(program, world)
-    part = part_text(
+    part = PartText.of_state(
         program, people_state(program, people_rows(world)), PEOPLE_PART, [key for key in parts if key != PEOPLE_PART]
     )
     assert part is not None
@@ -116,7 +116,7 @@ def built(program: Program, state: State) -> dict[str, bytes]:
     bundles: dict[str, bytes] = {}
     for root, table in by_root(rows(program, state)):
         findings: Findings = []
-        part = part_text(program, root_state(program, table, {}, findings, None), root)
+        part = PartText.of_state(program, root_state(program, table, {}, findings, None), root)
         assert not [row for row in findings if row["severity"] == "error"]
         if part is not None:
             bundles[root] = archive(shard_files(program.system, part, {}))
@@ -146,7 +146,7 @@ def test_names_with_everything_that_json_escapes(shop: Program) -> None:
     )
     bundles = shard_bundles(shop, world)
     for key, bundle in bundles.items():
-        part = part_text(shop, by_columns(world), key, [f"lake:{name}"])
+        part = PartText.of_state(shop, by_columns(world), key, [f"lake:{name}"])
         assert part is not None
         more = {"shards": 1} if key == PEOPLE_PART else {}
         assert archive(shard_files(shop.system, part, more)) == bundle

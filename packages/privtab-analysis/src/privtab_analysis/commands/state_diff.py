@@ -31,7 +31,7 @@ from privtab.command import (
     stop,
     styled,
 )
-from privtab.state.names import NOWHERE, place_text
+from privtab.state.names import NO_PLACES, place_text
 from privtab_analysis.commands._ask import show_notes
 from privtab_analysis.commands._failing import failing_words
 from privtab_analysis.commands._shown import show_rows
@@ -159,7 +159,7 @@ class _Sides:
             if any(is_stored(path) for path in (self.before, self.after) if path is not None):
                 states, places = (
                     (as_stored(self.program, states[0]), as_stored(self.program, states[1])),
-                    (NOWHERE, NOWHERE),
+                    (NO_PLACES, NO_PLACES),
                 )
                 notes = ("rows are compared as bundles hold them: sets resolved, roles of groups given to their users",)
             if self.after is None:

@@ -20,7 +20,7 @@ from privtab.ir.formula import atoms
 from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule, Term
 from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool
-from privtab.state.names import NOWHERE, Places
+from privtab.state.names import NO_PLACES, Places
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key
 from privtab_analysis.permissions import questions
@@ -55,7 +55,7 @@ def state_diff(
     before: State,
     after: State,
     *,
-    places: tuple[Places, Places] = (NOWHERE, NOWHERE),
+    places: tuple[Places, Places] = (NO_PLACES, NO_PLACES),
     moment: int | None = None,
     most: int = MOST_QUESTIONS,
     tell: Callable[[int, int], None] | None = None,

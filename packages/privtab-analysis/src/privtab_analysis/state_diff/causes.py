@@ -12,7 +12,7 @@ from privtab.base import Entity, GivenAttributes, last_name, path_of
 from privtab.ir.formula import compared_terms, uses_below
 from privtab.ir.nodes import Program
 from privtab.state.chains import GROUP_PREFIX
-from privtab.state.nodes import TABLES, State
+from privtab.state.nodes import State
 from privtab_analysis.state_diff.entities import Addresses, EntityTree, prefixes, written
 from privtab_analysis.state_diff.nodes import ChangedRow
 from privtab_analysis.state_diff.placed import placed
@@ -224,7 +224,7 @@ class CauseFinder:
             rows = state.column(table, "entity").where(keys)
             named = state.column(table, principal_column).take(rows)
             found[table] = [row for row, name in zip(rows, named, strict=True) if name in principals]
-        return {table: [getattr(state, table)[row] for row in found[table]] for table in TABLES}
+        return {table: [getattr(state, table)[row] for row in found[table]] for table in found}
 
     def _placements(self, rows: State, moves: Sequence[ChangedRow]) -> list[Any]:
         """The places of the objects and of the entities of some rows in the first state, with some moves."""

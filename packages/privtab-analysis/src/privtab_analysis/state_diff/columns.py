@@ -8,16 +8,15 @@ import numpy as np
 
 from privtab.base.arrow import Codes
 from privtab.state.coded import CodedColumn, numbered_rows
-from privtab.state.nodes import Column
 
 
-def only_in_one(columns: Iterable[tuple[Column, Column]]) -> tuple[list[int], list[int]]:
+def only_in_one(columns: Iterable[tuple[CodedColumn, CodedColumn]]) -> tuple[list[int], list[int]]:
     """The numbers of the rows that only one of two tables has, each row once. `columns`: the columns of both tables, in pairs."""
     joined = []
     first_length = 0
     for first, second in columns:
         first_length = len(first)
-        joined.append(CodedColumn.of_column(first).followed_by(CodedColumn.of_column(second)))
+        joined.append(first.followed_by(second))
     found = numbered_rows(joined)
     first_groups, second_groups = found[:first_length], found[first_length:]
     # States that follow one another differ in few places: what begins and ends both tables is in both.

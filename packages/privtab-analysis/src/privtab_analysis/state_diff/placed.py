@@ -8,16 +8,18 @@ from typing import Any
 from privtab.base import Entity
 from privtab.ir.nodes import Program
 from privtab.state.located import locations
-from privtab.state.nodes import ENTITIES, NAMING, State
+from privtab.state.nodes import ENTITY_COLUMNS, State
+from privtab.state.raw import TABLE_COLUMNS
 
 
 def placed(program: Program, state: State) -> State:
     """The state without the rows about entities that no row places: they count for nothing, and are errors in files."""
     where = locations(program, state)
     kept: Any = {}
-    for table, column in NAMING if program.flat else ():
+    columns = [(table, name) for table, own in TABLE_COLUMNS.items() for name in own.names if name in ENTITY_COLUMNS]
+    for table, column in columns if program.flat else ():
         keys = state.column(table, column)
         nowhere = {key for key in keys.names if where.find(Entity.parse(key)) is None}
-        if nowhere and table != ENTITIES:
+        if nowhere and table != "entities":
             kept[table] = state.table(table).some([row for row, key in enumerate(keys) if key not in nowhere])
     return replace(state, **kept) if kept else state

@@ -7,16 +7,19 @@ from dataclasses import replace
 
 from privtab.base import ALWAYS, WINDOW_COLUMNS, Window
 from privtab.base import parse_moment as at
-from privtab.state.names import NOWHERE, Places, place_text
+from privtab.state.names import NO_PLACES, Places, place_text
 from privtab.state.nodes import ALL_TABLES, State
-from privtab.state.raw import LARGE, TABLE_COLUMNS, RawState
+from privtab.state.raw import TABLE_COLUMNS, RawState
 from privtab_analysis.diff.markdown import as_code, as_text
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.summary import groups, headline, totals
 
+LARGE = 20_000
+"""Rows of a table from which on columns are compared: loading numpy and pyarrow takes as long as comparing fewer rows."""
+
 
 def changed_rows(
-    before: State, after: State, places: tuple[Places, Places] = (NOWHERE, NOWHERE)
+    before: State, after: State, places: tuple[Places, Places] = (NO_PLACES, NO_PLACES)
 ) -> Iterator[ChangedRow]:
     """The rows that were removed and added, table by table, in the order of their states; repeated rows count once."""
     for table in ALL_TABLES:
@@ -32,9 +35,13 @@ def _only(before: State, after: State, table: str) -> tuple[list[int], list[int]
         return [], []
     names = TABLE_COLUMNS[table].all if windows else TABLE_COLUMNS[table].names
     if min(len(getattr(before, table)), len(getattr(after, table))) >= LARGE:
+        from privtab.state.coded import CodedColumn
         from privtab_analysis.state_diff.columns import only_in_one
 
-        return only_in_one([(before.column(table, name), after.column(table, name)) for name in names])
+        before_columns, after_columns = (
+            [CodedColumn.of_column(state.column(table, name)) for name in names] for state in (before, after)
+        )
+        return only_in_one(zip(before_columns, after_columns, strict=True))
     return _only_in_one(before.texts(table, *names), after.texts(table, *names))
 
 

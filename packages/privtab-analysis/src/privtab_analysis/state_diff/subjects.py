@@ -16,7 +16,6 @@ from privtab.ir.nodes import RESOURCE, Compare, Formula, Or, Program, Rule, Term
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.state import attribute_rows
-from privtab.state.attribute_rows import value_of
 from privtab.state.chains import GROUP_PREFIX
 from privtab.state.names import UsedParts, used_parts
 from privtab.state.nodes import State
@@ -88,7 +87,7 @@ class GivenValues:
         for state in self._states:
             rows = state.column("attributes", "attribute").where([term.attribute])
             for text in set(state.column("attributes", "value").take(rows)):
-                value = value_of(type_, [str(text)])
+                value = type_.read(str(text))
                 if isinstance(value, str | int):
                     yield value
 

@@ -18,7 +18,6 @@ from privtab.ir.nodes import Program
 from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import ENTITY_COLUMNS, State
-from privtab.state.raw import PRINCIPALS
 from privtab_connect.errors import TemplateError
 from privtab_connect.importing.answers import Answers
 from privtab_connect.importing.document import Excluded, ImportDocument, ImportStep, Page
@@ -33,6 +32,8 @@ NO_ROWS, NO_STEP, UNREAD = "no-rows", "no-step", "unread-file"
 Row = dict[str, str]
 _canonical = json.JSONEncoder(sort_keys=True, check_circular=False).encode
 """Equal values alike, in whatever order an answer has their keys."""
+
+_PRINCIPAL_COLUMNS = ("principal", "grantee", "owner", "user", "group", "role")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,7 +335,7 @@ class _Collector:
                 if name in ENTITY_COLUMNS:
                     row[name] = cell.path(values, self.document.wildcards)
                 else:
-                    row[name] = cell.principal(values) if name in PRINCIPALS else cell.plain(values)
+                    row[name] = cell.principal(values) if name in _PRINCIPAL_COLUMNS else cell.plain(values)
             except TemplateError as error:
                 row[name] = cell.text
                 problem = problem or str(error)

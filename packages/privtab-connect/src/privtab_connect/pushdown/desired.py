@@ -13,7 +13,7 @@ from privtab.ir.nodes import ALWAYS as NO_GATE
 from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.state.findings import RowLocation, StateFinding
-from privtab.state.names import NOWHERE, Places
+from privtab.state.names import NO_PLACES, Places
 from privtab.state.nodes import ALL_TABLES, Assignment, Grant, State
 from privtab_connect.pushdown import TargetModule
 from privtab_connect.pushdown.document import MappingDocument, NativeNames, Part
@@ -99,7 +99,7 @@ def desired_rights(
     inventory: Inventory,
     module: TargetModule,
     *,
-    places: Places = NOWHERE,
+    places: Places = NO_PLACES,
     expand: bool = False,
 ) -> DesiredRights:
     """The rights that the rows of a state are in a target.

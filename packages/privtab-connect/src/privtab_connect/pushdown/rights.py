@@ -11,8 +11,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import astuple, dataclass, field
 from typing import Literal, TypeAlias
 
-from privtab.state.nodes import Effect
-
 AccountKind: TypeAlias = Literal["login", "group", "role", "everyone"]
 """Who rights belong to. Targets without groups of their own have groups as roles; `everyone` is PUBLIC in SQL."""
 OWNER = "OWNER"
@@ -57,7 +55,7 @@ class NativeGrant:
     """An account is allowed or denied a native privilege on an object."""
 
     account: Account
-    effect: Effect
+    effect: Literal["allow", "deny"]
     privilege: str
     object: Object
 

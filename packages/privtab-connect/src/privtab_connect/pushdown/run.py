@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from privtab.base import Request
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
-from privtab.state.names import NOWHERE, Places
+from privtab.state.names import NO_PLACES, Places
 from privtab.state.nodes import State
 from privtab_connect.pushdown import Options, target_module
 from privtab_connect.pushdown.desired import DesiredRights, desired_rights, users_of
@@ -143,7 +143,7 @@ def push(
     *,
     pusher: str,
     options: Options | None = None,
-    places: Places = NOWHERE,
+    places: Places = NO_PLACES,
     expand: bool = False,
     revoke_foreign: bool = False,
     compare: bool = False,

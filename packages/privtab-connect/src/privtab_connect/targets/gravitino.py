@@ -11,12 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from privtab.base import UsageError, read_content, strict_loads, write_file
 from privtab.client import Sender, SendError, expected_form
-from privtab.state.nodes import Effect
 from privtab_connect.errors import PushError
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import MappingDocument
@@ -52,7 +51,7 @@ TRAITS = Traits(
     links=(("login", "role"), ("group", "role")),
     adds_logins=True,
 )
-_EFFECTS: Mapping[str, Effect] = {"allow": "allow", "deny": "deny"}
+_EFFECTS: Mapping[str, Literal["allow", "deny"]] = {"allow": "allow", "deny": "deny"}
 _PLURALS: Mapping[AccountKind, str] = {"login": "users", "group": "groups", "role": "roles"}
 _TIMEOUT = (5.0, 60.0)
 _LARGEST = 1 << 28

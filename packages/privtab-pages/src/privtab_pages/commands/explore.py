@@ -88,7 +88,7 @@ def run(
 def _world(policy: PolicyArguments, looked: Looked) -> World:
     from privtab.command import open_engine
     from privtab.pipeline import policy_revision
-    from privtab.state.names import NOWHERE
+    from privtab.state.names import NO_PLACES
     from privtab_pages.explore.world import World
 
     program, moment, state = policy.program(), moment_of(looked.at), looked.state
@@ -108,7 +108,7 @@ def _world(policy: PolicyArguments, looked: Looked) -> World:
         shown=policy.policy,
         revision=policy_revision(program, parallel=True),
         state=rows,
-        places=NOWHERE if found is None else found[1],
+        places=NO_PLACES if found is None else found[1],
         state_shown="" if state is None else str(state),
         moment=moment,
         moment_shown=moment_text(moment - moment % 1_000_000_000),

@@ -10,7 +10,7 @@ from privtab.base import UsageError, count, parse_key_values
 from privtab.ir.nodes import Program
 from privtab.ir.support import Tool
 from privtab.state.load import as_raw, from_tables, validate
-from privtab.state.nodes import ALL_TABLES, ENTITIES, State
+from privtab.state.nodes import ALL_TABLES, State
 from privtab.state.raw import TABLE_COLUMNS
 from privtab.state.row_texts import row_sentence
 from privtab_analysis.diff import diff
@@ -60,7 +60,7 @@ def what_if(world: World, query: Query) -> Values:
 
 def _used(program: Program, table: str) -> bool:
     """Return whether rows of a table can say anything under a policy."""
-    return bool(program.flat) if table == ENTITIES else table != "attributes" or bool(program.attributes)
+    return bool(program.flat) if table == "entities" else table != "attributes" or bool(program.attributes)
 
 
 def added_row(query: Query) -> str | None:
@@ -105,7 +105,7 @@ def _with_rows(world: World, state: State, rows: Sequence[tuple[str, dict[str, s
     placed = {str(row.entity) for row in state.entities}
     for table in ALL_TABLES:
         for row in getattr(checked, table):
-            if table != ENTITIES or str(row.entity) not in placed:
+            if table != "entities" or str(row.entity) not in placed:
                 state = state.with_row(table, row)
     return state
 

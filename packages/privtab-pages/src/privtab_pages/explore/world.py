@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from privtab.base import Entity, Request, UsageError, hint
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
-from privtab.state.names import NOWHERE, Places
+from privtab.state.names import NO_PLACES, Places
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.universe import Universe, named, universe, users
 from privtab_analysis.state_diff import Comparison
@@ -74,7 +74,7 @@ class World:
     """The name of the policy."""
     revision: str = ""
     state: State | None = None
-    places: Places = NOWHERE
+    places: Places = NO_PLACES
     state_shown: str = ""
     moment: int = 0
     moment_shown: str = ""

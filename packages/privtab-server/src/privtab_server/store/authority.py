@@ -39,10 +39,12 @@ from privtab.reference.evaluate import Reference
 from privtab.state.located import locations
 from privtab.state.names import used_parts
 from privtab.state.nodes import State
-from privtab.state.principal_rows import may_name_entity, place_of, principal_entity, types_of_kind
+from privtab.state.principal_rows import may_name_entity, principal_entity
 from privtab.state.raw import TABLE_COLUMNS
 from privtab.state.row_texts import row_text
+from privtab_analysis.principal_rows import place_of
 from privtab_server.store.excerpt import Excerpt
+from privtab_server.store.lookups import types_of_kind
 
 Verb: TypeAlias = Literal["add", "remove"]
 VERBS: tuple[Verb, ...] = ("add", "remove")

@@ -19,8 +19,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX
 from privtab.state.links import LINK_COLUMNS as LINKS
 from privtab.state.names import used_parts
-from privtab.state.nodes import ENTITIES, ENTITY_COLUMNS, State
-from privtab.state.principal_rows import types_of_kind
+from privtab.state.nodes import ENTITY_COLUMNS, State
 from privtab.state.raw import TABLE_COLUMNS
 from privtab_server.store import lookups
 from privtab_server.store.database import CUT, row_id
@@ -175,7 +174,7 @@ class Excerpt:
 
     def _keys(self, objects: Iterable[Entity]) -> set[str]:
         """Return the keys on the paths of some entities, and the keys of single types, which have the path of their container."""
-        places = {row["entity"]: row["parent"] for _, row in self.rows.tables[ENTITIES].values()}
+        places = {row["entity"]: row["parent"] for _, row in self.rows.tables["entities"].values()}
         singles = [name for name, type_ in self.program.entities.items() if type_.single]
         shapes = vocabulary(self.program).shapes
         found: set[str] = set()
@@ -234,7 +233,7 @@ class Excerpt:
         waiting, seen = [key], {key}
         while waiting:
             around = waiting.pop()
-            for row in self._beneath(ENTITIES, "parent", around):
+            for row in self._beneath("entities", "parent", around):
                 entity = Entity.parse(row["entity"])
                 placed = shapes[entity.type].anchor(entity.id) if shapes[entity.type].flat is not None else str(entity)
                 if placed not in seen:
@@ -307,9 +306,9 @@ class Excerpt:
         gone = [(change.table, change.row or {}) for change in removed]
         named = [*(row for rows in texts.values() for row in rows), *(row for _, row in gone)]
         self.place({row[name] or "" for row in named for name in ENTITY_COLUMNS if name in row})
-        moved = {row["entity"] for row in texts.get(ENTITIES, ())}
-        moved |= {str(row["entity"]) for table, row in gone if table == ENTITIES}
-        for row in self.find(ENTITIES, entity=moved):
+        moved = {row["entity"] for row in texts.get("entities", ())}
+        moved |= {str(row["entity"]) for table, row in gone if table == "entities"}
+        for row in self.find("entities", entity=moved):
             self.on_or_below(row["entity"])
 
     def _links_above(self, kind: Any, members: Collection[str]) -> set[str]:
@@ -356,7 +355,7 @@ class Excerpt:
                     keys.add(shapes[type_].anchor(path))
             keys -= self._sought_places
             self._sought_places |= keys
-            rows = self.find(ENTITIES, entity=keys)
+            rows = self.find("entities", entity=keys)
             waiting = {row["parent"] for row in rows}
 
     # --- statements --------------------------------------------------------------------------------------------------
@@ -393,7 +392,7 @@ class Excerpt:
         """Read the rows that name a role or a group which is an entity, or lies below it, by its path."""
         type_, _, path = key.partition(":")
         for kind in ("group", "role") if path else ():
-            if any(type_ in self.program.chain(name) for name in types_of_kind(self.program, kind)):
+            if any(type_ in self.program.chain(name) for name in lookups.types_of_kind(self.program, kind)):
                 for table, column, prefix in _NAMING[kind]:
                     self._between(table, column, f"{prefix}{path}", f"{prefix}{path}/")
 

@@ -248,3 +248,8 @@ def about(change: Change) -> tuple[str, ...]:
     """Return the subject of a change's row: its table, and some of its cells."""
     cells = change.row or {}
     return change.table, *(cells.get(name) or "" for name in ABOUT[change.table])
+
+
+def types_of_kind(program: Program, kind: str) -> list[str]:
+    """The types of entities that are principals of a kind."""
+    return [type_ for type_, entity in program.entities.items() if entity.principal == kind]

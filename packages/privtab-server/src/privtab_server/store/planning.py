@@ -28,9 +28,10 @@ from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables
 from privtab.state.located import locations
 from privtab.state.nodes import State
-from privtab.state.principal_rows import about_principal, may_name_entity, principal_entity
+from privtab.state.principal_rows import may_name_entity, principal_entity
 from privtab.state.raw import TABLE_COLUMNS, RawState
 from privtab.state.row_texts import row_text
+from privtab_analysis.principal_rows import about_principal
 from privtab_server.errors import StoreConflict
 from privtab_server.store.authority import check_delegated, check_named, check_reach
 from privtab_server.store.conflicts import check_conflicts

@@ -17,12 +17,10 @@ from privtab.base import UsageError
 from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind
 from privtab.ir.serialise import vocabulary
-from privtab.state.attribute_rows import TABLE as ATTRIBUTES
 from privtab.state.attribute_rows import two_values_problem
-from privtab.state.links import LINK_COLUMNS, Link, invalid_links
+from privtab.state.links import LINK_COLUMNS, invalid_links
 from privtab.state.located import wrong_places
 from privtab.state.names import RowProblem
-from privtab.state.nodes import ENTITIES
 from privtab_spark.shipping import PackedState, ShippedBytes
 
 if TYPE_CHECKING:
@@ -61,9 +59,9 @@ def conflicting_rows(program: Program, table: str, rows: DataFrame) -> Conflicti
     if kind is not None:
         _, member, container, prefix = LINK_COLUMNS[kind]
         return _rows((member, container), {(m, c.removeprefix(prefix)): p for (m, c), p in _links(kind, rows).items()})
-    if table == ENTITIES:
+    if table == "entities":
         return _rows(("type", "path", "parent_type", "parent_path"), _places(program, rows))
-    return _rows(("user", "type", "path", "attribute"), _values(program, rows)) if table == ATTRIBUTES else None
+    return _rows(("user", "type", "path", "attribute"), _values(program, rows)) if table == "attributes" else None
 
 
 def shipped_places(spark: SparkSession, rows: DataFrame) -> ShippedBytes:
@@ -85,7 +83,7 @@ def _rows(columns: tuple[str, ...], problems: Mapping[tuple[str | None, ...], Ro
     return ConflictingRows(columns=columns, problems=problems) if problems else None
 
 
-def _links(kind: HierarchyKind, rows: DataFrame) -> dict[Link, RowProblem]:
+def _links(kind: HierarchyKind, rows: DataFrame) -> dict[tuple[str, str], RowProblem]:
     """The links that lie on a cycle or make a chain too long."""
     _, member, container, prefix = LINK_COLUMNS[kind]
     return invalid_links(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from privtab.base import Entity, StateInvalid, UsageError, how_to_install
 from privtab.engines.index import require_kept
 from privtab.state.findings import StateFinding
-from privtab.state.names import FOR_FILTERS, filters_need
+from privtab.state.names import filters_need
 from privtab.state.nodes import State
 from privtab_spark.former import renamed_keyword
 from privtab_spark.frames import is_frame, of_spark
@@ -50,7 +50,8 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
 
         opened = open_policy(cast("Any", policy))
         read_back, program = rows_of_bundles(opened, str(path)), opened.as_program
-        require_kept(filters_need(program), FOR_FILTERS - read_back.lacks)
+        needed = filters_need(program)
+        require_kept(needed, {*needed} - read_back.lacks)
         rows = SparkState.from_state(spark, None, read_back)
         empty = {t: spark.createDataFrame([], schema(t)) for t in tables_of(program) if t not in rows.tables}
         return replace(rows, tables={**rows.tables, **empty}, system=opened.system)

@@ -18,7 +18,7 @@ from privtab.ir.nodes import Program
 from privtab.state.findings import FINDING_NAMES, RowLocation, StateFinding
 from privtab.state.load import no_table_message, validate
 from privtab.state.names import StateNames, used_parts
-from privtab.state.nodes import ENTITIES, State
+from privtab.state.nodes import State
 from privtab.state.raw import RawReader
 from privtab_spark.frames import row_counts, union
 from privtab_spark.preflight import check_executors
@@ -100,7 +100,7 @@ class Read:
         """The distinct valid rows of a table, including orphans, with the number of equal rows (`rows`)."""
         rows = self._valid(table)
         names = [fn.col(name) for name in (*schemas.CANONICAL[table], *schemas.windows_in(rows))]
-        if table == ENTITIES:  # the name for people is no part of what a row says
+        if table == "entities":  # the name for people is no part of what a row says
             return rows.groupBy(*names[:-1]).agg(fn.min("name").alias("name"), fn.count(fn.lit(1)).alias("rows"))
         return rows.groupBy(*names).agg(fn.count(fn.lit(1)).alias("rows"))
 
@@ -242,13 +242,13 @@ class Read:
 
     def _places_for(self, table: str) -> ShippedBytes | None:
         """The places of entities with flat ids, for rows about them; None for the table of places itself, and without such ids."""
-        if table == ENTITIES or not self.program.flat:
+        if table == "entities" or not self.program.flat:
             return None
         return self._places
 
     @cached_property
     def _places(self) -> ShippedBytes:
-        return shipped_places(self.spark, self.good(ENTITIES))
+        return shipped_places(self.spark, self.good("entities"))
 
     def _known(self, table: str, rows: DataFrame, how: str) -> DataFrame:
         """The rows whose entity is listed in the entities (`left_semi`) or is not (`left_anti`)."""
@@ -375,7 +375,7 @@ def check_quarantined(program: Program, quarantined: DataFrame) -> None:
     wrong = quarantined.filter(
         ((fn.col("table") == "grants") & ((effect != "allow") | effect.isNull()))
         | fn.col("table").isin("assignments", "memberships")
-        | (fn.lit(bool(program.filters)) & (fn.col("table") != ENTITIES))
+        | (fn.lit(bool(program.filters)) & (fn.col("table") != "entities"))
     )
     stopping = wrong.limit(SHOWN).collect()
     if stopping:

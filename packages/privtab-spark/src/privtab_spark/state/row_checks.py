@@ -21,7 +21,7 @@ from privtab.ir.semantics import HierarchyKind
 from privtab.state.coded import CodedColumn, RawTable
 from privtab.state.findings import StateFinding
 from privtab.state.large import CheckedTable, ColumnChecker
-from privtab.state.links import LINK_COLUMNS, Texts, derived_rows
+from privtab.state.links import LINK_COLUMNS, derived_rows
 from privtab.state.names import used_parts
 from privtab.state.raw import TABLE_COLUMNS, NotText, RawReader, arrow_cells
 from privtab_spark.shipping import ShippedBytes, kept
@@ -214,7 +214,7 @@ def _derived(
         yield pa.RecordBatch.from_arrays(arrays, names=columns)
 
 
-def _row(table: str, row: tuple[Any, ...]) -> tuple[Texts, Window]:
+def _row(table: str, row: tuple[Any, ...]) -> tuple[tuple[str | None, ...], Window]:
     """A row as `State` has it, from canonical columns, and from `from` and `until` if the table has them."""
     width = len(CANONICAL[table])
     begin, end = row[width:] or (None, None)
@@ -227,7 +227,7 @@ def _row(table: str, row: tuple[Any, ...]) -> tuple[Texts, Window]:
     return (principal, role, None if type_ is None else f"{type_}:{path}"), window
 
 
-def _cells(table: str, cells: Texts, window: Window, columns: int) -> tuple[str | None, ...]:
+def _cells(table: str, cells: tuple[str | None, ...], window: Window, columns: int) -> tuple[str | None, ...]:
     """A row with canonical columns, in as many columns as its table has."""
     if table == "assignments":
         scope = cells[-1]

@@ -26,7 +26,7 @@ from privtab.ir.nodes import Program
 from privtab.state.coded import CodedColumn
 from privtab.state.findings import FINDING_NAMES
 from privtab.state.nodes import ColumnRows, State
-from privtab.state.shards import PEOPLE_PART, PartText, part_text
+from privtab.state.shards import PEOPLE_PART, PartText
 from privtab_spark.frames import union
 from privtab_spark.state.files import Root, place
 from privtab_spark.state.schemas import CANONICAL, FINDINGS
@@ -59,7 +59,7 @@ def build_shards(
         ]
         if "h" in rows.column_names:
             out.append({"kind": "fingerprint", "root": key, "row": json.dumps(_fingerprint(rows))})
-        if part := part_text(program, state, key):
+        if part := PartText.of_state(program, state, key):
             timed = sum(own != ALWAYS for windows in state.windows.values() for own in windows)
             keys = (texts_of(state, table, names[0]).array for table, names in TABLES.items())
             report = {
@@ -161,7 +161,7 @@ def _write(
     program: Program, shards: list[str], root: Root, more: Mapping[str, Any], batches: Iterator[Any]
 ) -> Iterator[Any]:
     """For `mapInArrow` over one partition: write the bundle from the rows; the result is the report."""
-    part = part_text(program, people_state(program, pa.Table.from_batches(batches)), PEOPLE_PART, shards)
+    part = PartText.of_state(program, people_state(program, pa.Table.from_batches(batches)), PEOPLE_PART, shards)
     assert part is not None
     mark = f"-{hashlib.sha256(json_bytes(more)).hexdigest()[:10]}" if more else ""
     metadata = {"shards": len(shards), **more}

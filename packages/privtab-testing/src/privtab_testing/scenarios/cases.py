@@ -19,7 +19,7 @@ from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 from privtab.state.located import locations
 from privtab.state.names import RowProblem
 from privtab.state.nodes import Grant, State
-from privtab.state.principal_rows import about_principal
+from privtab_analysis.principal_rows import about_principal
 from privtab_testing.scenarios import Case, Expected, Text, size
 from privtab_testing.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author, without
 from privtab_testing.scenarios.tree import Fields

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from privtab.base import Entity, GivenAttributes, Request
 from privtab.base.attributes import Value
 from privtab.ir.nodes import Has, Holds, Owner, Program, Term
 from privtab.state import attribute_rows
 from privtab.state.located import locations
-from privtab.state.nodes import Assignment, AttributeRow, Effect, Placement, State
+from privtab.state.nodes import Assignment, AttributeRow, Placement, State
 from privtab_analysis.rights import ONESELF, key_of, row_giving
 from privtab_testing.scenarios.callers import AttributeValues, Denied, HeldSet, in_order
 
@@ -119,7 +119,7 @@ class GeneratedCallers:
         kinds = semantics.owner.kinds if semantics.owner else ("user",)
         owner = self._principal(user, kinds) if any(isinstance(right, Owner) for right in caller.held) else ""
         to = {"grants": grantee, "owners": owner, "assignments": holder}
-        given: tuple[tuple[HeldSet, Effect], ...] = ((caller.held, "allow"), (caller.denied, "deny"))
+        given: tuple[tuple[HeldSet, Literal["allow", "deny"]], ...] = ((caller.held, "allow"), (caller.denied, "deny"))
         for rights, effect in given:
             for right in in_order(rights):
                 key = key_of(right)

@@ -9,7 +9,7 @@ from privtab.base.source import SourceFile
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.nodes import Assignment, Grant, Placement, State
-from privtab.state.principal_rows import about_principal
+from privtab_analysis.principal_rows import about_principal
 
 POLICY = """
 privtab: 1
