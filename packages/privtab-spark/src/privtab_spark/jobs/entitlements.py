@@ -2,142 +2,142 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base import Attributes, GivenAttributes, UsageError, parse_key_values
 from privtab.base.key_values import attribute_values
-from privtab_spark.jobs import _job as job
-from privtab_spark.jobs._job import check_input
+from privtab_spark.jobs._job import AtOption, InputTable, OutputTable, PolicyAndState, SessionOptions, run
+from privtab_spark.jobs._options import Option
 from privtab_spark.policies import open_policy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from privtab_spark.jobs._session import ProgressReporter
-
-
-MATRIX = (
-    ("-e --entities TABLE", "a column `entity`, or `type` and `path`; default: all that the state names"),
-    ("--operation NAME…", "load, or table/load; may repeat; default: all"),
-    ("--user NAME…", "a user; may repeat; default: every user"),
-    ("--principal NAME…", "role:analyst, group:hr, user:alice; may repeat"),
-    (
-        "--with SLOT=ENTITY…",
-        "the second object (type:path) of operations that look at one; without it they are left out",
-    ),
-    ("--flag NAME…", "a flag that is set; may repeat"),
-    ("--attribute KIND.NAME=VALUE…", "an attribute that every request gives: request.NAME or SLOT.NAME; may repeat"),
-)
-"""Options for the scope of a matrix."""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code."""
-    parser = job.parser(
-        "entitlements",
-        "One row for each entitlement: principal, operation, entity, and what it is based on.",
-        [
-            "-p gravitino/1.1.0 -s state.yaml -o matrix",
-            "-p gravitino/1.1.0 -s state.yaml -e tables.csv -o matrix.csv --operation load --principal role:analyst",
-        ],
-        job.POLICY_AND_STATE,
-        MATRIX,
-        job.OUTPUT,
-        job.TIME,
-        [("--ways first|all", "a row for each way, or for the first alone")],
-    )
-    return job.run("entitlements", _entitlements, parser, arguments, _check_options)
+    return run("entitlements", write_entitlements, arguments)
 
 
-def _check_options(options: argparse.Namespace) -> None:
-    if options.output is None:
-        raise UsageError("give `--output FOLDER`")
-    check_options(options)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixOptions(PolicyAndState):
+    """Options for a policy, a state, and the scope of a matrix."""
 
+    entities: Annotated[
+        str | None, Option("a column `entity`, or `type` and `path`; default: all that the state names", "TABLE", "-e")
+    ] = None
+    operation: Annotated[tuple[str, ...], Option("load, or table/load; may repeat; default: all", "NAME")] = ()
+    user: Annotated[tuple[str, ...], Option("a user; may repeat; default: every user", "NAME")] = ()
+    principal: Annotated[tuple[str, ...], Option("role:analyst, group:hr, user:alice; may repeat", "NAME")] = ()
+    with_: Annotated[
+        tuple[str, ...],
+        Option(
+            "the second object (type:path) of operations that look at one; without it they are left out", "SLOT=ENTITY"
+        ),
+    ] = ()
+    flag: Annotated[tuple[str, ...], Option("a flag that is set; may repeat", "NAME")] = ()
+    attribute: Annotated[
+        tuple[str, ...],
+        Option("an attribute that every request gives: request.NAME or SLOT.NAME; may repeat", "KIND.NAME=VALUE"),
+    ] = ()
 
-def check_options(options: argparse.Namespace) -> None:
-    """Raise for invalid options of `MATRIX`."""
-    objects(options)
-    if options.attribute:
-        from privtab_spark.matrix.question import check_attributes
-        from privtab_spark.matrix.question import objects as parsed
+    def check_scope(self) -> None:
+        """Raise for an invalid scope."""
+        objects = self._objects()
+        if self.attribute:
+            from privtab_spark.matrix.question import check_attributes
+            from privtab_spark.matrix.question import objects as parsed
 
-        check_attributes(attributes(options), parsed(objects(options)), open_policy(options.policy).vocabulary)
-    if options.entities is not None and not _listed(options.entities):
-        check_input(options.entities, None)
-    else:
-        entities(None, options)
+            check_attributes(self._attributes(), parsed(objects), open_policy(self.policy).vocabulary)
+        if self.entities is not None and not _listed(self.entities):
+            InputTable(input=self.entities).check()
+        else:
+            self.read_entities(None)
 
+    def arguments(self) -> dict[str, Any]:
+        """The options as arguments of `entitlements` and `certify`, except the entities."""
+        return {
+            "operations": self.operation or None,
+            "users": self.user or None,
+            "principals": self.principal or None,
+            "with_": self._objects(),
+            "flags": self.flag,
+            "attributes": self._attributes(),
+        }
 
-def matrix(options: argparse.Namespace) -> dict[str, Any]:
-    """The options of `MATRIX` as arguments, except the entities."""
-    return {
-        "operations": options.operation or None,
-        "users": options.user or None,
-        "principals": options.principal or None,
-        "with_": objects(options),
-        "flags": options.flag,
-        "attributes": attributes(options),
-    }
+    def read_entities(self, spark: SparkSession | None) -> DataFrame | list[str] | None:
+        """The `entities` argument; a table needs a session."""
+        if self.entities is None:
+            return None
+        if _listed(self.entities):
+            from privtab_spark.matrix.opening import from_file
 
+            return from_file(Path(self.entities))
+        if spark is None:
+            raise UsageError(f"{self.entities} is read by Spark: take the plan `spark`")
+        return InputTable(input=self.entities).read(spark)
 
-def objects(options: argparse.Namespace) -> dict[str, str]:
-    """The `with_` argument given by the options; raises UsageError."""
-    form, example = "SLOT=TYPE:PATH", "to=schema:m/c/s"
-    found = parse_key_values(options.with_, "--with", form, example=example)
-    for slot, text in found.items():
-        if not text.partition(":")[0] or ":" not in text:
-            raise UsageError(f"`--with {slot}={text}`: write {form}, as in {example}")
-    return found
+    def _objects(self) -> dict[str, str]:
+        form, example = "SLOT=TYPE:PATH", "to=schema:m/c/s"
+        found = parse_key_values(self.with_, "--with", form, example=example)
+        for slot, text in found.items():
+            if not text.partition(":")[0] or ":" not in text:
+                raise UsageError(f"`--with {slot}={text}`: write {form}, as in {example}")
+        return found
 
-
-def attributes(options: argparse.Namespace) -> GivenAttributes:
-    """The `attributes` argument given by the options, by their types in the policy; raises UsageError."""
-    declared = open_policy(options.policy).vocabulary.attributes if options.attribute else Attributes()
-    return attribute_values(options.attribute, declared)
-
-
-def entities(spark: SparkSession | None, options: argparse.Namespace) -> DataFrame | list[str] | None:
-    """The `entities` argument given by the options; a table needs a session."""
-    if options.entities is None:
-        return None
-    if _listed(options.entities):
-        from privtab_spark.matrix.opening import from_file
-
-        return from_file(Path(options.entities))
-    if spark is None:
-        raise UsageError(f"{options.entities} is read by Spark: take the plan `spark`")
-    of_input = argparse.Namespace(input=options.entities, input_format=None, input_option=[])
-    return job.read(spark, of_input)
+    def _attributes(self) -> GivenAttributes:
+        declared = open_policy(self.policy).vocabulary.attributes if self.attribute else Attributes()
+        return attribute_values(self.attribute, declared)
 
 
 def _listed(path: str) -> bool:
     return Path(path).suffix.lower() in (".txt", ".json")
 
 
-def _entitlements(options: argparse.Namespace, spark: SparkSession, progress: ProgressReporter) -> int:
+def write_entitlements(
+    *,
+    question: MatrixOptions,
+    output: OutputTable,
+    at: AtOption = None,
+    ways: Annotated[Literal["first", "all"], Option("a row for each way, or for the first alone")] = "first",
+    session: SessionOptions,
+) -> int:
+    """Write the entitlement matrix: who may do what, and through which grants.
+
+    One row for each entitlement: principal, operation, entity, and what it is based on.
+
+    Example:
+      privtab spark entitlements -p gravitino/1.1.0 -s state.yaml -o matrix
+      privtab spark entitlements -p gravitino/1.1.0 -s state.yaml -e tables.csv -o matrix.csv --operation load --principal role:analyst
+    """
+    if output.output is None:
+        raise UsageError("give `--output FOLDER`")
+    question.check_scope()
+    output.check()
+    question.check()
+    spark = session.start("entitlements")
     from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
     from privtab_spark import entitlements
 
-    progress("reading the policy and the state")
+    session.progress("reading the policy and the state")
     found = entitlements(
-        options.policy,
-        options.state,
-        entities(spark, options),
-        **matrix(options),
-        ways=options.ways,
+        question.policy,
+        question.state,
+        question.read_entities(spark),
+        **question.arguments(),
+        ways=ways,
         spark=spark,
-        at=options.at,
+        at=at,
     )
-    if (options.output_format or Path(options.output).suffix) in ("csv", ".csv"):
+    if (output.output_format or Path(output.output).suffix) in ("csv", ".csv"):
         found = found.withColumn("via", F.to_json("via"))
-    result = job.write(found, options, progress)
-    job.show(options, result, [f"{options.output}  {result['rows']:,} entitlements"])
+    result = output.write(found, session.progress)
+    session.show(result, [f"{output.output}  {result['rows']:,} entitlements"])
     return 0
 
 

@@ -2,61 +2,58 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 from privtab.base import UsageError
-from privtab_spark.jobs import _job as job
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from privtab_spark.jobs._session import ProgressReporter
+from privtab_spark.jobs._job import InputTable, OutputTable, PolicyAndState, Requests, SessionOptions, run
+from privtab_spark.jobs._options import Option
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code."""
-    parser = job.parser(
-        "visible",
-        "The output has the columns of the input, and those of its rows on whose resource the user may perform the action.",
-        [
-            "-p cdap/final -s state.yaml -i datasets.csv -o mine.csv --user alice --action get --type dataset --path path"
-        ],
-        job.POLICY_AND_STATE,
-        job.INPUT,
-        job.OUTPUT,
-        [("--user NAME", "one user for all rows"), ("--subject COLUMN", "a column of user names")],
-        [("--action OPERATION", "the operation (list)")],
-        job.REQUESTS,
-    )
-    parser.set_defaults(action="list")
-    return job.run("visible", _visible, parser, arguments, _check_options)
+    return run("visible", keep_visible_rows, arguments)
 
 
-def _check_options(options: argparse.Namespace) -> None:
-    if bool(options.user) == bool(options.subject):
+def keep_visible_rows(
+    *,
+    question: PolicyAndState,
+    table: InputTable,
+    output: OutputTable,
+    user: Annotated[str | None, Option("one user for all rows", "NAME")] = None,
+    subject: Annotated[str | None, Option("a column of user names", "COLUMN")] = None,
+    action: Annotated[str, Option("the operation (list)", "OPERATION")] = "list",
+    requests: Requests,
+    session: SessionOptions,
+) -> int:
+    """Keep the rows of a table that a user may see.
+
+    The output has the columns of the input, and those of its rows on whose resource the user may perform the action.
+
+    Example:
+      privtab spark visible -p cdap/final -s state.yaml -i datasets.csv -o mine.csv --user alice --action get --type dataset --path path
+    """
+    if bool(user) == bool(subject):
         raise UsageError("give `--user NAME` or `--subject COLUMN`")
-    job.check_requests(options)
+    requests.check(question, table, output, action)
+    spark = session.start("visible")
+    from privtab_spark import plan, visible
+    from privtab_spark import user as the_user
 
-
-def _visible(options: argparse.Namespace, spark: SparkSession, progress: ProgressReporter) -> int:
-    from privtab_spark import plan, user, visible
-
-    progress(f"reading {options.input}, the policy and the state")
-    frame = job.read(spark, options)
+    session.progress(f"reading {table.input}, the policy and the state")
+    frame = table.read(spark)
     visible_arguments: dict[str, Any] = {
-        "subject": user(options.user) if options.user else options.subject,
-        "action": options.action,
-        **job.requests(options, frame),
+        "subject": the_user(user) if user else subject,
+        "action": action,
+        **requests.arguments(frame, table),
     }
-    if options.explain:
-        return job.explained(plan(frame, options.policy, options.state, **visible_arguments), options)
-    with progress.choice():
-        visible_rows = visible(frame, options.policy, options.state, **visible_arguments)
-    result = job.write(visible_rows, options, progress)
-    job.show(options, result, [f"{options.output}  {result['rows']:,} rows"])
+    if requests.explain:
+        return session.explain(plan(frame, question.policy, question.state, **visible_arguments))
+    with session.progress.choice():
+        visible_rows = visible(frame, question.policy, question.state, **visible_arguments)
+    result = output.write(visible_rows, session.progress)
+    session.show(result, [f"{output.output}  {result['rows']:,} rows"])
     return 0
 
 
