@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from privtab.base.paths import PathShape, base_type
     from privtab.base.plugins import load_plugin, plugin_names
     from privtab.base.printable import count, no_formula, printable_json, printable_text
+    from privtab.base.recently_used import RecentlyUsed
     from privtab.base.request import NOT_SET, Decision, Entity, Request, flag_name
     from privtab.base.resources import how_to_install, templates_folder
     from privtab.base.shard_names import sharded_revision
@@ -96,6 +97,7 @@ else:
             "paths": "PathShape base_type",
             "plugins": "load_plugin plugin_names",
             "printable": "count no_formula printable_json printable_text",
+            "recently_used": "RecentlyUsed",
             "request": "NOT_SET Decision Entity Request flag_name",
             "resources": "how_to_install templates_folder",
             "shard_names": "sharded_revision",

@@ -11,7 +11,6 @@ import json
 import random
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from privtab.base.errors import DecisionUnavailable, PrivtabError
+from privtab.base.recently_used import RecentlyUsed
 from privtab.base.request import Decision, Request
 from privtab.client._engine import Flow, renew_after_fork
 from privtab.client._observe import LOG
@@ -209,7 +209,7 @@ class Cache(ForThisProcess):
     def after_fork(self) -> None:
         """Start empty: another thread may have been changing the cache."""
         super().after_fork()
-        self._entries: OrderedDict[Key, tuple[float, Any]] = OrderedDict()
+        self._entries: RecentlyUsed[Key, Any] = RecentlyUsed(self._number, seconds=self._seconds, clock=self._clock)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -217,23 +217,12 @@ class Cache(ForThisProcess):
     def get(self, key: Key) -> Any:
         """The cached answer, or None."""
         with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                return None
-            expires, answer = entry
-            if self._clock() >= expires:
-                del self._entries[key]
-                return None
-            self._entries.move_to_end(key)
-            return _copy(answer)
+            return _copy(self._entries.get(key))
 
     def put(self, key: Key, answer: Any) -> None:
         """Add an answer."""
         with self._lock:
-            self._entries[key] = (self._clock() + self._seconds, _copy(answer))
-            self._entries.move_to_end(key)
-            while len(self._entries) > self._number:
-                self._entries.popitem(last=False)
+            self._entries.put(key, _copy(answer))
 
     def clear(self) -> None:
         """Remove all answers."""

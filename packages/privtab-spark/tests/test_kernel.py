@@ -164,7 +164,7 @@ def test_a_matrix_shipped_in_a_file_is_the_same(ready: PackedState, tmp_path: Pa
 def test_a_worker_keeps_few_states_and_reports_a_missing_one(
     ready: PackedState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shipping, "MOST_OPEN", 1)
+    monkeypatch.setattr(shipping, "_STATES", shipping.WorkerCache(most=1))
     shipped = ShippedBytes(digest=ready.digest, content=ready.content)
     first = loaded(shipped)
     assert loaded(shipped) is first

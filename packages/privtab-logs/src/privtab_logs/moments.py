@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base import BrokenBundle, FileError, PolicyError, PrivtabError, UsageError, parse_moment, sharded_revision
+from privtab.base import (
+    BrokenBundle,
+    FileError,
+    PolicyError,
+    PrivtabError,
+    RecentlyUsed,
+    UsageError,
+    parse_moment,
+    sharded_revision,
+)
 from privtab.bundle.program import program_in
 from privtab.client import bundle_content
 from privtab.engines.index import combined_document
@@ -81,7 +90,7 @@ class Moments:
     """The revision of the state of each row, if it is not the one that the row names."""
     left_out: set[str] = field(default_factory=set)
     """Wrong rows of states that were left out, since they can only allow."""
-    _open: OrderedDict[Any, Decider] = field(default_factory=OrderedDict)
+    _open: RecentlyUsed[Any, Decider] = field(default_factory=partial(RecentlyUsed, MOST_OPEN))
     _policies: dict[str | None, Policy] = field(default_factory=dict)
 
     def then(self, policy: str | None, state: str | None) -> Decider | None:
@@ -115,7 +124,7 @@ class Moments:
 
     def closed(self) -> Moments:
         """The same with nothing open, to be sent to another process."""
-        return replace(self, _open=OrderedDict(), left_out=set())
+        return replace(self, _open=RecentlyUsed(MOST_OPEN), left_out=set())
 
     def state_labels(self, rows: pa.RecordBatch) -> pa.Array:
         """The revision of the state of each row."""
@@ -124,12 +133,11 @@ class Moments:
     def _decider(
         self, key: Any, policy: Policy, packed_for: Policy | None, state: StateAt, revision: str | None
     ) -> Decider:
-        if key not in self._open:
-            self._open[key] = Decider.of(*policy, *self._document(policy, packed_for, state(revision)))
-            while len(self._open) > MOST_OPEN:
-                self._open.popitem(last=False)
-        self._open.move_to_end(key)
-        return self._open[key]
+        found = self._open.get(key)
+        if found is None:
+            found = Decider.of(*policy, *self._document(policy, packed_for, state(revision)))
+            self._open.put(key, found)
+        return found
 
     def _document(
         self, policy: Policy, packed_for: Policy | None, state: KnownState

@@ -12,14 +12,13 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from privtab.base import DecisionUnavailable
+from privtab.base import DecisionUnavailable, RecentlyUsed
 from privtab_spark.packed_values import digest, mapped, packed, unpacked
 
 if TYPE_CHECKING:
@@ -97,24 +96,19 @@ V = TypeVar("V")
 
 
 class WorkerCache(Generic[K, V]):
-    """The objects that a worker process has opened, by key: each once, and only the last `MOST_OPEN` are kept. Threads may share it."""
+    """The objects that a worker process has opened, by key: each once, and only the last `most` are kept. Threads may share it."""
 
-    def __init__(self, close: Callable[[V], object] | None = None) -> None:
-        self._close = close
-        self._values: OrderedDict[K, V] = OrderedDict()
+    def __init__(self, close: Callable[[V], object] | None = None, *, most: int = MOST_OPEN) -> None:
+        dropped = None if close is None else lambda _, value: close(value)
+        self._values: RecentlyUsed[K, V] = RecentlyUsed(most, dropped=dropped)
         self._lock = threading.Lock()
 
     def get(self, key: K, make: Callable[[], V]) -> V:
         """The value for a key, made if it is not there."""
         with self._lock:
             if key not in self._values:
-                self._values[key] = make()
-                while len(self._values) > MOST_OPEN:
-                    _, dropped = self._values.popitem(last=False)
-                    if self._close is not None:
-                        self._close(dropped)
-            self._values.move_to_end(key)
-            return self._values[key]
+                self._values.put(key, make())
+            return cast("V", self._values.get(key))
 
 
 _STATES: WorkerCache[str, Batches] = WorkerCache()

@@ -7,7 +7,6 @@ import base64
 import binascii
 import ipaddress
 import socket
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -19,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from privtab.base import RecentlyUsed
 from privtab_analysis.html import PAGE_HEADERS
 from privtab_pages.explore.site import Answer, answer
 from privtab_pages.explore.world import MOST_VALUES, World
@@ -60,7 +60,9 @@ class Explorer:
     hosts: frozenset[str] = frozenset()
     """Names of this server, beside addresses and `localhost`."""
     seconds: float = SECONDS
-    answers: OrderedDict[tuple[str, str], Answer] = field(default_factory=OrderedDict)
+    answers: RecentlyUsed[tuple[str, str], Answer] = field(
+        default_factory=lambda: RecentlyUsed(weight=lambda kept: len(kept.text), heaviest=KEPT)
+    )
     one: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Held while a page is worked out: what is derived from a state is not made for several at a time."""
     waiting: int = 0
@@ -71,7 +73,6 @@ class Explorer:
         key = name, query
         known = self.answers.get(key)
         if known is not None:
-            self.answers.move_to_end(key)
             return known
         if self.waiting >= MOST_WAITING:
             raise TimeoutError
@@ -80,7 +81,7 @@ class Explorer:
         working = asyncio.create_task(self._worked_out(name, pairs))
         found = await asyncio.wait_for(asyncio.shield(working), self.seconds)
         if found is not None and found.status == 200:
-            self._keep(key, found)
+            self.answers.put(key, found)
         return found
 
     async def _worked_out(self, name: str, pairs: list[tuple[str, str]]) -> Answer | None:
@@ -90,12 +91,6 @@ class Explorer:
                 return await asyncio.to_thread(answer, self.world, name, pairs)
         finally:
             self.waiting -= 1
-
-    def _keep(self, key: tuple[str, str], found: Answer) -> None:
-        self.answers[key] = found
-        size = sum(len(kept.text) for kept in self.answers.values())
-        while size > KEPT:
-            size -= len(self.answers.popitem(last=False)[1].text)
 
 
 def application(explorer: Explorer) -> ASGIApp:

@@ -115,7 +115,9 @@ def test_a_waiting_sidecar_enters_and_leaves_a_canary(registry: Registry, packed
         headers = {"If-None-Match": first.headers["etag"], "Prefer": "wait=20", "X-Privtab-Instance": "one"}
         poll = asyncio.create_task(client.get(STATE, headers=headers))
         await until(lambda: waiting(served) == 1)
-        (poll_record,) = served.fleet._known[True, "one"].polls.values()
+        known = served.fleet._known.peek((True, "one"))
+        assert known is not None
+        (poll_record,) = known.polls.values()
         await asyncio.to_thread(partial(registry.release, "dev", "shop", canary=Canary(policy=new)))
         await until(lambda: poll_record.canary)
         await asyncio.to_thread(partial(registry.release, "dev", "shop"))

@@ -335,7 +335,7 @@ async def _fleet(server: ServerState, request: Request) -> Response:
             "channels": channels,
             "sidecars": sidecars,
             "decisions": (counts := server.fleet.counts.to_json()),
-            "kinds": {revision: kind for revision in counts if (kind := server.feeds.kinds.get(revision))},
+            "kinds": {revision: kind for revision in counts if (kind := server.feeds.kinds.peek(revision))},
             "trials": server.fleet.canaries_in_progress(server.feeds.canaries.values()),
             "refused": server.fleet.refusals(),
         }

@@ -6,11 +6,12 @@ Memory is bounded whatever sidecars send: names beyond the limits are counted to
 from __future__ import annotations
 
 import re
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from privtab.base import RecentlyUsed
 from privtab_server.registry.server.sidecar import valid_labels
 
 MOST_REVISIONS = 100
@@ -34,21 +35,16 @@ class Counts:
     """The number of answers by revision, rule and answer."""
 
     def __init__(self, *, most: int = MOST_REVISIONS) -> None:
-        self._counts: OrderedDict[str, dict[str, dict[str, int]]] = OrderedDict()
-        self._most = most
-        self._pairs = 0
+        self._counts: RecentlyUsed[str, dict[str, dict[str, int]]] = RecentlyUsed(most, weight=len, heaviest=MOST_PAIRS)
 
     def add(self, revision: str, rule: str, answer: str, number: int = 1) -> None:
         """Add to the count of an answer."""
-        rules = self._counts.setdefault(revision, {})
-        self._counts.move_to_end(revision)
-        if rule not in rules:
-            rule = rule if len(rules) < MOST_RULES else OTHER
-            self._pairs += rule not in rules
+        rules = self._counts.get(revision) or {}
+        if rule not in rules and len(rules) >= MOST_RULES:
+            rule = OTHER
         answers = rules.setdefault(rule, {})
-        while len(self._counts) > self._most or (self._pairs > MOST_PAIRS and len(self._counts) > 1):
-            self._pairs -= len(self._counts.popitem(last=False)[1])
         answers[answer] = answers.get(answer, 0) + number
+        self._counts.put(revision, rules)
 
     def to_json(self) -> dict[str, dict[str, dict[str, int]]]:
         """Revision → rule → answer → count."""

@@ -10,13 +10,12 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from privtab.base import PrivtabError, UsageError
+from privtab.base import PrivtabError, RecentlyUsed, UsageError
 from privtab_server.registry import names
 from privtab_server.registry.nodes import Channel, pin
 from privtab_server.registry.server.decisions import RunningCanary
@@ -58,14 +57,16 @@ class Feeds:
         self._channels: dict[tuple[str, str], Channel] = {}
         self._changed: dict[tuple[str, str], asyncio.Event] = {}
         self._requested: dict[tuple[str, str], set[tuple[str, str]]] = {}
-        self._missing: OrderedDict[tuple[str, str], float] = OrderedDict()
-        self._bundles: OrderedDict[str, bytes] = OrderedDict()
-        """By digest, the last used last."""
+        self._missing: RecentlyUsed[tuple[str, str], Channel] = RecentlyUsed(MOST_MISSING, seconds=MISSING_SECONDS)
+        self._bundles: RecentlyUsed[str, bytes] = RecentlyUsed()
+        """By digest; `_drop_bundles` knows which may go."""
         self._in_progress: dict[str, asyncio.Task[bytes]] = {}
-        self.kinds: OrderedDict[str, str] = OrderedDict()
-        """The kind of each revision that was active since the start."""
         self.places: dict[str, set[str]] = {}
-        """Where each of them was active, as `channel/system`."""
+        """Where each revision was active since the start, as `channel/system`."""
+        self.kinds: RecentlyUsed[str, str] = RecentlyUsed(
+            MOST_KINDS, dropped=lambda identity, _: self.places.pop(identity, None)
+        )
+        """The kind of each of them."""
         self.activity = Activity()
         self.canaries: dict[str, RunningCanary] = {}
         """Canaries in progress, by `channel/system`."""
@@ -102,8 +103,7 @@ class Feeds:
         known = self._channels.get((name, system))
         if known is not None or not self._is_served(name):
             return known
-        missing_since = self._missing.get((name, system))
-        if missing_since is not None and time.monotonic() - missing_since < MISSING_SECONDS:
+        if self._missing.get((name, system)) is not None:
             return None
         try:
             release = await asyncio.to_thread(self.registry.channel, name, system)
@@ -113,9 +113,7 @@ class Feeds:
             self._record_failure(error)
             raise
         if release.last == 0:
-            self._missing[name, system] = time.monotonic()
-            while len(self._missing) > MOST_MISSING:
-                self._missing.popitem(last=False)
+            self._missing.put((name, system), release)
             return None
         await self._serve(release)
         return self._channels.get((name, system))
@@ -158,10 +156,8 @@ class Feeds:
 
     async def bundle(self, digest: str) -> bytes:
         """The bytes of a bundle; raises RegistryError."""
-        if digest not in self._bundles:
-            return await self._loaded_once(digest)
-        self._bundles.move_to_end(digest)
-        return self._bundles[digest]
+        found = self._bundles.get(digest)
+        return await self._loaded_once(digest) if found is None else found
 
     async def close(self) -> None:
         """Release all resources."""
@@ -206,12 +202,10 @@ class Feeds:
         self.signed = await asyncio.to_thread(self.registry.requires_signatures)
         for canary in (False, True):
             for (kind, shard), identity in channel.runs(canary=canary).items():
-                self.kinds[identity] = kind
+                self.kinds.put(identity, kind)
                 self.places.setdefault(identity, set()).add("/".join(key))
                 if (kind, shard) in self._requested.get(key, ()):
                     await self.bundle(channel.digests[pin(kind, identity, shard)])
-        while len(self.kinds) > MOST_KINDS:
-            self.places.pop(self.kinds.popitem(last=False)[0], None)
         known = self._channels.get(key)
         if known is not None and (known.sequence > channel.sequence or _stamp(known) == _stamp(channel)):
             return
@@ -240,11 +234,12 @@ class Feeds:
     def _drop_bundles(self) -> None:
         """Drop inactive bundles beyond the limit, those that were not used for longest first, but the last one."""
         active = {digest for channel in self._channels.values() for digest in channel.digests.values()}
-        inactive = [digest for digest in self._bundles if digest not in active]
-        total = sum(len(self._bundles[digest]) for digest in inactive)
-        for digest in inactive[:-1]:
+        inactive = {digest: len(bundle) for digest, bundle in self._bundles.items() if digest not in active}
+        total = sum(inactive.values())
+        for digest, size in list(inactive.items())[:-1]:
             if total > CACHED_BYTES:
-                total -= len(self._bundles.pop(digest))
+                self._bundles.pop(digest)
+                total -= size
 
     async def _load(self, digest: str) -> bytes:
         try:
@@ -252,7 +247,7 @@ class Feeds:
         except (PrivtabError, OSError) as error:
             self._record_failure(error)
             raise
-        self._bundles[digest] = found
+        self._bundles.put(digest, found)
         self._drop_bundles()
         return found
 
@@ -327,26 +322,24 @@ class Activity:
     """When each revision was active since the start of the server."""
 
     def __init__(self) -> None:
-        self._known: dict[str, OrderedDict[str, Active]] = {}
+        self._known: dict[str, RecentlyUsed[str, Active]] = {}
         """By `stream_name`; the revision that is active comes last."""
 
     def record(self, channel: Channel) -> None:
         """Record since when a channel runs its revisions, and until when it ran others."""
         now = time.time()
         for (kind, shard), identity in channel.runs().items():
-            known = self._known.setdefault(stream_name(channel, kind, shard), OrderedDict())
+            known = self._known.setdefault(stream_name(channel, kind, shard), RecentlyUsed(MOST_KNOWN))
             last = next(reversed(known), None)
-            if last == identity:
-                known[last].sequence = channel.sequence
+            active = None if last is None else known.peek(last)
+            if active is not None and last == identity:
+                active.sequence = channel.sequence
                 continue
-            if last is not None:
-                known[last].until = now
-            known[identity] = Active(sequence=channel.sequence, since=now)
-            known.move_to_end(identity)
-            while len(known) > MOST_KNOWN:
-                known.popitem(last=False)
+            if active is not None:
+                active.until = now
+            known.put(identity, Active(sequence=channel.sequence, since=now))
 
     def of(self, stream: str, revision: str) -> Active | None:
         """When a revision was active in a bundle of a channel (`stream_name`); None if not since the start, or long ago."""
         known = self._known.get(stream)
-        return None if known is None else known.get(revision)
+        return None if known is None else known.peek(revision)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from threading import Lock
 
 from starlette.requests import Request as HttpRequest
 
-from privtab.base import Decision, DecisionUnavailable, Request, Vocabulary, current_moment, moment_text
+from privtab.base import Decision, DecisionUnavailable, RecentlyUsed, Request, Vocabulary, current_moment, moment_text
 from privtab.bundle.pack import PolicyArtifacts, packed_state
 from privtab.bundle.sign import SigningKey
 from privtab.engines.index import Index
@@ -44,7 +43,7 @@ class StoreReleases(Releases):
         self._channel, self._system = names.checked("the channel", channel), view.program.system
         self._signing = signing
         self._lock = Lock()
-        self._bundles: OrderedDict[str, bytes] = OrderedDict()
+        self._bundles: RecentlyUsed[str, bytes] = RecentlyUsed(MOST_KEPT)
         """The last states, by digest."""
         self._policy, self._policy_bundle = policy.revision, policy.bundle(signing)
         self._policy_digest = hashlib.sha256(self._policy_bundle).hexdigest()
@@ -74,8 +73,9 @@ class StoreReleases(Releases):
         with self._lock:
             if digest == self._policy_digest:
                 return self._policy_bundle
-            if digest in self._bundles:
-                return self._bundles[digest]
+            found = self._bundles.peek(digest)
+            if found is not None:
+                return found
         raise RegistryError(f"the bundle {digest} is not kept any more")
 
     def requires_signatures(self) -> bool:
@@ -116,10 +116,7 @@ class StoreReleases(Releases):
     def _kept(self, bundle: bytes) -> str:
         """Keep a bundle, and forget the oldest states; its SHA-256."""
         digest = hashlib.sha256(bundle).hexdigest()
-        self._bundles[digest] = bundle
-        self._bundles.move_to_end(digest)
-        while len(self._bundles) > MOST_KEPT:
-            self._bundles.popitem(last=False)
+        self._bundles.put(digest, bundle)
         return digest
 
 
