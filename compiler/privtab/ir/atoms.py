@@ -68,3 +68,8 @@ class OnTarget(Atomic):
     """An atom about one entity."""
 
     target: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Below(OnTarget):
+    """An atom about an entity and those below it."""

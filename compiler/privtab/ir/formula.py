@@ -322,7 +322,7 @@ def compares_given(program: ir.Program) -> bool:
 
 def uses_below(program: ir.Program) -> bool:
     """Whether some condition asks what is held below an entity."""
-    return not _kinds(program).isdisjoint((ir.HasBelow, ir.OwnsBelow))
+    return any(issubclass(kind, ir.Below) for kind in _kinds(program))
 
 
 def without_absent(program: ir.Program, rule: ir.Rule, formula: ir.Formula) -> ir.Formula:

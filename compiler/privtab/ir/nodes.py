@@ -27,6 +27,7 @@ Creation: TypeAlias = Literal["surely", "perhaps"]
 Target = atoms.Target
 Atomic = atoms.Atomic
 OnTarget = atoms.OnTarget
+Below = atoms.Below
 EntityType = declarations.EntityType
 Privilege = declarations.Privilege
 Alias = declarations.Alias
@@ -82,7 +83,7 @@ class ServiceAdmin(Atomic):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HasBelow(OnTarget):
+class HasBelow(Below):
     """The caller holds `privilege` on the target or on an entity below it."""
 
     kind: ClassVar = AtomKind(words="{privilege} ({place} or below)", rank=3, table="", reads="", names=("privilege",))
@@ -90,7 +91,7 @@ class HasBelow(OnTarget):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnsBelow(OnTarget):
+class OwnsBelow(Below):
     """The caller owns the target or an entity below it."""
 
     kind: ClassVar = AtomKind(words="owner ({place} or below)", rank=5, table="", reads="")

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from privtab.backends import Compilation
 from privtab.backends.rego.body import Body, Clause, Functions, RowView, filter_views
@@ -25,8 +25,8 @@ from privtab.ir.formula import (
     uses_below,
     walk,
 )
-from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Program, Rule, Self, When
-from privtab.ir.serialise import source_text, vocabulary
+from privtab.ir.nodes import ALWAYS, And, Atom, Below, Can, Compare, Formula, Program, Rule, Self, When
+from privtab.ir.serialise import KINDS_OF_NODES, source_text, vocabulary
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -236,7 +236,8 @@ def render(
             attributes=bool(program.attributes),
             several_words=several_words,
             asks_any=ANY_PRIVILEGE in program.privileges,
-            privilege="{quoted(atom.privilege)}" if several_words else "{atom.privilege}",
+            texts=_texts(several_words=several_words, below=False),
+            texts_below=_texts(several_words=several_words, below=True),
         ),
     }
     if program.filters:
@@ -255,6 +256,40 @@ def render(
     for entity, entity_rows in rows.items():
         modules[f"{base}/rows_{entity}.rego"] = rows_template.render(name=name, rows=entity_rows)
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    """The text of atoms, as an expression of Rego."""
+
+    text: str
+    kinds: str
+    """The kinds of the atoms, as a condition of Rego."""
+    of_privilege: bool
+
+
+def _texts(*, several_words: bool, below: bool) -> list[_Text]:
+    """The texts of atoms, in the words of their classes. `several_words`: whether names of privileges have spaces."""
+    kinds: dict[str, list[str]] = {}
+    of_privilege = set()
+    for node in get_args(Atom):
+        if not node.kind.words or issubclass(node, Below) != below:
+            continue
+        kind, words = KINDS_OF_NODES[node], node.kind.words.replace("{place}", "{key_or_type(atom)}")
+        if words.startswith(f"{kind} "):
+            words = words.replace(kind, "{atom.kind}", 1)
+        for name in node.kind.names:
+            words = words.replace(f"{{{name}}}", f"{{quoted(atom.{name})}}" if several_words else f"{{atom.{name}}}")
+            of_privilege.add(words)
+        kinds.setdefault(words, []).append(json.dumps(kind))
+    return [
+        _Text(
+            text=f'$"{words}"' if "{" in words else f'"{words}"',
+            kinds=f"== {of[0]}" if len(of) == 1 else f"in {{{', '.join(of)}}}",
+            of_privilege=words in of_privilege,
+        )
+        for words, of in kinds.items()
+    ]
 
 
 def _given_attributes(program: Program) -> dict[str, dict[str, Any]]:
