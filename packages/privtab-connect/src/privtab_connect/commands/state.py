@@ -79,7 +79,8 @@ def import_(
     ] = False,
     allow_partial: PartialOption = False,
     accept: Annotated[
-        list[str] | None, option("--accept NAME", "Do without what the report lists under this name; repeatable.")
+        list[str] | None,
+        option("--accept NAME", "Accept the losses that the report lists under this name; repeatable."),
     ] = None,
     *,
     connection: Connection,
@@ -134,20 +135,22 @@ def push(
     target: Annotated[str, argument("TARGET", "URL of the database or server, or a file of its policies.")],
     policy: PolicyChoice,
     state: Annotated[Path, option("--state -s STATE", STATE_HELP)],
-    apply: Annotated[bool, option("--apply", "Carry out what is shown.")] = False,
+    apply: Annotated[bool, option("--apply", "Apply the changes shown.")] = False,
     check: Annotated[bool, option("--check", "Exit with 1 if the target differs from the state.")] = False,
     expand: Annotated[
-        bool, option("--expand", "Grant what follows from inheritance, denials and scopes, object by object.")
+        bool, option("--expand", "Grant the results of inheritance, denials and scopes, object by object.")
     ] = False,
     compare: Annotated[
         bool, option("--compare", "Compare the decisions of policy and target; apply only if they agree.")
     ] = False,
-    revoke_foreign: Annotated[bool, option("--revoke-foreign", "Revoke also what privtab did not grant.")] = False,
+    revoke_foreign: Annotated[
+        bool, option("--revoke-foreign", "Also revoke rights that privtab did not grant.")
+    ] = False,
     allow_foreign: Annotated[
         bool, option("--allow-foreign", "With --check: accept rights that privtab did not grant.")
     ] = False,
     name: Annotated[
-        str | None, option("--as NAME", "Name that granted rights are recorded under. Default: the system.")
+        str | None, option("--as NAME", "Name for the record of granted rights. Default: the system.")
     ] = None,
     record: Annotated[
         Path | None, option("--record FILE", "Record of granted rights, for targets that cannot keep it.")

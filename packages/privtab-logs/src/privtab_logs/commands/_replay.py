@@ -35,7 +35,7 @@ class LogOptions:
     ] = None
     mapping: Annotated[
         str | None,
-        option("--mapping DOCUMENT", "The log is another system's: ranger, trino, or a document of your own."),
+        option("--mapping DOCUMENT", "Mapping document for another system's log: ranger, trino, or a file."),
     ] = None
     door: Annotated[
         str | None,
@@ -46,7 +46,7 @@ class LogOptions:
     ] = None
     metrics: Annotated[
         list[Path] | None,
-        option("--metrics FILE", "What an OPA answers at /v1/status: entries it dropped; repeatable."),
+        option("--metrics FILE", "OPA's answer at /v1/status, with dropped entries; repeatable."),
     ] = None
 
 
@@ -63,11 +63,13 @@ class ReplayOptions:
     state: Annotated[Path | None, option("--state -s STATE", f"Another state, for all decisions. {STATE_HELP}")] = None
     registry: Annotated[
         str | None,
-        option("--registry URL", "Take policy and state of each moment from here.", envvar="PRIVTAB_REGISTRY"),
+        option("--registry URL", "Registry with the policy and the state of each moment.", envvar="PRIVTAB_REGISTRY"),
     ] = None
-    old_policy: Annotated[str | None, option("--old-policy POLICY", "The policy that decided, instead.")] = None
+    old_policy: Annotated[
+        str | None, option("--old-policy POLICY", "The policy that decided, instead of the registry's.")
+    ] = None
     old_state: Annotated[
-        Path | None, option("--old-state STATE", "The state that decided, instead; store:URL is that of each moment.")
+        Path | None, option("--old-state STATE", "The state that decided; store:URL has each moment's.")
     ] = None
 
 

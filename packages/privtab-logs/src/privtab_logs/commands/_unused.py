@@ -56,7 +56,7 @@ class Sources(LogOptions):
     keep: Annotated[
         Path | None, option("--keep FILE", "File of rows that stay, with reasons.", show_default=str(KEEP))
     ] = None
-    in_place: Annotated[bool, option("--in-place", "Let `--propose` name the state itself.")] = False
+    in_place: Annotated[bool, option("--in-place", "Allow `--propose` to name the state itself.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

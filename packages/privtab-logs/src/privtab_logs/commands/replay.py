@@ -31,10 +31,10 @@ def run(
     format_: Annotated[ReplayFormat, option("--format", "Output format.")] = "pretty",
     output: OutputOption = None,
 ) -> None:
-    """Decide logged requests again by another policy or state, and show which answers change for whom.
+    """Decide logged requests again using another policy or state, and show which answers change for whom.
 
-    Each decision is decided twice: by the policy and the state of its moment, and by the new ones. A difference is therefore
-    the change's. Logged answers that their own moment does not give are shown apart.
+    Each request is decided twice: using the policy and the state of its moment, and using the new ones. A difference therefore
+    comes from the change. Logged answers that differ from their own moment's are shown separately.
 
     Example:
       privtab replay logs/ --policy new.yaml --registry /srv/registry

@@ -46,7 +46,7 @@ def run(
         Path | None,
         option("--propose FILE", "Write a narrower state that keeps every logged allow; a folder for a folder."),
     ] = None,
-    html: Annotated[Path | None, option("--html FILE", "Write a report to look at.")] = None,
+    html: Annotated[Path | None, option("--html FILE", "Write an HTML report.")] = None,
     limit: Annotated[int | None, limit_option("lines of each list", MOST_LINES)] = None,
     fail_on: Annotated[
         list[str] | None, option("--fail-on WHAT", f"Exit with 1 for {', '.join(FAILING)}; or `any`.")
@@ -57,8 +57,8 @@ def run(
 ) -> None:
     """Show which rows of a state and of a policy no logged allow needed, and propose a narrower state.
 
-    A row is used if some way by which the state gives a logged allow goes through it, and needed if an allow is lost without it
-    alone. A proposal keeps every logged allow, has no row left that could go, and lets nobody do more.
+    A row is used if a logged allow could have gone through it, and needed if an allow is lost without it alone. A proposal keeps
+    every logged allow, has no row left that could go, and gives nobody more rights.
 
     Example:
       privtab unused logs/ -p lake.yaml -s state/

@@ -45,9 +45,7 @@ WhyOption = Annotated[str, option("--why TEXT", "Reason, recorded in the history
 ExpectOption = Annotated[
     int | None, option("--expect RELEASE", "Only if the channel is still at this release; 0: if it has none.", min=0)
 ]
-StorageOption = Annotated[
-    list[str] | None, option("--storage KEY=VALUE", "Storage option, as fsspec takes it; repeatable.")
-]
+StorageOption = Annotated[list[str] | None, option("--storage KEY=VALUE", "Storage option for fsspec; repeatable.")]
 RegistryTokenOption = Annotated[
     Path | None, option("--registry-token-file FILE", "Bearer token for a registry behind http(s)://.")
 ]

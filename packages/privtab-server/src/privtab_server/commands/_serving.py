@@ -243,11 +243,12 @@ class ServedBundles(NamedTuple):
 class BundleOptions(SigningOptions):
     """The options about bundles."""
 
-    channel: Annotated[str | None, option("--channel NAME", "Serve bundles to OPA sidecars too, as this channel.")] = (
+    channel: Annotated[str | None, option("--channel NAME", "Also serve bundles to OPA sidecars, as this channel.")] = (
         None
     )
     sidecar_token_file: Annotated[
-        Path | None, option("--sidecar-token-file FILE", "Tokens of sidecars and operators, as of a registry's server.")
+        Path | None,
+        option("--sidecar-token-file FILE", "Tokens of sidecars and operators, as for a registry's server."),
     ] = None
     sequence: Annotated[
         int | None,
@@ -310,7 +311,7 @@ def serve_store(
         list[str] | None, option("--auditor USER", "User who may read all rows and the journal; repeatable.")
     ] = None,
     api: Annotated[
-        list[str] | None, option("--api NAME", "Serve this system's paths and payloads too; repeatable.")
+        list[str] | None, option("--api NAME", "Also serve this system's paths and payloads; repeatable.")
     ] = None,
     anonymous: Annotated[str | None, option("--anonymous USER", "User of requests without a token.")] = None,
     *,

@@ -41,7 +41,7 @@ def run(
     check: Annotated[bool, option("--check", "Exit with 1 if a sidecar does not run its channel's release.")] = False,
     format_: FormatOption = "text",
 ) -> None:
-    """Show a channel: what it runs, every sidecar with its revisions, errors and last report, and the last releases.
+    """Show a channel: its bundles, every sidecar with its revisions, errors and last report, and the last releases.
 
     The registry knows what should run; the server, or the OPAs themselves, know what does. Either may be omitted. Exits
     with 3 if the last release cannot be read, or nothing answers.

@@ -75,7 +75,7 @@ class Settings:
     )
     authorise: AuthoriseOption = None
     dry_run: Annotated[bool, option("--dry-run", "Show who gains and loses what; change nothing.")] = False
-    yes: Annotated[bool, option("--yes -y", "Also give sensitive operations, without a question.")] = False
+    yes: Annotated[bool, option("--yes -y", "Also give sensitive operations, without confirmation.")] = False
     request_id: Annotated[str | None, option("--request-id ID", "Do nothing if this request was done before.")] = None
     expect: Annotated[int | None, option("--expect N", "Fail if a change after N concerns the same rows.", min=1)] = (
         None

@@ -74,7 +74,7 @@ class DeployOptions(PolicyArguments):
     door: Annotated[
         list[str] | None, option("--door DOCUMENT", "Also answer another system in its own form; repeatable.")
     ] = None
-    state: Annotated[Path | None, option("--state -s STATE", "State to deploy too. (default: the channel's)")] = None
+    state: Annotated[Path | None, option("--state -s STATE", "Also deploy this state. (default: the channel's)")] = None
     fail_on: Annotated[
         Literal["wider", "any", "none"],
         option("--fail-on wider|any|none", "Changes that stop the deployment unless waived."),

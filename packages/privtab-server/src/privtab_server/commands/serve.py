@@ -47,7 +47,7 @@ class Sources:
         list[str] | None,
         option("--bundles -b PATH|URL", "Compiled bundles instead of a policy and a state; repeatable."),
     ] = None
-    opa: Annotated[str | None, option("--opa URL", "Ask a running OPA, which decides by its own bundles.")] = None
+    opa: Annotated[str | None, option("--opa URL", "Ask a running OPA, which decides using its own bundles.")] = None
 
     def check(self) -> None:
         """Raise UsageError unless one is given, and a state for each policy."""
@@ -73,7 +73,7 @@ def run(
         float | None, option("--refresh SECONDS", "Interval between checks for newer bundles.", min=0.1)
     ] = None,
     max_staleness: Annotated[
-        float | None, option("--max-staleness SECONDS", "Refuse to decide by bundles older than this.", min=0.1)
+        float | None, option("--max-staleness SECONDS", "Refuse to decide using bundles older than this.", min=0.1)
     ] = None,
     brief: Annotated[
         bool, option("--brief", "Answer without reasons: faster, and reveals nothing to callers.")

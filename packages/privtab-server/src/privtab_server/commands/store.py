@@ -185,7 +185,7 @@ def change(
     request_id: Annotated[str | None, option("--request-id ID", "Do nothing if this request was done before.")] = None,
     expect: Annotated[int | None, option("--expect N", "Fail if a change after N concerns the same rows.")] = None,
     dry_run: Annotated[bool, option("--dry-run", "Show who gains and loses what; change nothing.")] = False,
-    yes: Annotated[bool, option("--yes -y", "Also give sensitive operations, without a question.")] = False,
+    yes: Annotated[bool, option("--yes -y", "Also give sensitive operations, without confirmation.")] = False,
 ) -> None:
     """Change a store by an operation that the policy allows the user: its effects, and rows that it authorises.
 
@@ -285,7 +285,7 @@ def _proposed(store: Store, request: Request) -> Plan | PrivtabError:
 @app.command("log")
 def log(
     url: UrlArgument,
-    after: Annotated[int, option("--after N", "Only changes after this one.", min=0)] = 0,
+    after: Annotated[int, option("--after N", "Only changes after this number.", min=0)] = 0,
     page: Annotated[Path | None, option("--page FILE", "Write an HTML page instead, the newest change first.")] = None,
     format_: FormatOption = "text",
 ) -> None:
@@ -310,23 +310,23 @@ def log(
 @app.command("undo")
 def undo(
     url: UrlArgument,
-    number: Annotated[int, argument("CHANGE", "Number of the change to take back.", min=1)],
+    number: Annotated[int, argument("CHANGE", "Number of the change to undo.", min=1)],
     policy: PolicyChoice,
     by: Annotated[
         list[str] | None,
         argument(
             "[USER …]",
-            "USER OPERATION TYPE:PATH, who takes it back and the operation that allows it.",
+            "User who undoes it, and the operation that allows it: USER OPERATION TYPE:PATH.",
             show_default=False,
         ),
     ] = None,
     *,
     options: RequestOptions,
-    yes: Annotated[bool, option("--yes -y", "Also give sensitive operations, without a question.")] = False,
+    yes: Annotated[bool, option("--yes -y", "Also give sensitive operations, without confirmation.")] = False,
 ) -> None:
-    """Show what takes a change of a store back, for whom, and do it as a user by an operation.
+    """Show the rows that undo a change of a store and their effect, or undo it as a user.
 
-    Without a user, nothing is changed. The change is authorised as any other: `privtab store change`.
+    Without a user, nothing is changed. The operation must allow the user, as in `privtab store change`.
 
     Example:
       privtab store undo grants.db 120 --policy lake.yaml
@@ -359,7 +359,7 @@ FromOption = Annotated[str, option("--from PRINCIPAL", "user:NAME, group:NAME or
 @app.command()
 def grant(
     privilege: PrivilegeArgument,
-    on: Annotated[str, argument("TYPE:PATH", "Entity that it is granted on.")],
+    on: Annotated[str, argument("TYPE:PATH", "Entity to grant the privilege on.")],
     to: ToOption,
     deny: Annotated[bool, option("--deny", "Deny the privilege instead.")] = False,
     since: SinceOption = None,
@@ -383,7 +383,7 @@ def grant(
 @app.command()
 def revoke(
     privilege: PrivilegeArgument,
-    on: Annotated[str, argument("TYPE:PATH", "Entity that it was granted on.")],
+    on: Annotated[str, argument("TYPE:PATH", "Entity to revoke the privilege on.")],
     from_: FromOption,
     deny: Annotated[bool, option("--deny", "Take back a denial instead.")] = False,
     *,
@@ -471,7 +471,7 @@ def own(
     *,
     settings: Settings,
 ) -> None:
-    """Set the owner of an entity: the owners that it has lose it.
+    """Set the owner of an entity; previous owners lose it.
 
     Exits with 1 if the policy denies it, a row is wrong, or another change came first.
 

@@ -67,7 +67,7 @@ def run(
         option("--listed FILE", "File of open routes, and of rows decided elsewhere.", show_default=str(LISTED)),
     ] = None,
     probe: Annotated[
-        Probe, option("--probe [all]", "Ask the application: GET, HEAD and OPTIONS, or by all methods.")
+        Probe, option("--probe [all]", "Call each route using GET, HEAD and OPTIONS, or all methods.")
     ] = "none",
     header: Annotated[
         list[str] | None, option("--header -H NAME:VALUE", "Header that the probe sends, as for sign-in; repeatable.")
