@@ -61,7 +61,7 @@ class Details(TypedDict, total=False):
     with_: Mapping[str, EntityLike] | None
     """Further objects, by the names that the operation gives them."""
     groups: Iterable[str]
-    """The caller's groups, beside those of the state."""
+    """The caller's groups, beside the state's."""
     flags: Iterable[str] | Mapping[str, bool]
     """The flags that are set, or each with its value."""
     active_roles: Iterable[str] | None

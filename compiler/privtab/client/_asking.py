@@ -35,7 +35,7 @@ Item = TypeVar("Item")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 WINDOW = 50_000
-"""How many requests of `check_many` are held in memory at once."""
+"""Maximum number of requests of `check_many` that are held in memory at once."""
 
 
 class Mode(StrEnum):
@@ -54,7 +54,7 @@ class Status:
     """The status of a client."""
 
     healthy: bool
-    """Whether the client can answer now."""
+    """True if the client can answer now."""
     mode: Mode
     engine: str
     circuit: str | None = None

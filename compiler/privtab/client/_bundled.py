@@ -220,11 +220,11 @@ class BundledEngine:
         self._opener = Opener()
         self._order = order or RollbackGuard()
         self.shortcuts: Shortcuts = {}
-        """Of the active policy and state; use it without further checks only if `still` and `timeless`."""
+        """Shortcuts of the active policy and state; use it without further checks only if `still` and `timeless`."""
         self.still = refresh is None and max_staleness is None
-        """Whether the bundles stay active until `refresh()` is called."""
+        """True if the bundles stay active until `refresh()` is called."""
         self.timeless = True
-        """Whether no row of the active state holds for a time only."""
+        """True if no row of the active state holds for a time only."""
         self._last_checked = elapsed()
         self._init_process()
 

@@ -45,7 +45,7 @@ class Content:
     states: Mapping[str, Any] = field(default_factory=dict)
     """As converted by `Keep`."""
     wasm: bool = False
-    """Whether its policy is Wasm, beside the program."""
+    """True if its policy is Wasm, beside the program."""
     signed: Signed | None = None
     """The content of its signature, if verification was requested."""
 
@@ -197,7 +197,7 @@ class BundleLocation:
     trusted: Trusted | None = None
     """The trusted keys; None: signatures are not verified."""
     numbered = False
-    """Whether the states of this location are numbered by changes, for which a caller may wait."""
+    """True if the states of this location are numbered by changes, for which a caller may wait."""
 
     def __init__(self, where: str) -> None:
         self.where = where

@@ -42,9 +42,9 @@ class Setting:
     """The default as text, if that is not clear."""
     secret: bool = False
     protects: bool = False
-    """Whether nothing is checked without it: an empty variable is an error then."""
+    """True if nothing is checked without it: an empty variable is an error then."""
     tuning: bool = False
-    """Whether any file may have it: times, sizes and numbers, which cannot turn a denial into an allow."""
+    """True if any file may have it: times, sizes and numbers, which cannot turn a denial into an allow."""
 
     @property
     def usual(self) -> str:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 Flow: TypeAlias = Generator[Callable[[], Any], Any, T]
 """Logic that leaves IO and waiting to `run` or `arun`."""
 Eventual: TypeAlias = T | Flow[T] | Awaitable[T]
-"""What a step returns: its result, or what `run` or `arun` gets it from."""
+"""The return value of a step: its result, or the source from which `run` or `arun` gets it."""
 
 
 class ClientEngine(Protocol):

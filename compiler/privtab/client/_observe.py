@@ -80,13 +80,13 @@ class Outcome:
     """All ids from the PDP; several if the call took several exchanges."""
     system: str | None = None
     revision: str | None = None
-    """Of the policy."""
+    """The policy's revision."""
     rule: str | None = None
     allowed: int = 0
-    """How many of `Question.count` the policy allows, regardless of the mode."""
+    """Number of requests of `Question.count` that the policy allows, regardless of the mode."""
     seconds: float = 0.0
     cached: int = 0
-    """How many were answered from the cache."""
+    """Number of requests answered from the cache."""
     decision: Decision | None = None
     error: BaseException | None = None
     """Usually a DecisionError; for a cancelled call, the exception that cancelled it."""

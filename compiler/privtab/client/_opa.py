@@ -35,7 +35,7 @@ RECHECK_SECONDS = 5.0
 FIRST_CHUNK = 100
 """Most requests of an exchange before it is known how long OPA takes for one."""
 FILTER_ATTEMPTS = 3
-"""How often a filter is made, as long as policy or state change meanwhile."""
+"""Maximum number of times a filter is made while policy or state change."""
 STATUS_SECONDS = 1.0
 """Minimum seconds between two reads of OPA's status."""
 
@@ -110,7 +110,7 @@ class OpaFlows:
         self._active: ActiveSystem | None = None
         self._state: str | None = None
         self._timed = False
-        """Whether rows of the state hold for a time: then no answer is kept, since it may end at any moment."""
+        """True if rows of the state hold for a time: then no answer is kept, since it may end at any moment."""
         self._checked_at = 0.0
         self._heard_at = float("-inf")
         self._status_at = float("-inf")

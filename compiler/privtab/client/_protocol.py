@@ -246,7 +246,7 @@ class ActiveSystem:
     flags: frozenset[str]
     """The flags that any operation of the policy reads."""
     sharded: bool = False
-    """Whether the policy reads a sharded state, of which some shards may not be active."""
+    """True if the policy reads a sharded state, of which some shards may not be active."""
     program: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """The policy's program."""
 

@@ -112,7 +112,7 @@ class Embedded(Asker):
 
     @property
     def problem(self) -> str | None:
-        """Why the last refresh failed; None if it succeeded."""
+        """Reason why the last refresh failed; None if it succeeded."""
         return self._bundled.problem
 
     @property

@@ -27,7 +27,7 @@ QUESTIONS = pa.schema(
         *((name, pa.int64()) for name, _ in HOW),
     ]
 )
-"""What was asked and answered, how often, and when first and last, in microseconds since 1970."""
+"""Questions with their answers, number, and first and last time, in microseconds since 1970."""
 _PENDING = 1 << 18
 
 
@@ -57,7 +57,7 @@ class Log:
     samples: dict[str, str] = field(default_factory=dict)
     """For each reason why requests are none of the policy, the first one's message."""
     timeline: Counter[tuple[int, bool]] = field(default_factory=Counter)
-    """By minute since 1970 and answer, the decisions."""
+    """Decisions by minute since 1970 and answer."""
     window: tuple[int, int] | None = None
     """When the first and the last decision was made; None if there is none with a time."""
 

@@ -123,7 +123,7 @@ class StateRows:
         return self.about({f"{USER}{user}", *(f"{GROUP_PREFIX}{group}" for group in (*groups, *everyones))}, without)
 
     def concerning(self, rows: Iterable[Row], requests: Iterable[Request]) -> Iterable[Row]:
-        """Of the rows of a caller, those that can matter for some requests: grants and owners of other entities are left out."""
+        """Return the rows of a caller that can matter for some requests: grants and owners of other entities are left out."""
         if self._asks_below:
             return rows
         paths = {""}
@@ -211,7 +211,7 @@ class Excerpt:
         self._known: dict[object, Provenance] = {}
         semantics = program.semantics
         self._many_links = bool(semantics.hierarchy or semantics.everyones or "request" in semantics.groups)
-        """Whether a caller can be a principal in several ways by one row."""
+        """True if a caller can be a principal in several ways by one row."""
 
     def allows(self, request: Request) -> bool:
         """Return whether a request, whose names were checked, is allowed."""

@@ -32,17 +32,17 @@ class LogDocument:
 
     name: str
     where: Expression
-    """Which entries are decisions."""
+    """Condition of entries that are decisions."""
     each: Expression
     """The decisions of an entry."""
     decision: Mapping[str, Template]
     allowed: Expression
-    """Of a decision: its answer."""
+    """The answer of a decision."""
     groups: Expression | None
     other: tuple[tuple[Expression, str], ...]
-    """Which entries are no decisions, and what they are instead."""
+    """Conditions of entries that are no decisions, and the names of their kinds."""
     unread: Expression | None
-    """Of which entries there is more than `each` gives."""
+    """Condition of entries that have more than `each` gives."""
 
     def rows(self, entry: Any, position: str, reading: Reading) -> list[Row] | None:
         """The decisions of one entry, as `opa.rows`."""

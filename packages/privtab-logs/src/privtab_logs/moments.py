@@ -251,7 +251,7 @@ def stored(journal: Journal) -> tuple[StateAt, Callable[[pa.RecordBatch], pa.Arr
 
 
 _USED = ("member_types", "group_membership", "holds", "service_admins")
-"""What of a state is only in its index if a row of the policy reads it."""
+"""Parts of a state that are in its index only if a row of the policy reads them."""
 
 
 def _not_packed(policy: Policy, packed_for: Policy) -> str:

@@ -28,7 +28,7 @@ DEEPEST = 64
 """Objects and lists within each other in the properties of a request, beyond which it counts as malformed."""
 _AS_TEXT: Any = {"ensure_ascii": False, "sort_keys": True, "separators": (",", ":"), "allow_nan": False}
 _HASH = re.compile(r"[0-9a-f]{64}")
-"""What a mask writes in the place of a name."""
+"""The hash that a mask writes in the place of a name."""
 
 
 class RequestColumns(NamedTuple):
@@ -57,7 +57,7 @@ class Call(NamedTuple):
     latency: int | None
     masked: list[str] | None
     hidden: bool
-    """Whether a mask took something that decides."""
+    """True if a mask took something that decides."""
     position: str
 
     def row(self, asked: RequestColumns, answer: Any, rule: str | None, policy: str | None, problem: str | None) -> Row:

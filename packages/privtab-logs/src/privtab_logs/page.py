@@ -139,7 +139,7 @@ def _by_type(atom: str) -> str:
 
 
 def _held(program: Program, found: Unused, state: State) -> Counter[tuple[str, str]]:
-    """By role and operation, on how many entities that the state names a user may do it who holds the role, and is a member everywhere."""
+    """Return, by role and operation, the number of the state's entities on which a holder of the role, who is a member everywhere, may do it."""
     name, known = "holder", users(program, state)
     while name in known:
         name += "_"

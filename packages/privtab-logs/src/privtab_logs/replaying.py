@@ -33,7 +33,7 @@ QUESTIONS = pa.schema(
         *((name, pa.string()) for name in ("decision_id", "position")),
     ]
 )
-"""The distinct questions whose answers differ: `state_revision` is what names the state of the moment, a revision or the number of a change, `more` is JSON of what else the request has, `decision_id` and `position` are those of one of `requests`."""
+"""The distinct questions whose answers differ: `state_revision` names the state of the moment, by a revision or the number of a change, `more` has the rest of the request as JSON, `decision_id` and `position` are of any of the `requests`."""
 _PENDING = 1 << 16
 MOST_REASONS = 100
 """Reasons for which decisions are not replayed; further ones are counted together."""

@@ -82,7 +82,7 @@ class Report:
 
     @property
     def incomplete(self) -> list[str]:
-        """Why the report does not speak for all that was decided."""
+        """Reasons why the report does not cover all that was decided."""
         found = self.replay.reading.gaps(self.replay.not_replayed)
         if self.replay.left_out:
             found.append(f"{len(self.replay.left_out):,} wrong rows of states were left out")
@@ -193,7 +193,7 @@ _OF_SAMPLE = ("requests", "recorded", "then", "now", "last", "decision_id", "pos
 
 
 def why(sample: Mapping[str, Any]) -> str:
-    """Why a sample is allowed on one side and denied on the other."""
+    """Return why a sample is allowed on one side and denied on the other."""
     parts = [*sample.get("because", ())]
     parts += [f"missing: {' or '.join(sample['missing'])}"] if sample.get("missing") else []
     return "; ".join(parts)

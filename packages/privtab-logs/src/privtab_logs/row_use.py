@@ -23,7 +23,7 @@ from privtab_logs.proposal import DENIAL, Proposal, propose, removal_order
 from privtab_logs.usage import Seen, Tell, Usage, Use, usage
 
 LATER, YOUNG, AGAIN = "does not hold now", "younger than the log", "holds at other times, too"
-"""Why rows are never proposed, besides a reason to keep them: their window is not open, the log did not see all of it, or a second row says the same."""
+"""Reasons why rows are never proposed, besides a reason to keep them: their window is not open, the log did not see all of it, or a second row says the same."""
 _EDGES = (ALWAYS.begin, ALWAYS.end)
 ROWS = pa.schema(
     [
@@ -54,7 +54,7 @@ class RowUse:
     use: Use
     seen: Seen | None
     stays: str | None
-    """Why the row is not proposed; None if it could be."""
+    """Reason why the row is not proposed; None if it could be."""
     proposed: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Unused:
     log: Log
     usage: Usage
     rows: tuple[RowUse, ...]
-    """Those that could be proposed or that were used, in the order in which their removal is tried; then the others."""
+    """Rows that could be proposed or that were used, in the order in which their removal is tried; then the others."""
     operations: tuple[OperationUse, ...]
     roles: tuple[RoleUse, ...]
     users: tuple[UserUse, ...]
@@ -133,7 +133,7 @@ class Unused:
         return [operation for operation in self.operations if operation.seen is None]
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """By table, how many rows there are of each use; `stays`: those that are not proposed whatever the log says."""
+        """Return the number of rows of each use by table; `stays`: rows that are not proposed whatever the log says."""
         found: dict[str, Counter[str]] = defaultdict(Counter)
         for row in self.rows:
             found[row.table]["stays" if row.stays is not None else str(row.use)] += 1
@@ -178,7 +178,7 @@ class Observed:
     """A state at a moment, and which of its rows the log cannot show."""
 
     whole: State
-    """Of every moment."""
+    """The state with the rows of every moment."""
     places: Places
     moment: int
     kept: Mapping[tuple[str, int], str]

@@ -58,11 +58,11 @@ On Spark also an entry that cannot be read, of which the row has the place alone
 """
 
 OTHER_SYSTEM = "of another system"
-"""Why a decision of a log is not used that is none of the policy: for every other reason, an answer does not speak for the whole log."""
+"""Reason for leaving out another policy's decision: for any other reason, an answer does not cover the whole log."""
 PARTS = "+"
-"""What stands between the revisions of the bundles of a state in shards."""
+"""Separator of the revisions of a sharded state's bundles."""
 STORE = "store:"
-"""How the address of a store begins, whose journal is a log."""
+"""Beginning of the address of a store, whose journal is a log."""
 MOST_KEPT = 100
 """Damaged entries whose places are kept; all are counted."""
 _LONGEST = 200

@@ -19,7 +19,7 @@ from privtab.state.raw import RawState
 from privtab.state.row_texts import row_text
 
 Gone: TypeAlias = Mapping[str, Collection[int]]
-"""By table, the 1-based numbers of rows that are left out."""
+"""Numbers of left-out rows by table, from 1."""
 _BEFORE = re.compile(r"\s*-\s+")
 _AFTER = re.compile(r"\s*(?:#.*)?")
 

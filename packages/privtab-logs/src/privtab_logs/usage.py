@@ -56,7 +56,7 @@ class Usage:
     log: Sequence[LoggedRequest]
     """Its distinct requests, whose names the policy knows."""
     allows: Sequence[int]
-    """Of the log, the allows that the state gives."""
+    """Allows of the log that the state gives."""
     lapsed: Sequence[int]
     """The allows that it does not give: by rows that are gone, or by another policy."""
     denials: Sequence[int]
@@ -73,9 +73,9 @@ class Usage:
     operations: dict[tuple[str, str], Seen] = field(default_factory=dict)
     """The rows of the table, by type and operation, that allowed something."""
     denied: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By row of the table, the denials."""
+    """Denials by row of the table."""
     through: Counter[tuple[str, tuple[str, str]]] = field(default_factory=Counter)
-    """By role and row of the table, the allows that went through the role, or could have."""
+    """Allows that went through a role, or could have, by role and row of the table."""
 
     def of(self, row: Row) -> Use:
         """Return the use of a row in the log."""
@@ -152,7 +152,7 @@ class Needs:
     def __init__(self, found: Usage) -> None:
         self.found = found
         self.through: dict[Row, set[int]] = {}
-        """By row, the allows whose witness has it."""
+        """Allows whose witness has the row, by row."""
         self._caller = {n: caller for caller, numbers in found.by_caller.items() for n in numbers}
         for number, rows in found.witnesses.items():
             self.move(number, rows)

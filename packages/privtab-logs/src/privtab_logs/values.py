@@ -77,10 +77,10 @@ class _Scanner:
         self._at = 0
         self._line = 1
         self._arrays = 0
-        """How many are open."""
+        """Number of open arrays."""
         self._ended = False
         self._suspect = False
-        """Whether a value in the window may contain a lone surrogate."""
+        """True if a value in the window may contain a lone surrogate."""
 
     def values(self) -> Iterator[tuple[int, Any]]:
         """All values."""

@@ -41,7 +41,7 @@ class Unwrapper:
         self._entries = entries
         self._reading = reading
         self._parts: dict[str, tuple[str, str]] = {}
-        """By sender, a text whose end is missing, and the position of its first part."""
+        """Text without its end, and the position of its first part, by sender."""
 
     def rows(self, values: Iterable[tuple[int, Any]], path: str) -> Iterator[Row]:
         """The rows of the objects and of the lines of text in a file."""

@@ -61,7 +61,7 @@ class Judged:
     route: AppRoute
     status: Status
     covers: tuple[tuple[str, str], ...]
-    """What guards it, and the row, as in `table/load`."""
+    """Guards of the route, each with its row, as in `table/load`."""
     why: str = ""
 
 

@@ -37,7 +37,7 @@ class Declared:
     entries: dict[str, Entry]
     gateway: tuple[str, Span] | None = None
     routes: tuple[AppRoute, ...] = ()
-    """Those that the document describes itself."""
+    """Routes that the document describes itself."""
 
 
 def read_declared(source: SourceFile, found: list[Diagnostic]) -> Declared:

@@ -46,11 +46,11 @@ class Denials:
 
     asked: list[tuple[str, Entity]] = field(default_factory=list)
     overcome: bool = False
-    """Whether the handler went on after the last denial: what it answered is its own."""
+    """True if the handler went on after the last denial: what it answered is its own."""
 
 
 DENIALS: ContextVar[Denials | None] = ContextVar("privtab_denials", default=None)
-"""Where requests are noted while an application is probed."""
+"""Record of requests while an application is probed."""
 
 
 def _refuse(action: str, resource: EntityLike) -> NoReturn:
@@ -70,7 +70,7 @@ class Guard:
     """
 
     denies_all: ClassVar[bool] = False
-    """Whether an application is being probed: all guards deny, whatever their clients."""
+    """True if an application is being probed: all guards deny, whatever their clients."""
 
     def __init__(self, asker: AnyAsker | None = None, *, user: Callable[[], CallerLike] = caller) -> None:
         self._asker = asker

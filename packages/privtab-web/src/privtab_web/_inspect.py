@@ -68,7 +68,7 @@ class AppRoute:
     codes: tuple[CodeType, ...] = ()
     """The code of the handler, of its decorators and of its dependencies."""
     problem: str | None = None
-    """Why no request reaches it."""
+    """Reason why no request reaches the handler."""
 
     @property
     def name(self) -> str:
@@ -123,7 +123,7 @@ class _Position:
     around: tuple[tuple[Middleware[Any, Any], str], ...] = ()
     levels: tuple[tuple[Callable[[str, str, str], object], str, object], ...] = ()
     wraps: bool = False
-    """Whether a middleware wraps the application directly."""
+    """True if a middleware wraps the application directly."""
 
     def within(self, middleware: Middleware[Any, Any]) -> _Position:
         return replace(self, around=(*self.around, (middleware, self.prefix)), wraps=True)

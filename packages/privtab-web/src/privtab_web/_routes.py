@@ -94,14 +94,14 @@ class Middleware(Generic[A, U]):
         if unmapped not in ("deny", "allow"):
             raise ValueError(f"unmapped is `{unmapped}`: write `deny` or `allow`")
         self.app = app
-        """What is wrapped."""
+        """The wrapped application."""
         self._guard = guard if isinstance(guard, Guard) else Guard(guard)
         self._user = user
         self._tell = Tell(tell)
         self.routes = tuple(routes)
         """The routes, in their order."""
         self.is_open = unmapped == "allow"
-        """Whether requests that match no route pass."""
+        """True if requests that match no route pass."""
         self._router = self._router_of(app)
 
     @staticmethod
@@ -199,7 +199,7 @@ def _route(methods: str, path: str, template: RequestTemplate | None) -> Route:
 
 
 WRAPPED = ("router", "app", "_app", "wsgi_app", "application", "__self__", "__wrapped__")
-"""Where frameworks and middleware keep what they wrap."""
+"""Attributes in which frameworks and middleware keep the wrapped application."""
 ANY = "x"
 """Takes the place of each parameter in the path of a handler."""
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from privtab_connect.pushdown.run import PushReport
 
 MAX_SHOWN = 20
-"""How many lines of what was translated or not taken are shown."""
+"""Number of lines shown of translated or left-out items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ _OF_BODIES = ("else", "every", "false", "if", "in", "not", "null", "some", "true
 KEYWORDS = frozenset((*_OF_MODULES, *_OF_BODIES))
 """Words of Rego that are no names."""
 RESERVED = frozenset({"lib", "door", *KEYWORDS})
-"""What no answer can be called."""
+"""Names that no answer can have."""
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 _DOOR = re.compile(r"[a-z][a-z0-9_]*")
 PLACE_EXAMPLE = "a place is written `table.name`, `parents[].name` or `parents[type!=ROOT].name`"
@@ -85,7 +85,7 @@ def _split(keys: str | None) -> tuple[str, ...]:
 Conditions: TypeAlias = tuple[tuple[Place, tuple[str | list[str] | None, ...]], ...]
 """The values that stand at some places, each one of several; a list means an empty one."""
 _NOTHING: Conditions = ((Place(at=()), (None,)),)
-"""What a kind that looks at nothing of an object is for: a request that is about none."""
+"""Conditions of a kind that looks at nothing of an object: for requests about no object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class Answer:
     name: str
     form: Form
     about: Place
-    """Where a request has what it is about, or the list of it."""
+    """Place of the object that a request is about, or of the list of objects."""
     shape: Shape
 
 
@@ -119,7 +119,7 @@ class Kind:
     path: tuple[Place | None, ...]
     """The places of its names; None for the value of `each`."""
     unnamed: bool
-    """Whether the path leaves off the entity's own name."""
+    """True if the path leaves off the entity's own name."""
     each: Place | None
     """Places of values, each of which makes an entity."""
     conditions: Conditions
@@ -127,7 +127,7 @@ class Kind:
     derived: Derived | None
     least: int
     most: int
-    """How many names a path has."""
+    """Number of names in a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ class Alternative:
     row: str
     """An operation of the policy, or the kind of its filters."""
     filters: bool
-    """Whether it asks for filters or masks."""
+    """True if it asks for filters or masks."""
     objects: MappingOf[str, tuple[tuple[str, ...], Place]]
     """For each further object of the row the kinds that it may be, and where a request has it."""
 
@@ -160,7 +160,7 @@ class Door:
     operations: MappingOf[str, tuple[Alternative, ...]]
     """In the order of the document: the first that an object fits counts."""
     notes: tuple[Diagnostic, ...]
-    """What the document does not say of the policy."""
+    """Findings about parts of the policy that the document does not mention."""
 
 
 def load(document: str, program: Program) -> Door:

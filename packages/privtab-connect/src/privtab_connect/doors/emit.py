@@ -28,7 +28,7 @@ _READ_OF_FORMS: Mapping[Form, Mapping[str, bool]] = {
     "mask": {"sql": True},
     "masks": {"sql": True},
 }
-"""What the Rego, and the mask of decision logs, read of the form of an answer."""
+"""Data on the form of an answer for the Rego and for the mask of decision logs."""
 _TITLES: Mapping[Form, str] = {
     "boolean": "whether all that a request is about is allowed",
     "positions": "the positions of those in a list that the caller may see",

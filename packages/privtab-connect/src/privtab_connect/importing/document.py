@@ -34,7 +34,7 @@ FIELDS_EXAMPLE = (
 _NAME = re.compile(r"(?P<name>.+?)(?P<optional>\?)?(?P<nullable> or null)?")
 """The name of a field, whether it may be left out, and whether it may be null."""
 UNIQUE, FOLDED = "unique", "without case"
-"""What may stand behind the type of a field."""
+"""Words that may follow the type of a field."""
 DEEPEST = 12
 """Steps within steps."""
 
@@ -48,11 +48,11 @@ class Page:
     items: Expression | None = None
     total: Expression | None = None
     id: Expression | None = None
-    """Of an item: what no other item has."""
+    """The value that tells an item from all others."""
     first: int = 1
     """The number of the first item."""
     size: int | None = None
-    """How many items a server gives at most: an answer without a total that has fewer, or more, is whole."""
+    """Maximum number of items in a server's answer: an answer without a total that has fewer, or more, is whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +60,13 @@ class Excluded:
     """Things without rows, and the reason."""
 
     name: Template
-    """Which things of its kind are accepted by."""
+    """Name under which things of this kind are accepted."""
     each: Expression
     why: Template
     denies: Expression | bool
-    """Whether the state could allow more without it."""
+    """True if the state could allow more without it."""
     count: Template | None
-    """How many things an item stands for."""
+    """Number of things that an item stands for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +77,10 @@ class ImportStep:
     """None: the step looks at what is known already."""
     ask: Template | None
     fields: Fields | None
-    """What the answer may hold; None for `tables`, whose items have a `table` and its `columns`."""
+    """Fields that the answer may hold; None for `tables`, whose items have a `table` and its `columns`."""
     page: Page | None
     optional: bool
-    """Whether there may be nothing at the address (404)."""
+    """True if there may be nothing at the address (404)."""
     ask_when: Expression | None
     """When to ask; otherwise the step looks at what is known already."""
     each: tuple[Expression, ...]

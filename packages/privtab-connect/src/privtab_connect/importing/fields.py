@@ -52,9 +52,9 @@ class Type:
     values: tuple[str | int, ...] = ()
     """All of them, if the document lists them."""
     unique: bool = False
-    """Whether no two items of an answer have the same value."""
+    """True if no two items of an answer have the same value."""
     folded: bool = False
-    """Whether the system compares values without their case."""
+    """True if the system compares values without their case."""
 
     @property
     def is_plain(self) -> bool:
@@ -101,9 +101,9 @@ class Fields:
     nullable: frozenset[str] = frozenset()
     """Names whose value may be null, which means as much as nothing."""
     bare: bool = False
-    """Whether an answer may be the one list in it alone."""
+    """True if an answer may be the one list in it alone."""
     listed: bool = False
-    """Whether the answer itself must be a list of such objects."""
+    """True if the answer itself must be a list of such objects."""
 
     @cached_property
     def known(self) -> frozenset[str]:
@@ -162,11 +162,11 @@ class FieldSearch:
     """Looks through answers, and takes out each value that is of another type than its field."""
 
     found: dict[str, FoundField] = field(default_factory=dict)
-    """By name: those of the objects around a field and its own, with dots between."""
+    """Fields by name: the names of the surrounding objects and the field's own, with dots between."""
     where: str = ""
-    """What is asked."""
+    """The requested address or query, for messages."""
     _values: set[tuple[str, object]] = field(default_factory=set)
-    """Those of unique fields, with their paths, in the pages of the answer so far."""
+    """Values of unique fields, with their paths, in the pages of the answer so far."""
 
     def question(self, where: str) -> FieldSearch:
         """A search through the answer to one question, which shares what is found."""

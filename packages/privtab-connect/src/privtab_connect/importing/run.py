@@ -62,7 +62,7 @@ class ImportResult:
     taken: Mapping[str, int]
     """Rows by table, each once."""
     translated: tuple[str, ...]
-    """What stands otherwise in the state than in the system."""
+    """Descriptions of values that differ between the state and the system."""
     not_taken: tuple[UntranslatedItem, ...]
 
     def refused(
@@ -92,7 +92,7 @@ class _CollectedRows:
     translated: dict[str, None] = field(default_factory=dict)
     not_taken: dict[UntranslatedItem, None] = field(default_factory=dict)
     has_rows: bool = False
-    """Whether there was any row, valid or not."""
+    """True if there was any row, valid or not."""
 
     def row(self, table: str, cells: Row) -> None:
         self.rows.setdefault(table, {})[tuple(cells.items())] = None

@@ -24,7 +24,7 @@ class Options:
     """Options to reach a target, beside its address."""
 
     values: Mapping[str, str] = field(default_factory=dict)
-    """What placeholders of the mapping document stand for."""
+    """Values of the mapping document's placeholders."""
     token: str | None = None
     """A bearer token."""
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -57,7 +57,7 @@ class Holders:
         self._reference = Reference(self._program, state)
 
     def of(self, privilege: str, entity: Entity, users: Iterable[str]) -> frozenset[str]:
-        """Those of the users who hold the privilege on the entity."""
+        """Return the accounts of the users who hold the privilege on the entity."""
         requires = self._program.rules[entity.type, privilege].requires
 
         def holds(user: str) -> bool:

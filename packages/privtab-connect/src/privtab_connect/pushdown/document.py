@@ -32,7 +32,7 @@ from privtab_connect.pushdown.rights import EVERYONE, OWNER, Account, AccountKin
 
 MARK = "push"
 SAME = "same"
-"""What stands for all privileges under their own names."""
+"""The key for all privileges under their own names."""
 KEYS = (
     "title", "target", "within", "objects", "privileges", "members", "owners", "names", "host", "leave_out", "operations",
 )  # fmt: skip
@@ -50,7 +50,7 @@ class MappingDocument:
     target: str
     traits: Traits
     inherits: bool
-    """Whether a privilege on an object of the target counts for everything in it."""
+    """True if a privilege on an object of the target counts for everything in it."""
     within: MappingOf[str, str]
     """Names of entities on the path, by type: the target is only about what lies below them."""
     objects: MappingOf[str, str]
@@ -65,7 +65,7 @@ class MappingDocument:
     """Kind of principal → its native name."""
     host: str
     left_out: MappingOf[Part, MappingOf[str, str]]
-    """What the document declares to have no counterpart, with the reason."""
+    """Names that the document declares to have no counterpart, with the reason."""
     operations: MappingOf[tuple[str, str], tuple[Needed, ...]] = field(default_factory=dict)
     """(entity type, operation) → alternatives of what the target requires for it."""
 

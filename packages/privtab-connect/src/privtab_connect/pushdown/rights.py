@@ -12,9 +12,9 @@ from dataclasses import astuple, dataclass, field
 from typing import Literal, TypeAlias
 
 AccountKind: TypeAlias = Literal["login", "group", "role", "everyone"]
-"""Who rights belong to. Targets without groups of their own have groups as roles; `everyone` is PUBLIC in SQL."""
+"""Kinds of accounts that have rights. Targets without groups of their own have groups as roles; `everyone` is PUBLIC in SQL."""
 OWNER = "OWNER"
-"""How mapping documents name ownership where they name native privileges."""
+"""Name of ownership in mapping documents, in the place of a native privilege."""
 GRANT_OPTION = " WITH GRANT OPTION"
 """The suffix of a privilege that its holder may pass on."""
 
@@ -104,7 +104,7 @@ Right: TypeAlias = NativeGrant | NativeMembership | NativeOwnership | DefaultRol
 _KINDS: Mapping[type, str] = {
     NativeOwnership: "owner", NativeMembership: "member", DefaultRole: "default", NativeGrant: "grant",
 }  # fmt: skip
-"""What records call them, in the order in which they are granted."""
+"""Kinds of rights by their names in records, in the order in which they are granted."""
 
 
 def in_order(rights: set[Right]) -> tuple[Right, ...]:
@@ -159,7 +159,7 @@ class Inventory:
     predefined: frozenset[Account] = frozenset()
     """Accounts that the target makes itself, under names that it reserves."""
     inherent: frozenset[Right] = frozenset()
-    """Those of `rights` that owners have of objects merely because they own them."""
+    """Rights among `rights` that owners have merely because they own an object."""
     unlimited: frozenset[Account] = frozenset()
     """Accounts that may do anything, whatever is granted."""
     recorded: frozenset[Right] = frozenset()
@@ -167,7 +167,7 @@ class Inventory:
     recorded_elsewhere: frozenset[Right] = frozenset()
     """Rights that pushes under other names granted."""
     unread: tuple[str, ...] = ()
-    """What the target has beside rights, and may allow or deny something: it is neither compared nor changed."""
+    """Things in the target beside rights that may allow or deny something: neither compared nor changed."""
     within: tuple[str, ...] = field(default=())
     """The names of what contains all objects, such as the database of the connection, if objects are named without it."""
 
@@ -182,24 +182,24 @@ class Traits:
     """For each kind of object, the native privileges; None if they are not listed."""
     denials: bool = False
     inherits: bool | None = False
-    """Whether a privilege on an object counts for everything in it; None: as the policy has it, since the target can do both."""
+    """True if a privilege on an object counts for everything in it; None: as the policy has it, since the target can do both."""
     links: tuple[tuple[AccountKind, AccountKind], ...] | None = None
-    """Which kinds of accounts are granted which others; None: any."""
+    """Pairs of kinds of accounts of which one is granted to the other; None: any."""
     grantees: tuple[AccountKind, ...] = ("login", "group", "role")
     """The kinds of accounts that hold privileges."""
     adds_logins: bool = False
-    """Whether logins are added when rights name them; elsewhere somebody has to say how they prove who they are."""
+    """True if logins are added when rights name them; elsewhere somebody has to say how they prove who they are."""
     owners: bool = True
     groups_are_roles: bool = True
-    """Whether groups and roles share the target's roles."""
+    """True if groups and roles share the target's roles."""
     one_namespace: bool = False
-    """Whether logins and roles share their names. Then a login is also the role of its name, and may have members."""
+    """True if logins and roles share their names. Then a login is also the role of its name, and may have members."""
     role_kind: str | None = None
     """The kind of object that a role or a login is, for privileges on it such as granting it to others."""
     knows_names: bool = True
-    """Whether the target knows its accounts and objects; if not, those that rows name are there."""
+    """True if the target knows its accounts and objects; if not, those that rows name are there."""
     login_hosts: bool = False
-    """Whether a login has a host beside its name."""
+    """True if a login has a host beside its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,9 +213,9 @@ class PushPlan:
     foreign: frozenset[Right] = frozenset()
     """Rights that the state does not give, that privtab did not grant either, and that stay."""
     record: frozenset[Right] = frozenset()
-    """What this push has granted, once it is applied."""
+    """Rights that this push has granted, once it is applied."""
     desired: frozenset[Right] = frozenset()
-    """What the state gives."""
+    """Rights that the state gives."""
     kept: frozenset[Right] = frozenset()
     """All rights that are there afterwards."""
 

@@ -41,7 +41,7 @@ class Disagreement:
     operation: str
     entity: str
     allowed: bool
-    """What the policy decides."""
+    """The policy's decision."""
 
     def __str__(self) -> str:
         """As in reports."""
@@ -125,9 +125,9 @@ class PushReport:
     unlimited: tuple[str, ...]
     """Accounts that may do anything in the target."""
     unread: tuple[str, ...]
-    """What the target has beside rights: neither compared nor changed."""
+    """Things in the target beside rights: neither compared nor changed."""
     disagreements: tuple[Disagreement, ...] | None
-    """Where the target would decide otherwise than the policy, for the operations of the mapping document; None: not compared."""
+    """Decisions of the target that would differ from the policy's, for the operations of the mapping document; None: not compared."""
 
     @property
     def drifted(self) -> bool:

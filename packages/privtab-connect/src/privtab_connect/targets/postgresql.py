@@ -106,7 +106,7 @@ _PREDEFINED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "pg_read_all_data": _READ_ALL,
     "pg_write_all_data": _WRITE_ALL,
 }
-"""What predefined roles hold on every object of a kind."""
+"""Privileges of predefined roles on every object of a kind."""
 _OF_DATABASE = Account("role", "pg_database_owner")
 """The role that the owner of the database is a member of."""
 _QUOTING = Quoting(PGDialect(paramstyle="named"))  # type: ignore[no-untyped-call]
@@ -145,7 +145,7 @@ class PostgreSql:
         # Privileges on columns allow part of a table, and go with some changes of the table's.
         self._kinds = tuple(kinds | {"column": None} if "table" in kinds else kinds)
         self._routines: dict[Object, str] = {}
-        """How SQL names a routine: by its arguments too, as functions, procedures and aggregates may share a name."""
+        """Name of a routine in SQL: with its arguments, as functions, procedures and aggregates may share a name."""
         self._tables: set[tuple[str, ...]] = set()
 
     def read(self) -> Inventory:

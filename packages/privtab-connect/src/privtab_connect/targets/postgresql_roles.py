@@ -37,7 +37,7 @@ class Roles:
     accounts: Mapping[str, Account]
     isolated: frozenset[Account]
     mapped: bool
-    """Whether rows say who may switch to a role."""
+    """True if rows say who may switch to a role."""
 
     def links(
         self, rights: Iterable[Right], more: Mapping[Account, set[Account]] | None = None
@@ -71,7 +71,7 @@ class Roles:
         held = {user: linked([user], holds) for user in logins}
         switching = self.links(right for right in wanted if right.privilege == SET)
         users: dict[Account, set[Account]] = defaultdict(set)
-        """Who holds a role, or may switch to it, by the state."""
+        """Users who hold a role, or may switch to it, by the state."""
         for user, roles in held.items():
             for role in roles | switching.get(user, set()):
                 users[role].add(user)

@@ -40,7 +40,7 @@ TRAITS = Traits(
 )
 EVERYTHING = "*"
 LABEL = "privtab:"
-"""How the label of a pushed policy begins; the name of the push follows."""
+"""Beginning of the label of a pushed policy; the name of the push follows."""
 _PUBLIC = Account("group", "public")
 """The group of Ranger that everybody is in."""
 _PRINCIPALS: Mapping[str, AccountKind] = {"users": "login", "groups": "group", "roles": "role"}

@@ -116,7 +116,7 @@ def replay_gate(
 
 
 GATE = ("lost-in-use", "gained-in-use", "unexplained")
-"""What stops a deployment."""
+"""Words that stop a deployment."""
 
 
 def _report(

@@ -64,12 +64,12 @@ class AppSettings:
     """The services of an application and its settings."""
 
     services: Mapping[str, Service]
-    """By path prefix: empty, or a slash and the name of a system. A service may have several prefixes."""
+    """Services by path prefix: empty, or a slash and the name of a system. A service may have several prefixes."""
     base: str
     """The address that callers use, without a trailing slash."""
     tokens: Tokens | None = None
     of_users: bool = False
-    """Whether each token is that of the user of its name, who may ask only about themselves unless the token states scopes."""
+    """True if each token is that of the user of its name, who may ask only about themselves unless the token states scopes."""
     max_body: int = 1024 * 1024
     """Maximum bytes of a request."""
     refresh: float | None = None
@@ -79,7 +79,7 @@ class AppSettings:
     admit: Callable[[Request], Awaitable[None]] | None = None
     """Called before a call of the API is answered; raises Refused, or an error of privtab."""
     beside: Sequence[Callable[[], AbstractAsyncContextManager[None]]] = ()
-    """What runs as long as the server does."""
+    """Tasks that run as long as the server."""
 
 
 def application(settings: AppSettings) -> ASGIApp:

@@ -24,7 +24,7 @@ class DecisionPoint(ABC):
     """A PDP, which may have nothing to list or refresh; every method but `ready` and `close` may raise a DecisionError."""
 
     searches = False
-    """Whether it can list users and entities."""
+    """True if it can list users and entities."""
 
     @abstractmethod
     async def vocabulary(self) -> Vocabulary:
@@ -47,7 +47,7 @@ class DecisionPoint(ABC):
         return None
 
     async def allowed(self, request: Request, paths: Sequence[str]) -> Sequence[str] | None:
-        """Those of the sorted paths on which a request is allowed, without a decision for each; None if that cannot be told."""
+        """Return the paths, of some sorted paths, on which a request is allowed, without a decision for each; None if that cannot be told."""
         del request, paths
         return None
 

@@ -350,7 +350,7 @@ class SearchPlan:
     names: Sequence[str]
     request_for: Callable[[str], Request]
     allowed: Callable[[Sequence[str]], Awaitable[Sequence[str] | None]] | None = None
-    """Those of the names that are allowed, without a decision for each, if that can be told: for where few of many are."""
+    """Return the allowed names without a decision for each, if that is possible: used where few of many are allowed."""
 
 
 def subject_plan(search: Search, vocabulary: Vocabulary, directory: Directory) -> SearchPlan:

@@ -172,7 +172,7 @@ REVISION_CELLS: Mapping[str, Callable[[Revision], str]] = {
     "bytes": lambda revision: f"{revision.size:,}",
     "signed": lambda revision: "yes" if revision.signed else "no",
 }
-"""What tables show of a revision, by column."""
+"""Columns of tables of revisions."""
 
 
 def show_revisions(revisions: Iterable[Revision], *columns: str, runs_in: Sequence[str] | None = None) -> None:

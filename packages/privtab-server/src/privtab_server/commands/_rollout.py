@@ -343,7 +343,7 @@ class DeployReport:
     """The report, filled during the deployment; seconds by step."""
 
     quiet: bool
-    """Whether only the report is printed, as JSON."""
+    """True if only the report is printed, as JSON."""
     outcome: str = ""
     gates: list[Gate] = field(default_factory=list)
     before: Channel | None = None

@@ -206,6 +206,6 @@ def _names(systems: list[str] | None) -> Sequence[str | None]:
 
 
 def _paths(services: Sequence[Service]) -> dict[str, Service]:
-    """The services by path prefix: each under its name; a single one at the root, too."""
+    """The services by path prefix: each under its name; a single service also at the root."""
     services_by_path = {f"/{service.system}": service for service in services if service.system}
     return {"": services[0], **services_by_path} if len(services) == 1 else services_by_path

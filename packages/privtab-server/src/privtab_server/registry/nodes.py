@@ -52,7 +52,7 @@ class Revision:
     """The key of the shard."""
     signed: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Of its manifest."""
+    """Metadata of the bundle's manifest."""
 
     @property
     def path(self) -> str:
@@ -110,7 +110,7 @@ class Channel:
     broken: Mapping[int, str] = field(default_factory=dict)
     """Unreadable releases since this one, and why each cannot be read."""
     lost: bool = False
-    """Whether one of them may have been active: the copy that would tell is missing, too."""
+    """True if one of them may have been active: the copy that would tell is missing, too."""
 
     def started_since(self, before: Channel) -> list[tuple[str, str]]:
         """The revisions, with their digests, that this entry runs and `before` did not."""
@@ -208,7 +208,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "Mapping[str, str]": (dict,),
     "Mapping[str, Any]": (dict,),
 }
-"""What JSON has for the fields of nodes, by their annotations."""
+"""Types in JSON for the fields of nodes, by their annotations."""
 _OF_READERS = ("broken", "lost")
 """The fields of a channel that say how its history was read."""
 _Node = TypeVar("_Node", Revision, Channel, Canary)

@@ -109,7 +109,7 @@ def _check_layouts(registry: Registry, after: Channel) -> None:
 
 
 _ATTEMPTS = 50
-"""How often a release without `expect` may lose to concurrent ones before it fails."""
+"""Number of times a release without `expect` may lose to concurrent releases before it fails."""
 
 
 class Registry:

@@ -24,7 +24,7 @@ JSON = "application/json"
 SECONDS = 10.0
 """Seconds within which a body must have arrived."""
 _DRAINED = 8
-"""How many times the limit is read and dropped: a client that is still sending does not read the answer."""
+"""Multiple of the limit that is read and dropped: a client that is still sending does not read the answer."""
 
 
 async def answered(

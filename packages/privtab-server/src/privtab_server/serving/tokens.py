@@ -39,7 +39,7 @@ class Bearer:
     digest: bytes
     scopes: frozenset[StrEnum]
     stated: bool = True
-    """Whether its line names scopes; else it has all."""
+    """True if its line names scopes; else it has all."""
     instance: str = ""
     """The sidecar it is bound to, `*` for any characters; empty: not bound."""
     labels: Mapping[str, str] = field(default_factory=dict)

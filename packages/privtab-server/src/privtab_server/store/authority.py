@@ -72,7 +72,7 @@ _MOST_SHOWN = 3
 
 @once
 def _delegations(program: Program) -> Mapping[tuple[str, str, str], Sequence[tuple[str, frozenset[str]]]]:
-    """By table, kind and type: the operations that delegate rows, each with the privileges of one effect."""
+    """Return the operations that delegate rows by table, kind and type, each with the privileges of one effect."""
     found: dict[tuple[str, str, str], list[tuple[str, frozenset[str]]]] = defaultdict(list)
     for rule in program.rules.values():
         for effect in rule.delegations:
@@ -324,9 +324,9 @@ class _Reach:
         self.excerpt = excerpt
         self.request = request
         self.crossing: list[str] = []
-        """Why rows may not be added, whoever the caller is: a principal of one place would have rights in another."""
+        """Reasons why rows may not be added, whoever the caller is: a principal of one place would have rights in another."""
         self.unplaced: dict[str, str] = {}
-        """What only those may change who may do so in every place, each with the kind of the principal."""
+        """Rows that only callers with the same right in every place may change, each with the kind of the principal."""
         self._after = after
         self._beyond: dict[Entity, bool] = {}
         own = request.resource

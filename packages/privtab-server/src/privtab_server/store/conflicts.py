@@ -83,7 +83,7 @@ def _violations(program: Program, excerpt: Excerpt, user: str) -> Iterator[Viola
 
 
 def _objects(program: Program, conflict: Conflict, paths: Sequence[Sequence[str]]) -> dict[str, dict[str, set[str]]]:
-    """By the entity within which operations are counted: for each type, the entities on which they could be done."""
+    """Return the entities on which operations could be done by type, for each entity within which operations are counted."""
     types = [type_ for type_, _ in conflict.operations]
     chains = [program.chain(type_) for type_ in types]
     common = [type_ for type_ in chains[0] if all(type_ in chain for chain in chains)]

@@ -304,7 +304,7 @@ class GroupCommit(Generic[T]):
         self._lock = Lock()
         self._queue: deque[_Group[T]] = deque()
         self._busy = False
-        """Whether a thread writes, or was told to."""
+        """True if a thread writes, or was told to."""
 
     def submit(self, items: Sequence[T]) -> None:
         """Have items written; returns when their transaction has ended."""

@@ -39,9 +39,9 @@ _NAMING = {
         ("owners", "owner", ROLE_PREFIX),
     ),
 }
-"""By kind, the columns that name principals, and how their names begin there."""
+"""Columns that name principals, and the prefix of the names there, by kind."""
 Pending: TypeAlias = Mapping[str, Mapping[str, Change]]
-"""By table and id, the last change of a row that is not written yet."""
+"""The last change of a row that is not written yet, by table and id."""
 
 
 class Excerpt:

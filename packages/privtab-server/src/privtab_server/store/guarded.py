@@ -40,7 +40,7 @@ class DesiredChange:
     new: Entity | None = None
     """The entity with a flat id that the operation creates in `resource`."""
     document: Mapping[str, Any] | None = None
-    """What describes `resource` from now on, for the journal."""
+    """The new description of `resource`, for the journal."""
 
     def rows(self) -> Iterator[tuple[str, Verb, Row]]:
         """(table, `add` or `remove`, row) of each row."""
@@ -64,9 +64,9 @@ class Created:
     number: int = 0
     """The number of that change."""
     audits: dict[Entity, dict[str, str]] = field(default_factory=dict)
-    """Those that were created or described, and not deleted since: by whom, and when."""
+    """Entities that were created or described, and not deleted since: by whom, and when."""
     documents: dict[Entity, Mapping[str, Any]] = field(default_factory=dict)
-    """What describes each of them."""
+    """The description of each entity."""
     links: set[tuple[Entity, Entity]] = field(default_factory=set)
     """The entities that an operation associates with others: (resource, other)."""
 

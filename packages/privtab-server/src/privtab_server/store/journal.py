@@ -117,14 +117,14 @@ class Writer:
         self.entries: list[dict[str, Any]] = []
         """The rows of the journal that were not written yet."""
         self.pending: dict[str, dict[str, Change]] = {}
-        """By table and id, the last of their changes to each row."""
+        """The last change to each row, by table and id."""
         self.last = _last_time(connection, head) if last is None else last
         """When the last change was made."""
         self._connection = connection
         self._numbers: dict[str, dict[str, int]] = {}
-        """By table and id, the number of that change."""
+        """The number of that change, by table and id."""
         self._stored: dict[str, list[str]] = {}
-        """By table, the ids of the rows that the tables have, and lose."""
+        """Ids of the rows that the tables have, and lose, by table."""
 
     def append(self, changes: Sequence[Change], **columns: Any) -> int:
         """Add one entry with its changes; returns its number. Times never go backwards."""

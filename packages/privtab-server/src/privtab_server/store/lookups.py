@@ -149,7 +149,7 @@ def select_below(table: str, column: str, *, within: bool) -> Select[Any]:
 
 @cache
 def select_ids(table: str) -> Select[Any]:
-    """Those of the `ids` that the table has."""
+    """Return the query for the `ids` that a table has."""
     return select(STATE[table].c.id).where(STATE[table].c.id.in_(bindparam("ids", expanding=True)))
 
 

@@ -83,7 +83,7 @@ class Guard:
     number: int
     """The last change that is known."""
     exists: bool = False
-    """Whether the entity to create had been created until then."""
+    """True if the entity to create had been created until then."""
     paths: Callable[[str], Collection[str]] = field(repr=False, compare=False)
     """The paths of the entities of a type that rows name, for types that contain principals."""
 
@@ -98,7 +98,7 @@ class ChangeRequest:
     add: RawState | None = None
     remove: RawState | None = None
     document: Mapping[str, Any] | None = None
-    """What describes the resource from now on, as the caller says: the journal keeps it, and no decision reads it."""
+    """The caller's new description of the resource: the journal keeps it, and no decision reads it."""
     guard: Guard | None = None
     """For callers who are not trusted."""
 

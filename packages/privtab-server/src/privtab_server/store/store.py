@@ -87,7 +87,7 @@ class Outcome:
     decision: Decision
     changes: tuple[Change, ...]
     repeated: bool = False
-    """Whether an earlier request with the same id did it."""
+    """True if an earlier request with the same id did it."""
 
     @classmethod
     def of(cls, entry: Entry) -> Outcome:
@@ -114,7 +114,7 @@ class Store(Journal):
         self._reader = Reader()
         """Used by the thread that writes."""
         self._last_time: Mapping[str, int] = {}
-        """By the hash of the last change that this process made, when it made it."""
+        """The time of the last change that this process made, by the change's hash."""
         self._commits = GroupCommit(self._write_together)
 
     @classmethod

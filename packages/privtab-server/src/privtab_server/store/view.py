@@ -48,7 +48,7 @@ class Snapshot:
 
     @cached_property
     def naming(self) -> Mapping[str, Sequence[tuple[str, Row]]]:
-        """By a principal, an entity or another text, the rows that name it, each with its table."""
+        """Rows by the principal, entity or other text that they name, each with its table."""
         found: dict[str, list[tuple[str, Row]]] = {}
         for table, rows in self.tables.items():
             for row in rows:
@@ -59,7 +59,7 @@ class Snapshot:
 
     @cached_property
     def containers(self) -> Mapping[str, set[str]]:
-        """By principal, the groups that it is in and the roles that it holds itself, whenever it does."""
+        """Direct groups and roles of each principal, at any time."""
         found: dict[str, set[str]] = {}
         for row in self.tables["memberships"]:
             member = row["user"] if row["user"].startswith("group:") else f"user:{row['user']}"
@@ -86,7 +86,7 @@ class Snapshot:
 
     @cached_property
     def named(self) -> Mapping[str, frozenset[Entity]]:
-        """By type, the entities that rows name, roles and groups by their paths too, and those that contain them."""
+        """Entities by type: entities that rows name, also roles and groups by their paths, and entities that contain them."""
         tables = (rows for table, rows in self.tables.items() if table != "attributes")
         texts = {text for rows in tables for row in rows for text in names_in(row)}
         principals = (text.split(":", 1) for text in texts if text.startswith(("role:", "group:")))

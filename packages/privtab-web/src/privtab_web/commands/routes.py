@@ -38,7 +38,7 @@ COLUMNS = ("method", "route", "row", "by", "status", "why")
 RoutesFormat = Literal["text", "json", "csv", "markdown", "sarif"]
 """Output format."""
 Probe = Literal["none", "safe", "all"]
-"""Which methods the application is asked by."""
+"""Methods of the probe."""
 
 
 class RoutesCommand(PolicyCommand):

@@ -15,7 +15,7 @@ from privtab_server.store.view import Snapshot
 _LOADING = ("load", "get")
 _SECRET = re.compile(r"password|secret|token|credential|(private|access|account)[-_. ]?key", re.IGNORECASE)
 HIDDEN = "******"
-"""What a text is replaced by whose name says that it is a secret: journals and answers are no place for it."""
+"""Replacement for a text whose name says that it is a secret: journals and answers are no place for secrets."""
 
 
 class Named(PrivtabError):

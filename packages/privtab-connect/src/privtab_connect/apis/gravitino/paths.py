@@ -19,7 +19,7 @@ class Kind:
     listed: str = "names"
     """The name of a listing without details; empty if listings always have them."""
     gone: tuple[str, ...] = ("dropped",)
-    """What the answer to a deletion calls its success."""
+    """The fields of success in the answer to a deletion."""
     lower: tuple[str, ...] = ()
     """Fields of enumerations, which are answered in lower case."""
     deep: str = ""
@@ -29,7 +29,7 @@ class Kind:
     default: tuple[str, str] | None = None
     """A field that has the value of another one where it is missing."""
     wrapped: bool = False
-    """Whether the body of a creation has the object in a field, and its answer leaves it out."""
+    """True if the body of a creation has the object in a field, and its answer leaves it out."""
 
 
 KINDS: Mapping[str, Kind] = {

@@ -52,11 +52,11 @@ class Sidecar:
     url: str | None = None
     problem: str | None = None
     feeds: tuple[Feed, ...] = ()
-    """What it requests, if the server knows."""
+    """The sidecar's requests, if the server knows them."""
     places: tuple[str, ...] | None = None
-    """Which channels it reads, as `channel/system`; None if unknown."""
+    """Channels that the sidecar reads, as `channel/system`; None if unknown."""
     certain: bool = True
-    """Whether `places` is certain: for sidecars without a name, the server may not be able to tell."""
+    """True if `places` is certain: for sidecars without a name, the server may not be able to tell."""
 
     @property
     def doubt(self) -> str:
@@ -93,7 +93,7 @@ class Sidecar:
 
     @property
     def verifier_problem(self) -> str:
-        """Why its OPA may accept unsigned bundles, by the version that it reports; empty if it does not."""
+        """Return why the sidecar's OPA may accept unsigned bundles, by its reported version; empty if it does not."""
         version = self.labels.get("version", "")
         oldest = ".".join(map(str, OLDEST_VERIFIER))
         found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
@@ -153,11 +153,11 @@ class Fleet:
     started: str = ""
     """When the server started to count decisions."""
     canaries_in_progress: Mapping[str, tuple[str, tuple[DecisionCount, ...]]] = field(default_factory=dict)
-    """By `channel/system`: when its canary began, and the decisions of all sidecars since then."""
+    """Start of the canary, and the decisions of all sidecars since then, by `channel/system`."""
     trouble: tuple[str, ...] = ()
     """Problems with the histories of channels, from the server."""
     signed: bool = False
-    """Whether sidecars must verify signatures: the server's registry accepts signed bundles only, or an old OPA requires them."""
+    """True if sidecars must verify signatures: the server's registry accepts signed bundles only, or an old OPA requires them."""
     refused: tuple[str, ...] = ()
     """Refused requests to the server, most recent last: `web-1: 401 … (/status, 12 times, last at …)`."""
 
@@ -171,7 +171,7 @@ class DesiredRevisions:
     outdated: frozenset[str] = frozenset()
     """Revisions that they must no longer run. A sidecar may load only some shards of a state, none of which may be outdated."""
     signed: bool = False
-    """Whether they must verify signatures."""
+    """True if they must verify signatures."""
 
     @property
     def revisions(self) -> tuple[str, ...]:
@@ -267,7 +267,7 @@ def _bundle_from_status(name: str, status: Mapping[str, Any]) -> LoadedBundle:
 
 
 def problem_of(status: Mapping[str, Any]) -> str | None:
-    """Why OPA refuses a bundle; the last good one stays active."""
+    """Return the reason why OPA refuses a bundle; the last good one stays active."""
     message = status.get("message")
     if not status.get("code") and not message:
         return None

@@ -37,7 +37,7 @@ class CanaryPlan:
     """Decisions on each side with which the observation ends early."""
     tolerance: float
     quiet_ok: bool
-    """Whether a canary with too few decisions to compare passes."""
+    """True if a canary with too few decisions to compare passes."""
 
     @property
     def words(self) -> str:

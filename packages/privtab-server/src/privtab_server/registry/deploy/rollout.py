@@ -205,7 +205,7 @@ class PackedBundles:
     system: str
     policy: bytes
     revision: str
-    """Of the policy."""
+    """The policy's revision."""
     state: bytes | None = None
     shards: Mapping[str, bytes] | None = None
 
@@ -284,7 +284,7 @@ class Rollout:
     timeout: float = 60.0
     expect: int = 0
     signed: bool = False
-    """Whether sidecars must verify signatures."""
+    """True if sidecars must verify signatures."""
     seconds: dict[str, float] = field(default_factory=dict)
 
     def current(self) -> Channel:

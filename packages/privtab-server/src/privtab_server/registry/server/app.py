@@ -107,7 +107,7 @@ class ServerState:
     fleet: FleetTracker
     tokens: Tokens | None = None
     kept_logs: KeptLogs | None = None
-    """Where decision logs are kept besides being counted."""
+    """Storage of decision logs, which are always counted."""
     large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Held while a large body is processed."""
     comparing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))

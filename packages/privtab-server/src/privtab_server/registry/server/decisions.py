@@ -17,7 +17,7 @@ from privtab_server.registry.server.sidecar import valid_labels
 MOST_REVISIONS = 100
 """Maximum revisions; the least recently used are dropped."""
 MOST_RULES = 5000
-"""Of one revision."""
+"""Maximum number of rules of one revision."""
 MOST_PAIRS = 50_000
 """Maximum rules over all revisions."""
 MOST_OF_A_LOG = 10_000
@@ -70,7 +70,7 @@ class RunningCanary:
     since: str
     """UTC, to the second."""
     revisions: frozenset[str]
-    """The revisions that it runs, and those of the channel."""
+    """The revisions that the sidecar runs, and the channel's."""
 
 
 @dataclass(slots=True)

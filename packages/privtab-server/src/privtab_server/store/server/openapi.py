@@ -85,7 +85,7 @@ _REQUEST = {
     "with": {"type": "object", "additionalProperties": _ENTITY},
     "flags": {"type": "object", "additionalProperties": _BOOLEAN},
 }
-"""What every change may say."""
+"""Fields that every change may have."""
 
 
 def _schemas(program: Program) -> dict[str, Schema]:
