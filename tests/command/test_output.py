@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from checkout import sources
-from rich.console import Console
 
 from privtab.base.errors import ExitCode
 from privtab.base.request import Entity
@@ -108,12 +107,9 @@ def test_parts_of_a_line_are_escaped(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize(("total", "shown"), [(0, False), (3, True)])
-def test_a_bar_is_shown_where_there_is_something_to_do(
-    monkeypatch: pytest.MonkeyPatch, total: int, *, shown: bool
-) -> None:
+def test_a_bar_is_shown_where_there_is_something_to_do(total: int, *, shown: bool) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(_output, "err", lambda: Console(file=screen, force_terminal=True, width=80))
-    with _output.progress(total):
+    with _output.Terminal(file=screen, force_terminal=True, width=80).progress(total):
         pass
     assert (f"0/{total}" in screen.getvalue()) is shown
 
@@ -125,10 +121,9 @@ def test_slow_steps_are_announced_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, *, terminal: bool, wait: bool, shown: bool
 ) -> None:
     screen = io.StringIO()
-    console = Console(file=screen, force_terminal=terminal, width=80)
+    console = _output.Terminal(file=screen, force_terminal=terminal, width=80)
     begun = threading.Event()
     status = console.status("comparing")
-    monkeypatch.setattr(_output, "err", lambda: console)
     monkeypatch.setattr(console, "status", lambda _: status)
     start = status.start
 
@@ -137,7 +132,7 @@ def test_slow_steps_are_announced_on_a_terminal(
         begun.set()
 
     monkeypatch.setattr(status, "start", started)
-    with _output.spinner("comparing", after=1.0):
+    with console.spinner("comparing", after=1.0):
         if wait:
             begun.wait(10 if shown else 1.5)
     assert ("comparing" in screen.getvalue()) is shown

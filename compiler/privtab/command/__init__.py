@@ -44,10 +44,7 @@ if TYPE_CHECKING:
         out,
         print_error,
         print_if_data,
-        progress,
-        show_diagnostics,
-        show_state_findings,
-        spinner,
+        show_findings,
         stop,
         styled,
         table,
@@ -71,8 +68,8 @@ else:
             "_files": "row_counts",
             "_options": "AtOption OutputOption PartialOption PolicyArguments PolicyChoice QuestionOptions SigningKeyOption"
             " SigningOptions VariantOptions VerificationOptions load_state moment_of open_doors read_token",
-            "_output": "FormatOption Terminal as_json csv_text deliver err fail_if out print_error print_if_data progress"
-            " show_diagnostics show_state_findings spinner stop styled table",
+            "_output": "FormatOption Terminal as_json csv_text deliver err fail_if out print_error print_if_data"
+            " show_findings stop styled table",
             "_parameters": "argument needing option",
             "_stored": "as_stored is_stored load_policy load_rows read_bundle rows_of_bundles with_slashes",
         },

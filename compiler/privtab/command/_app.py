@@ -22,7 +22,7 @@ from privtab import __version__
 from privtab.base import errors, files, plugins, staged
 from privtab.base.errors import UsageError
 from privtab.base.printable import printable_output
-from privtab.command._output import Terminal, deliver, print_error, show_diagnostics, show_state_findings
+from privtab.command._output import Terminal, deliver, print_error, show_findings
 from privtab.command._parameters import with_options
 
 EXAMPLE = "Example:\n"
@@ -302,10 +302,10 @@ def _run(arguments: Sequence[str]) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except (errors.PolicyInvalid, errors.SettingsInvalid) as error:
-        show_diagnostics(error.diagnostics)
+        show_findings(error.diagnostics)
         return error.exit_code
     except errors.StateInvalid as error:
-        show_state_findings(error.findings)
+        show_findings(error.findings)
         return error.exit_code
     except errors.InvalidRequest as error:
         print_error(error.written(r"`--with \1=TYPE:PATH`"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from privtab.base import plugins
 from privtab.base.moments import current_moment
 from privtab.base.request import Decision, Request
-from privtab.command._output import spinner
+from privtab.command._output import err
 
 if TYPE_CHECKING:
     from privtab.bundle.pack import BundledDoor
@@ -105,7 +105,7 @@ def served(bundles: tuple[bytes, bytes], *, port: int = 0, binary: Path | None =
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))
-        with spinner("starting OPA"):
+        with err().spinner("starting OPA"):
             files = [folder / "policy.tar.gz", folder / "state.tar.gz"]
             for file, content in zip(files, bundles, strict=True):
                 file.write_bytes(content)

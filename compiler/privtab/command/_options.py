@@ -11,7 +11,7 @@ from privtab.base import files, plugins
 from privtab.base.errors import UsageError
 from privtab.base.formats import STATE_HELP
 from privtab.base.key_values import parse_key_values
-from privtab.command._output import print_error, show_diagnostics, show_state_findings, spinner, stop
+from privtab.command._output import err, print_error, show_findings, stop
 from privtab.command._parameters import argument, option
 from privtab.command._stored import load_policy, load_rows
 
@@ -50,7 +50,7 @@ def open_doors(program: Program, documents: list[str] | None) -> list[BundledDoo
     []
     """
     found = [plugins.load_plugin("privtab.doors", "document").opened(document, program) for document in documents or ()]
-    show_diagnostics(note for door in found for note in door.notes)
+    show_findings(note for door in found for note in door.notes)
     return found
 
 
@@ -136,7 +136,7 @@ class QuestionOptions(PolicyOptions):
     def rows(self, program: Program) -> LoadedState:
         """The state of the moment and the positions of its rows, as `load_state` reads them for queries."""
         moment = self.moment()
-        with spinner("reading the state"):
+        with err().spinner("reading the state"):
             state, places, partial = load_state(program, self.state, allow_partial=self.allow_partial, for_queries=True)
             return LoadedState(state.at(moment), places.some(state.held(moment)), partial)
 
@@ -175,7 +175,7 @@ def load_state(program: Program, path: Path, *, allow_partial: bool = False, for
 
     state, places, findings = validate_with_places(program, load_rows(program, path))
     errors = [finding for finding in findings if finding.severity == "error"]
-    show_state_findings(errors)
+    show_findings(errors)
     if allow_partial or not errors:
         return LoadedState(state, places, partial=False)
     problem = f"{len(errors)} wrong row(s) in {path}"

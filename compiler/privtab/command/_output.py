@@ -80,6 +80,56 @@ class Terminal(Console):
         yield from shown
         self.more(len(things) - len(shown), noun, **left_out)
 
+    @contextmanager
+    def progress(self, total: int, what: str = "") -> Iterator[Callable[..., None]]:
+        """A progress bar that disappears at the end; none without a terminal or without work.
+
+        Yields what moves the bar: by a number, or to a number of a total.
+
+        >>> with err().progress(2, "comparing users") as advance:
+        ...     advance()
+        """
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self, transient=True, disable=not (total and self.is_terminal)) as bar:
+            task = bar.add_task(what, total=total)
+
+            def tell(done: int = 1, of: int | None = None) -> None:
+                if of is None:
+                    bar.advance(task, done)
+                else:
+                    bar.update(task, completed=done, total=of)
+
+            yield tell
+
+    @contextmanager
+    def spinner(self, message: str, *, after: float = 0.0) -> Iterator[Callable[[str], None]]:
+        """A spinner, which appears after some seconds; yields what changes its message. None without a terminal.
+
+        >>> with err().spinner("reading the state", after=1.0):
+        ...     rows = [1, 2]
+        """
+        if not self.is_terminal:
+            yield lambda _: None
+            return
+        status = self.status(message)
+        timer = Timer(after, status.start)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield status.update
+        finally:
+            timer.cancel()
+            timer.join()
+            status.stop()
+
     def render_str(self, text: str, **options: Any) -> Text:
         """Escape control characters in a text before Rich drops them."""
         return super().render_str(printable_text(text), **options)
@@ -284,22 +334,29 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     writer.writerows([no_formula(str(cell)) for cell in row] for row in rows)
 
 
-def show_diagnostics(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str] | None = None) -> None:
-    """Print findings with source lines and carets to standard error, and their number; `texts` has the files already read.
+def show_findings(findings: Iterable[object], texts: Mapping[str, str] | None = None) -> None:
+    """Print findings to standard error: of policies with source lines and carets, and their number; others one line each.
 
-    >>> show_diagnostics([])
+    Others are wrong rows of a state, and what an import left out. `texts` has the files already read.
+
+    >>> show_findings([])
     """
-    found = tuple(diagnostics)
-    if not found:
+    diagnostics: list[Diagnostic] = []
+    for finding in findings:
+        if isinstance(finding, Diagnostic):
+            diagnostics.append(finding)
+        else:
+            sys.stderr.write(finding.render() if isinstance(finding, StateFinding) else f"{finding}\n")
+    if not diagnostics:
         return
     console = err()
-    paths = {diagnostic.span.path for diagnostic in found} | {
-        related.span.path for diagnostic in found for related in diagnostic.related
+    paths = {diagnostic.span.path for diagnostic in diagnostics} | {
+        related.span.path for diagnostic in diagnostics for related in diagnostic.related
     }
     texts = {path: (texts or {}).get(path) or _text(path) for path in paths}
-    text = render(found, texts, color=console.is_terminal and not console.no_color)
+    text = render(diagnostics, texts, color=console.is_terminal and not console.no_color)
     # Its colours are escape sequences; all other text has been made printable by `render`.
-    console.file.write(f"{text.rstrip(chr(10))}\n{_count(found)}\n")
+    console.file.write(f"{text.rstrip(chr(10))}\n{_count(diagnostics)}\n")
 
 
 def show_count(diagnostics: Iterable[Diagnostic], where: str) -> None:
@@ -307,69 +364,6 @@ def show_count(diagnostics: Iterable[Diagnostic], where: str) -> None:
     found = tuple(diagnostics)
     if found:
         err().print(f"{_count(found)}; {where} shows them", style="dim")
-
-
-def show_state_findings(findings: Iterable[object]) -> None:
-    """Print the invalid rows of a state, or what an import left out, to standard error, one line each, with a hint below if there is one.
-
-    >>> show_state_findings([])
-    """
-    for finding in findings:
-        sys.stderr.write(finding.render() if isinstance(finding, StateFinding) else f"{finding}\n")
-
-
-@contextmanager
-def progress(total: int, what: str = "") -> Iterator[Callable[..., None]]:
-    """A progress bar on standard error that disappears at the end; none without a terminal or without work.
-
-    Yields what moves the bar: by a number, or to a number of a total.
-
-    >>> with progress(2, "comparing users") as advance:
-    ...     advance()
-    """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = err()
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not (total and console.is_terminal)) as bar:
-        task = bar.add_task(what, total=total)
-
-        def tell(done: int = 1, of: int | None = None) -> None:
-            if of is None:
-                bar.advance(task, done)
-            else:
-                bar.update(task, completed=done, total=of)
-
-        yield tell
-
-
-@contextmanager
-def spinner(message: str, *, after: float = 0.0) -> Iterator[Callable[[str], None]]:
-    """A spinner on standard error, which appears after some seconds; yields what changes its message. None without a terminal.
-
-    >>> with spinner("reading the state", after=1.0):
-    ...     rows = [1, 2]
-    """
-    console = err()
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    status = console.status(message)
-    timer = Timer(after, status.start)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield status.update
-    finally:
-        timer.cancel()
-        timer.join()
-        status.stop()
 
 
 def _text(path: str) -> str:

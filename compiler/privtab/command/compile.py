@@ -14,7 +14,7 @@ from privtab.base.errors import PolicyInvalid, UsageError
 from privtab.base.worker import LARGE, beside
 from privtab.command._files import STATE, json_text, state_files, write_outputs, write_state
 from privtab.command._options import DoorOption, PartialOption, SigningOptions, VariantOptions, load_state, open_doors
-from privtab.command._output import Format, FormatOption, out, print_if_data, progress, show_count, spinner, table
+from privtab.command._output import Format, FormatOption, err, out, print_if_data, show_count, table
 from privtab.command._parameters import PathsArgument, option
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def run(
     if compiling.as_name is not None:
         check_system(compiling.as_name)
     chosen = compiling.chosen()
-    with no_collection(keep=True), spinner("checking", after=1.0):
+    with no_collection(keep=True), err().spinner("checking", after=1.0):
         resolved = [resolve_policy(policy, **chosen) for policy in policies]
         programs = [policy.program for policy in resolved if policy.policy is not None]
         checks_first = state is not None or len(programs) < len(policies)
@@ -120,7 +120,7 @@ def run(
         files = state_files(programs[0], loaded, sharded=compiling.sharded, provenance=made_of, signing=signing)
     compiled: list[Compiled] = []
     try:
-        with no_collection(keep=True), progress(len(programs)) as tell:
+        with no_collection(keep=True), err().progress(len(programs)) as tell:
             for policy, program in zip(policies, programs, strict=True):
                 origin = provenance(policy, **chosen)
                 compiled.append(_compile(program, compiling, origin, signing, files))

@@ -11,7 +11,7 @@ from privtab.base.collection import no_collection
 from privtab.base.user_cache import known_revision
 from privtab.base.worker import LARGE, beside
 from privtab.command._options import PolicyArguments
-from privtab.command._output import FormatOption, Terminal, out, print_if_data, spinner, styled, table
+from privtab.command._output import FormatOption, Terminal, err, out, print_if_data, styled, table
 
 PANEL = "Ask"
 
@@ -33,7 +33,7 @@ def run(policy: PolicyArguments, format_: FormatOption = "text") -> None:
     from privtab.backends.describe import describe as described
     from privtab.pipeline import policy_revision
 
-    with no_collection(keep=True), spinner("describing", after=1.0):
+    with no_collection(keep=True), err().spinner("describing", after=1.0):
         program = policy.program()
         large = len(program.rules) >= LARGE
         revision: Callable[[], str | None]

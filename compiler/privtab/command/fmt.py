@@ -13,7 +13,7 @@ from privtab.base.diagnostics import Diagnostic, Severity, sorted_diagnostics
 from privtab.base.errors import UsageError
 from privtab.base.printable import count
 from privtab.base.staged import write_file
-from privtab.command._output import FormatOption, fail_if, out, print_file, print_if_data, show_diagnostics
+from privtab.command._output import FormatOption, fail_if, out, print_file, print_if_data, show_findings
 from privtab.command._parameters import argument, option
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[FormattedFi
             texts[source.path] = source.text
         else:
             formatted.append(FormattedFile(path=path, source=source, text=text))
-    show_diagnostics(sorted_diagnostics(found), texts)
+    show_findings(sorted_diagnostics(found), texts)
     fail_if(found)
     return formatted
 

@@ -18,7 +18,7 @@ from privtab.base.diagnostics import Diagnostic, Severity, Span, shown_columns
 from privtab.base.errors import UsageError
 from privtab.base.printable import count
 from privtab.checks.lint.settings import FailOn, LintFormat, LintResult, codes, unknown
-from privtab.command._output import Report, as_json, deliver, err, fail_if, out, spinner, table, wrapped
+from privtab.command._output import Report, as_json, deliver, err, fail_if, out, table, wrapped
 from privtab.command._parameters import PathsArgument, option, words_of
 from privtab.language.report import Case, Failure, Rule, Suite
 
@@ -66,7 +66,7 @@ def run(
         explain_code(explain)
         return
     is_selected = selection(select, ignore)
-    with no_collection(keep=True), spinner("checking", after=1.0):
+    with no_collection(keep=True), err().spinner("checking", after=1.0):
         results = check(policies_at(paths), config, is_selected, fail_on or (FailOn.WARNING if strict else None))
     format_ = format_ or (results[0].settings.format if results else None) or LintFormat.PRETTY
     deliver(report(results, format_), output)

@@ -18,7 +18,7 @@ from privtab.base.staged import write_file
 from privtab.command._app import Commands
 from privtab.command._engines import packed, served
 from privtab.command._options import DoorOption, PartialOption, PolicyOptions, load_state, open_doors
-from privtab.command._output import deliver, err, flush, out, print_error, show_diagnostics, spinner
+from privtab.command._output import deliver, err, flush, out, print_error, show_findings
 from privtab.command._parameters import option
 from privtab.state.nodes import State
 
@@ -48,7 +48,7 @@ def install(require_built: RequireBuiltOption = False) -> None:
     """
     from privtab.engines.opa.binary import install as installed
 
-    with spinner("building OPA (some minutes)"):
+    with err().spinner("building OPA (some minutes)"):
         path = installed(lambda line: err().print(line, style="dim"), require_built=require_built)
     out().print(str(path))
 
@@ -221,7 +221,7 @@ def _reload(server: OpaServer, bundles: Bundles, stop: threading.Event) -> None:
         for name, content in (("policy", policy), ("state", state)):
             write_file(server.bundles[name], content)
     except PolicyInvalid as error:
-        show_diagnostics(error.diagnostics)
+        show_findings(error.diagnostics)
     except (PrivtabError, OSError) as error:
         print_error(str(error))
     except typer.Exit:

@@ -17,7 +17,7 @@ from privtab.command._output import (
     fail_if,
     out,
     print_if_data,
-    show_state_findings,
+    show_findings,
 )
 from privtab.command._parameters import argument, option
 from privtab.command._stored import load_rows
@@ -54,7 +54,7 @@ def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption =
     program = policy.program()
     good, findings = validated(program, load_rows(program, state))
     if not print_if_data(format_, [finding.to_json() for finding in findings]):
-        show_state_findings(findings)
+        show_findings(findings)
         out().print(f"good rows: {counts(good)}")
     fail_if(any(finding.severity == "error" for finding in findings))
 
@@ -91,7 +91,7 @@ def lint(
         [*findings, *linted(program, good, places, at=moment, soon=within)], key=lambda finding: finding.order
     )
     if not print_if_data(format_, [finding.to_json() for finding in found]):
-        show_state_findings(found)
+        show_findings(found)
         out().print(f"{count(len(found), 'finding')} in {counts(good)}")
     fail_if(any(finding.severity != "note" for finding in found))
 

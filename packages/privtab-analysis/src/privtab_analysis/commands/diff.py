@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import Severity, no_collection, parse_key_values
-from privtab.command import VariantOptions, argument, as_json, deliver, fail_if, option, out, show_diagnostics, spinner
+from privtab.command import VariantOptions, argument, as_json, deliver, err, fail_if, option, out, show_findings
 from privtab_analysis.commands._failing import failing_words
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 
@@ -85,7 +85,7 @@ def run(
     active_waivers, waiver_file_findings = waivers_of(waivers)
     diffs = []
     renames = parse_key_values(rename, "--rename", example="READ=SELECT")
-    with no_collection(keep=True), spinner("comparing", after=1.0):
+    with no_collection(keep=True), err().spinner("comparing", after=1.0):
         found = [(pair, programs(*pair)) for pair in sides(before, after, choices)]
         check_renames(renames, [pair for _, pair in found])
         for (old_side, new_side), program_pair in found:
@@ -129,7 +129,7 @@ def _print(
                 show(diff, console, everything=everything)
             if not diffs:
                 console.print("no policy changed")
-    show_diagnostics(found)
+    show_findings(found)
 
 
 def _sarif(diffs: Sequence[Diff], verdicts: frozenset[Verdict], found: Sequence[Diagnostic]) -> str:

@@ -13,12 +13,12 @@ from privtab.command import (
     QuestionOptions,
     Terminal,
     argument,
+    err,
     fail_if,
     open_engine,
     option,
     out,
     print_if_data,
-    spinner,
     styled,
 )
 from privtab_analysis.commands import _ask as ask
@@ -81,7 +81,7 @@ def run(
     applied = None
     if action in FILTER_KINDS and (request.resource.type, action) not in program.rules:
         applied = _applied(program, loaded, request, asked.moment())
-    with spinner("looking for ways", after=1.0):
+    with err().spinner("looking for ways", after=1.0):
         explanations = []
         for one in [request] if applied is None else _tried(program, request):
             explanations.append(explained(reference, one, loaded, places))

@@ -14,13 +14,13 @@ from privtab.command import (
     as_json,
     csv_text,
     deliver,
+    err,
     fail_if,
     load_state,
     needing,
     open_engine,
     option,
     out,
-    spinner,
     styled,
 )
 from privtab_analysis.commands._ask import RequestOptions, show_notes
@@ -75,7 +75,7 @@ def run(
     known.check_active_roles(request)
     with needing("`privtab filter`", "filter"):
         from privtab.filters.sql import MOST_INLINE, quoted
-    with spinner("reading the state"):
+    with err().spinner("reading the state"):
         state, _, partial = load_state(program, asked.state, allow_partial=asked.allow_partial, for_queries=True)
         engine = open_engine(program, state, asked.moment())
         found = filter_of(engine.engine, request, engine.window)

@@ -18,8 +18,6 @@ from privtab.command import (
     option,
     out,
     print_if_data,
-    progress,
-    spinner,
     styled,
 )
 from privtab_analysis.commands import _ask as ask
@@ -185,7 +183,7 @@ class _PathsQuery:
 
     def target(self, user: str, goal: Goal) -> None:
         """Print the shortest path to one goal."""
-        with spinner("looking for paths", after=1.0):
+        with err().spinner("looking for paths", after=1.0):
             reach = self.reach(user, goal)
             path = reach.path(goal)
         answer = {
@@ -218,7 +216,7 @@ class _PathsQuery:
 
     def gains(self, user: str) -> None:
         """Print what a user could gain on existing entities, and what they could create."""
-        with spinner("looking for paths", after=1.0):
+        with err().spinner("looking for paths", after=1.0):
             reach = self.reach(user)
             facts = reach.gains()
             shown = facts[: self.most or None]
@@ -268,7 +266,7 @@ class _PathsQuery:
             stranger += "_"
         names = sorted(known.union(self.administrators))
         found: list[tuple[str, GainedFact, Path]] = []
-        with progress(len(names)) as tell:
+        with err().progress(len(names)) as tell:
             for name in [*names, ""]:
                 gained = escalations(
                     self.reference,

@@ -16,6 +16,7 @@ from privtab.command import (
     as_json,
     as_stored,
     deliver,
+    err,
     fail_if,
     is_stored,
     load_policy,
@@ -25,9 +26,7 @@ from privtab.command import (
     option,
     out,
     print_error,
-    progress,
-    show_state_findings,
-    spinner,
+    show_findings,
     stop,
     styled,
 )
@@ -147,11 +146,11 @@ class _Sides:
         from privtab_analysis.state_diff.rows import changed_raw_rows
 
         if self.program is None:
-            with spinner("reading the states"):
+            with err().spinner("reading the states"):
                 rows_before = self._raw(self.before)
                 rows_after = self._without(rows_before) if self.after is None else self._raw(self.after)
                 return StateDiff(rows=tuple(changed_raw_rows(rows_before, rows_after)))
-        with spinner("reading the states"):
+        with err().spinner("reading the states"):
             first = self._state(self.before)
             second = first if self.after is None else self._state(self.after)
             states, places = (first[0], second[0]), (first[1], second[1])
@@ -165,7 +164,7 @@ class _Sides:
             if self.after is None:
                 gone = find_rows(self.without, states[0], places[0], str(self.before))
                 states = states[0], without_rows(states[0], gone)
-        with progress(1, "comparing users") as tell:
+        with err().progress(1, "comparing users") as tell:
             found = state_diff(self.program, *states, places=places, moment=moment, tell=tell)
         return replace(found, notes=(*notes, *found.notes)) if found.rows else found
 
@@ -181,7 +180,7 @@ class _Sides:
             raise UsageError("a bundle has sets and roles resolved: give `--policy` to compare it with a file")
         rows = load_rows(None, path)
         errors = [finding for finding in rows.findings if finding.severity == "error"]
-        show_state_findings(errors)
+        show_findings(errors)
         if errors and not self.allow_partial:
             stop(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` continues without them")
         return rows

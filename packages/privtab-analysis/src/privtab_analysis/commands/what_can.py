@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 from privtab.base import UsageError, count
-from privtab.command import QuestionOptions, Terminal, argument, fail_if, out, print_error, print_if_data, spinner
+from privtab.command import QuestionOptions, Terminal, argument, err, fail_if, out, print_error, print_if_data
 from privtab_analysis.commands._ask import (
     CallerOptions,
     TableFormatOption,
@@ -65,7 +65,7 @@ def run(
     if active is not None and principal.startswith(("group:", "role:")):
         raise UsageError("active roles are those of a user: leave `--active-role` and `--no-active-roles` out")
     loaded, _, partial = asked.rows(program)
-    with spinner("looking for operations", after=1.0):
+    with err().spinner("looking for operations", after=1.0):
         found = find_operations(
             Reference(program, loaded), loaded, principal, about, flags=flags, groups=groups, active_roles=active
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base import Request, UsageError, count
-from privtab.command import QuestionOptions, argument, fail_if, option, out, print_if_data, spinner, table
+from privtab.command import QuestionOptions, argument, err, fail_if, option, out, print_if_data, table
 from privtab_analysis.commands import _ask as ask
 from privtab_analysis.commands._shown import rule_json
 
@@ -60,7 +60,7 @@ def run(
         flags=ask.flag_names(flag, program),
     )
     loaded, _, partial = asked.rows(program)
-    with spinner("looking for principals", after=1.0):
+    with err().spinner("looking for principals", after=1.0):
         found = find_who_can(Reference(program, loaded), loaded, request)
     notes = unknown(program, loaded, entities=asked_entities(program, request))
     most = ask.shown_number(limit, format_, MOST_LINES)

@@ -26,7 +26,7 @@ from privtab.command import (
     print_if_data,
     read_token,
     row_counts,
-    show_state_findings,
+    show_findings,
     stop,
 )
 from privtab_connect.documents import names
@@ -242,7 +242,7 @@ def _show_push(result: PushReport) -> None:
 
     desired, plan = result.desired, result.plan
     if desired.findings:
-        show_state_findings(desired.findings)
+        show_findings(desired.findings)
         return
     _list("left out", [f"{reason}: {count(number, 'row')}" for reason, number in desired.left_out.items()])
     _list("not there", [f"{what}: {count(number, 'right')}" for what, number in desired.absent.items()])

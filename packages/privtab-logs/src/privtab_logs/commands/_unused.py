@@ -13,14 +13,14 @@ from privtab.base import WINDOW_COLUMNS, ExitCode, SourceFile, WrongTime, count,
 from privtab.base.staged import write_all
 from privtab.command import (
     QuestionOptions,
+    err,
     is_stored,
     load_rows,
     load_state,
     needing,
     option,
     print_error,
-    progress,
-    show_diagnostics,
+    show_findings,
     stop,
 )
 from privtab_logs.commands._replay import LogOptions, entries_of
@@ -155,7 +155,7 @@ def answered(
         stop(message, ExitCode.OK if allow_empty else ExitCode.FINDINGS)
     earlier = _earlier(program, asked.state, sources.earlier, log.window[0])
     observed = Observed(whole=whole, places=places, moment=moment, kept=kept, earlier=earlier)
-    with progress(1, "deciding") as tell:
+    with err().progress(1, "deciding") as tell:
         found = unused(program, observed, log, tell=lambda _: tell)
     gone = _gone(found, observed)
     small = diff and len(found.proposal.removed) <= MOST_ROWS
@@ -185,7 +185,7 @@ def _kept(
         return {}, ()
     found = read_kept(SourceFile.load(path or KEEP), state, places, shown)
     if any(finding.severity == "error" for finding in found.found):
-        show_diagnostics(found.found)
+        show_findings(found.found)
         stop(f"{path or KEEP} is wrong: nothing is proposed")
     return found.rows, found.found
 

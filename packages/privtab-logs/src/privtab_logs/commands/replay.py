@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.command import OutputOption, deliver, fail_if, option, print_error, spinner, styled, table
+from privtab.command import OutputOption, deliver, err, fail_if, option, print_error, styled, table
 from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption, failing_words
 from privtab_logs.commands._replay import LogOptions, ReplayOptions, replayed
 
@@ -46,7 +46,7 @@ def run(
       privtab replay logs/ -p lake.yaml --registry /srv/registry --format prometheus -o /srv/metrics/replay.prom
     """
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
-    with spinner("replaying", after=1.0):
+    with err().spinner("replaying", after=1.0):
         found = replayed(options, log)
     words = [*FAILING] if "any" in words else words
     failing = found.failing(words, allow_incomplete=allow_incomplete, allow_empty=allow_empty)

@@ -14,7 +14,7 @@ from privtab.command import (
     out,
     print_error,
     print_if_data,
-    show_diagnostics,
+    show_findings,
     styled,
     table,
 )
@@ -69,7 +69,7 @@ def run(
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
     diff = propose is not None or html is not None
     answer = answered(asked, sources, propose, diff=diff, allow_incomplete=allow_incomplete, allow_empty=allow_empty)
-    show_diagnostics(answer.notes)
+    show_findings(answer.notes)
     if html is not None:
         from privtab_logs.page import page
 

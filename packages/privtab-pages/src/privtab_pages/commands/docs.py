@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import STATE_HELP, UsageError, no_collection
-from privtab.command import OutputOption, PolicyArguments, deliver, is_stored, load_state, option, out, spinner, stop
+from privtab.command import OutputOption, PolicyArguments, deliver, err, is_stored, load_state, option, out, stop
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -50,7 +50,7 @@ def run(
     if check and output is None:
         raise UsageError("`--check` compares with a file: name it by `--output`")
     html = format_ == "html" or (format_ is None and output is not None and output.suffix in (".html", ".htm"))
-    with no_collection(keep=True), spinner("writing the page", after=1.0):
+    with no_collection(keep=True), err().spinner("writing the page", after=1.0):
         program = policy.program()
         page = PolicyPage(
             program=program,

@@ -16,6 +16,7 @@ from privtab.command import (
     AtOption,
     PartialOption,
     PolicyArguments,
+    err,
     is_stored,
     load_policy,
     load_state,
@@ -23,7 +24,6 @@ from privtab.command import (
     needing,
     option,
     out,
-    spinner,
 )
 from privtab_analysis.commands._ask import CallerOptions, RequestOptions, principal_name
 from privtab_server.commands._serving import ServerSettings
@@ -76,7 +76,7 @@ def run(
     if entity and export is None:
         raise UsageError("`--entity` is for `--export`: a running page asks about any entity")
     world = _world(policy, looked)
-    with no_collection(keep=True), spinner("working out") as tell:
+    with no_collection(keep=True), err().spinner("working out") as tell:
         for stage in world.warm():
             tell(f"working out {stage}")
     if export is not None:
@@ -99,7 +99,7 @@ def _world(policy: PolicyArguments, looked: Looked) -> World:
         loaded, places, partial = load_state(program, path, allow_partial=looked.allow_partial, for_queries=True)
         return loaded.at(moment), places.some(loaded.held(moment)), partial
 
-    with spinner("reading the state"):
+    with err().spinner("reading the state"):
         found = None if state is None else read(state)
         earlier = {str(path): read(path)[:2] for path in looked.since_state or ()}
     rows = None if found is None else found[0]

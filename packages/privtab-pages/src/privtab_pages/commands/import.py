@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from privtab.base import PolicyInvalid, UsageError, parse_key_values
-from privtab.command import Commands, OutputOption, argument, deliver, fail_if, option, show_diagnostics
+from privtab.command import Commands, OutputOption, argument, deliver, fail_if, option, show_findings
 
 PANEL = "Write"
 
@@ -72,7 +72,7 @@ def table(
         again = PolicyPage(program=made, revision="")
         text = again.html() if page.suffix in (".html", ".htm") else again.markdown()
         found = list(edited(found_tables, tables(SourceFile.of(str(page), text))))
-        show_diagnostics(found, {str(page): source.text})
+        show_findings(found, {str(page): source.text})
         fail_if(found)
         deliver(own, output)
         return
@@ -92,13 +92,13 @@ def table(
     policy = reader.read(found_tables)
     if policy is None:
         raise no_table(str(page), found_tables)
-    show_diagnostics(reader.found, {str(page): source.text})
+    show_findings(reader.found, {str(page): source.text})
     if not reader.found or allow_partial:
         written = SourceFile.of("policy.yaml", policy)
         try:
             load_program(written)
         except PolicyInvalid as error:
-            show_diagnostics([reader.on_page(found, written) for found in error.diagnostics], {str(page): source.text})
+            show_findings([reader.on_page(found, written) for found in error.diagnostics], {str(page): source.text})
             fail_if(error)
         deliver(policy, output)
     fail_if(reader.found and not allow_partial)

@@ -17,7 +17,7 @@ from rich.console import Group
 from rich.text import Text
 
 from privtab.base import FileError
-from privtab.command import FormatOption, err, option, out, print_error, show_diagnostics, styled, table
+from privtab.command import FormatOption, err, option, out, print_error, show_findings, styled, table
 from privtab_server.commands._registry_options import channels
 from privtab_server.commands._tokens import TOKEN_VARIABLE, token_of
 
@@ -273,7 +273,7 @@ def show_gate(gate: Gate) -> None:
     if gate.passed:
         return
     if gate.name == "lint":
-        show_diagnostics(gate.diagnostics)
+        show_findings(gate.diagnostics)
     for failure in gate.failures[:MAX_SHOWN]:
         console.print(f"  {failure.case.name}: {failure.fault} is {failure.got}, not {failure.expected}")
     if gate.blocking:

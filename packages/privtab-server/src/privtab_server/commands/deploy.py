@@ -25,9 +25,8 @@ from privtab.command import (
     open_doors,
     option,
     print_error,
-    progress,
     rows_of_bundles,
-    show_diagnostics,
+    show_findings,
 )
 from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
@@ -349,7 +348,7 @@ class _Deployment:
                     f"{name} answers other systems by the doors {', '.join(closed)}, which are not given: these would be denied everything"
                 )
         waivers, found = waivers_of(self.options.waivers)
-        show_diagnostics(found)
+        show_findings(found)
         return diff_gate(
             running,
             program,
@@ -367,7 +366,7 @@ class _Deployment:
         shown = f"{before.channel}: {before.state or 'state in shards'}"
         # Rows with names that the new policy no longer knows decide nothing under it.
         running, _ = validate(program, rows_of_bundles(program, running_states(self.registry, before), shown))
-        with progress(1, "comparing users") as tell:
+        with err().progress(1, "comparing users") as tell:
             return state_diff_gate(
                 program,
                 as_stored(program, running),

@@ -24,7 +24,6 @@ from privtab.command import (
     print_error,
     print_if_data,
     row_counts,
-    spinner,
     stop,
     table,
 )
@@ -82,7 +81,7 @@ class SparkOptions:
         )
         try:
             with ExitStack() as stack:
-                with spinner("starting Spark"):
+                with err().spinner("starting Spark"):
                     spark = stack.enter_context(opening)
                 yield spark
         except spark_errors() as error:
@@ -113,7 +112,7 @@ def read(
         from privtab_spark.state import read_state
 
         checked_state = read_state(spark, sources, program)
-        with spinner("checking rows"):
+        with err().spinner("checking rows"):
             if output is not None:
                 manifest = checked_state.write(output, files)
                 valid_counts, findings = manifest["rows"], manifest["findings"]
@@ -159,7 +158,7 @@ def build(
         from privtab_spark.state import build as built
 
         started = time.perf_counter()
-        with spinner("building") as show_stage:
+        with err().spinner("building") as show_stage:
             result = built(
                 spark, sources, program, output, allow_partial=allow_partial, full=full,
                 provenance=origin, signing=signing, progress=show_stage,

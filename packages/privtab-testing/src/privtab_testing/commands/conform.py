@@ -20,9 +20,7 @@ from privtab.command import (
     option,
     out,
     print_error,
-    progress,
     read_token,
-    spinner,
     stop,
 )
 from privtab_analysis.commands._waivers import waivers_of
@@ -127,7 +125,7 @@ def run(
         timeout=timeout,
     )
 
-    with spinner("planning", after=1.0):
+    with err().spinner("planning", after=1.0):
         others = {} if chosen["readings"] else readings_of(policy.policy, program, policy.variant)
         planned = plan(
             program,
@@ -157,7 +155,7 @@ def run(
         return
     _set_probe(system, questions)
     settings = Settings(jobs=jobs, rate=rate, timeout=timeout)
-    with progress(len(questions), program.system) as tell:
+    with err().progress(len(questions), program.system) as tell:
         outcome = run(planned, questions, system, settings, answers=answers, on_answer=tell)
     if answers is not None:
         answers.close()
@@ -197,7 +195,7 @@ def _propose(
     """Write the variant that says what the system does, and tell what it changes and what it leaves open."""
     from privtab_testing.conform.variant import propose
 
-    with spinner("looking for changes of rows", after=1.0):
+    with err().spinner("looking for changes of rows", after=1.0):
         found = propose(file, planned, answers, others)
     for change in found.changes:
         row = f"{change.rule.entity}/{change.rule.operation}"

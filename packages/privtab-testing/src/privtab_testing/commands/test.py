@@ -24,7 +24,6 @@ from privtab.command import (
     fail_if,
     option,
     print_error,
-    progress,
 )
 
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ def _run(plan: CasePlan, options: RunOptions) -> Result:
         engines: list[Engine] = [] if options.engine == "opa" else [reference]
         engines += [stack.enter_context(opa(plan.program))] if options.engine != "reference" and cases else []
         steps = len(cases) + (len(plan.rules) if options.mutates else 0)
-        tell = stack.enter_context(progress(steps, plan.program.system))
+        tell = stack.enter_context(err().progress(steps, plan.program.system))
         for failure in failures(plan, cases, engines, tell) if cases else ():
             found_failures.append(failure)
             if options.fail_fast:

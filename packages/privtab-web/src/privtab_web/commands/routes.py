@@ -22,7 +22,7 @@ from privtab.command import (
     load_policy,
     option,
     out,
-    show_diagnostics,
+    show_findings,
     table,
 )
 
@@ -128,9 +128,7 @@ def run(
     out().file.flush()
     if format_ != "sarif":
         # What a line of the table says needs no second telling.
-        show_diagnostics(
-            one for one in result.findings if format_ != "text" or one.code not in ("R003", "R004", "R005")
-        )
+        show_findings(one for one in result.findings if format_ != "text" or one.code not in ("R003", "R004", "R005"))
     if output is not None:
         err().print(f"{_summary(result)}; written to {output}", style="dim")
     fail_if(result.findings)
