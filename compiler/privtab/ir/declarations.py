@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from privtab.base.diagnostics import Span
 from privtab.base.effects import BY_ACTIVE_ROLE, EffectKind
-from privtab.base.names import LEFT_OUT, NO_OBJECT
+from privtab.base.names import LEFT_OUT, NO_OBJECT, PrincipalKind
 from privtab.base.nodes import dataclass
 from privtab.ir.atoms import Target
-from privtab.ir.semantics import Inheritance, OwnerKind
+from privtab.ir.semantics import Inheritance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class EntityType:
     single: bool = False
     title: str | None = None
     renamed_from: str | None = None
-    principal: OwnerKind | None = None
+    principal: PrincipalKind | None = None
     """`user`, `group` or `role` if entities of this type are principals; the last name of the path is the principal's."""
     nested: int = 0
     """The most levels, if entities of this type may contain others of it."""
@@ -73,6 +73,11 @@ class Source:
 
     document: str
     line: int | None = None
+
+    @property
+    def text(self) -> str:
+        """`document:line`, or the document alone."""
+        return self.document if self.line is None else f"{self.document}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast, get_args
 from privtab.base.attributes import AttributeKind, Attributes, Operator
 from privtab.base.diagnostics import Span
 from privtab.base.effects import BY_ACTIVE_ROLE, EffectKind
-from privtab.base.names import PRINCIPAL_KINDS
+from privtab.base.names import PRINCIPAL_KINDS, PrincipalKind
 from privtab.base.paths import MOST_LEVELS, Level
 from privtab.base.sql_text import FILTER_KINDS, Word
 from privtab.ir import nodes as ir
@@ -174,7 +174,7 @@ def _privilege(name: str, part: _JsonObject) -> ir.Privilege:
 
 
 def _entity(name: str, part: _JsonObject) -> ir.EntityType:
-    principal = None if part.get("principal") is None else part.one_of("principal", semantics.OwnerKind)
+    principal = None if part.get("principal") is None else part.one_of("principal", PrincipalKind)
     return ir.EntityType(
         name=name,
         parent=part.text_or_none("parent"),
@@ -198,7 +198,7 @@ def _role(name: str, part: _JsonObject) -> ir.Role:
 
 
 def _semantics(part: _JsonObject) -> semantics.Semantics:
-    kinds = partial(part.each_of, kind=semantics.OwnerKind)
+    kinds = partial(part.each_of, kind=PrincipalKind)
     return semantics.Semantics(
         inheritance=part.one_of("inheritance", semantics.Inheritance),
         deny=part.one_of("deny", semantics.DenyMode),
@@ -216,7 +216,7 @@ def _semantics(part: _JsonObject) -> semantics.Semantics:
 
 def _owner(part: _JsonObject) -> semantics.OwnerSemantics:
     return semantics.OwnerSemantics(
-        kinds=part.each_of("kinds", semantics.OwnerKind),
+        kinds=part.each_of("kinds", PrincipalKind),
         creator="active_role" if part.get("creator") == "active_role" else part.flag("creator"),
         holds=part.texts("holds"),
     )

@@ -12,12 +12,12 @@ from functools import cached_property
 from itertools import chain
 from typing import Literal, TypeAlias, assert_never
 
+from privtab.base.names import PrincipalKind
 from privtab.base.paths import base_type
 from privtab.ir import nodes as ir
 from privtab.ir.formula import Truth, resolve, with_targets
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import And, ByType, Can, Compare, Formula, Or, When
-from privtab.ir.semantics import OwnerKind
 
 Carrier: TypeAlias = str
 """How a row applies to the caller: directly (`user`), through a `group` of the state, through one that the request brings (`from_request`), or
@@ -41,7 +41,7 @@ class Owned:
     """A row of `owners`: the caller, or a group or role of theirs, owns the target."""
 
     target: ir.Target
-    kind: OwnerKind = "user"
+    kind: PrincipalKind = "user"
     carrier: Carrier = "user"
 
 
@@ -156,7 +156,7 @@ class FactSemantics:
         self._shared = program.shared
         self.denies = program.semantics.deny == "overrides"
         owner = program.semantics.owner
-        self.kinds: tuple[OwnerKind, ...] = owner.kinds if owner else ()
+        self.kinds: tuple[PrincipalKind, ...] = owner.kinds if owner else ()
         self.owner_privileges = program.owner_privileges
         self.carriers: frozenset[Carrier] = frozenset(
             {
@@ -170,7 +170,7 @@ class FactSemantics:
         self._gives: dict[tuple[str, str], frozenset[str]] = {}
         self._options: dict[ir.Atom, Mapping[Fact, Facts]] = {}
 
-    def carriers_of(self, kind: OwnerKind) -> tuple[Carrier, ...]:
+    def carriers_of(self, kind: PrincipalKind) -> tuple[Carrier, ...]:
         """The carriers through which the caller can be an owner of that kind."""
         if kind == "user":
             return ("user",)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from privtab.base.names import PRINCIPAL_KINDS
+from privtab.base.names import PRINCIPAL_KINDS, PrincipalKind
 from privtab.base.nodes import dataclass
 
-OwnerKind: TypeAlias = Literal["user", "group", "role"]
 Creator: TypeAlias = bool | Literal["active_role"]
 Inheritance: TypeAlias = Literal["none", "down"]
 DenyMode: TypeAlias = Literal["none", "overrides"]
@@ -20,7 +19,7 @@ RoleNarrowing: TypeAlias = Literal["none", "request"]
 class OwnerSemantics:
     """What ownership means: which kinds of principals may own, whether creators do, and the privileges that owners have."""
 
-    kinds: tuple[OwnerKind, ...] = ("user",)
+    kinds: tuple[PrincipalKind, ...] = ("user",)
     creator: Creator = False
     holds: tuple[str, ...] = ()
 
@@ -34,9 +33,9 @@ class Semantics:
     owner: OwnerSemantics | None = None
     subjects: tuple[str, ...] = ("user",)
     """The types of subjects in requests. All are users, and one name is one user."""
-    grantees: tuple[OwnerKind, ...] = PRINCIPAL_KINDS
+    grantees: tuple[PrincipalKind, ...] = PRINCIPAL_KINDS
     """The kinds of principals that grants may be to."""
-    assignees: tuple[OwnerKind, ...] = PRINCIPAL_KINDS
+    assignees: tuple[PrincipalKind, ...] = PRINCIPAL_KINDS
     """The kinds of principals that roles may be assigned to; to roles only with a hierarchy of them."""
     groups: tuple[GroupSource, ...] = ("state",)
     everyone: str | None = None

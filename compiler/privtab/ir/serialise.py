@@ -36,21 +36,17 @@ def _needs_newer(program: ir.Program) -> bool:
     return bool(program.nested_on or program.flat or program.attributes or beyond_grants)
 
 
-def program_json(program: ir.Program, optimised: ir.Program | None = None) -> dict[str, Any]:
+def program_json(program: ir.Program, optimised: ir.Program | None = None, *, explained: bool = True) -> dict[str, Any]:
     """The whole program: entities, privileges, roles, semantics and rules, keys in a fixed order.
 
     `optimised`: the program after the passes, whose conditions engines run. Minimal sets, which explanations cite, are those of
     `program`: both programs mean the same, but if there are too many minimal sets, which of them are listed depends on the formula.
+    Not `explained`: without what explanations cite, for engines in this process, since minimal sets take time to work out.
     """
-    return {
-        **_declarations(program),
-        "rules": _rules(program) if optimised is None else _rules_with_conditions_of(program, optimised),
-    }
-
-
-def conditions_json(program: ir.Program) -> dict[str, Any]:
-    """The program without what explanations cite, for engines in this process: minimal sets take time to work out."""
-    rules = _by_entity(program, lambda rule: {"id": rule.id, **_requests(program, rule), **_conditions(rule)})
+    if not explained:
+        rules = _by_entity(program, lambda rule: {"id": rule.id, **_requests(program, rule), **_conditions(rule)})
+    else:
+        rules = _rules(program) if optimised is None else _rules_with_conditions_of(program, optimised)
     return {**_declarations(program), "rules": rules}
 
 
@@ -197,7 +193,7 @@ def _rule(program: ir.Program, rule: ir.Rule) -> dict[str, Any]:
         "id": rule.id,
         "title": rule.title,
         "origin": rule.origin,
-        "source": source_text(rule.source),
+        "source": (None if rule.source is None else rule.source.text),
         **_requests(program, rule),
         "report": rule.report,
         **{name: True for name in ("destructive", "sensitive") if getattr(rule, name)},
@@ -331,10 +327,3 @@ def formula_json(formula: ir.Formula) -> dict[str, Any]:
             return {kind: {"left": _term(formula.left, _place), "operator": formula.operator, "right": operand}}
         case _:
             return {kind: _held(formula, _place)}
-
-
-def source_text(source: ir.Source | None) -> str | None:
-    """`document:line`, the document alone, or None."""
-    if source is None:
-        return None
-    return source.document if source.line is None else f"{source.document}:{source.line}"

@@ -21,8 +21,21 @@ def minimal_listing(
     formula: Formula,
     flags: frozenset[str] = frozenset(),
     types: Mapping[str, str] | None = None,
+    *,
+    sufficient: AtomSet | None = None,
 ) -> Listing:
-    """The minimal sets of a formula, or some of them if they take more than `canonical.STEPS`; none if comparisons may complete each other."""
+    """The minimal sets of a formula, or some of them if they take more than `canonical.STEPS`; none if comparisons may complete each other.
+
+    `sufficient`: atoms that suffice for the formula; where not all sets are listed, the first consists of some of these.
+    """
+    listed = _listed(form, formula, flags, types)
+    if listed.complete or sufficient is None:
+        return listed
+    (first,) = form.ordered([_SomeSets(form, formula, flags, types or {}).weakest(sufficient)])
+    return Listing((first, *listed.sets), complete=False)
+
+
+def _listed(form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping[str, str] | None) -> Listing:
     key = formula, flags, tuple((types or {}).items())
     if form.partial_listings and key in form.partial_listings:
         return Listing(form.partial_listings[key], complete=False)
@@ -40,13 +53,6 @@ def some_minimal_sets(
 ) -> frozenset[AtomSet]:
     """At most `LISTED` minimal sets of a condition; arguments as for `Canonical.minimal_sets`."""
     return _SomeSets(form, formula, flags, types).sets()
-
-
-def weakest(
-    form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping[str, str], atoms: AtomSet
-) -> AtomSet:
-    """A minimal set of a condition for which the atoms suffice; other arguments as for `some_minimal_sets`."""
-    return _SomeSets(form, formula, flags, types).weakest(atoms)
 
 
 class _SomeSets(RequestAlgebra[list[AtomSet]]):

@@ -8,14 +8,14 @@ from typing import cast, get_args
 
 from privtab.base.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes
 from privtab.base.diagnostics import Diagnostic, Span
-from privtab.base.names import ANY_PRIVILEGE, PRIVILEGE_ATTRIBUTE
+from privtab.base.names import ANY_PRIVILEGE, PRIVILEGE_ATTRIBUTE, PrincipalKind
 from privtab.ir.nodes import Alias, EntityType, Privilege, Role
-from privtab.ir.semantics import OwnerKind, OwnerSemantics, Semantics
+from privtab.ir.semantics import OwnerSemantics, Semantics
 from privtab.language.findings import undeclared, unreadable, unsound_rows
 from privtab.language.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, TypeDecl, Word
 from privtab.model.nodes import Hierarchy
 
-_PRINCIPALS: dict[str, OwnerKind] = {"user": "user", "group": "group", "role": "role"}
+_PRINCIPALS: dict[str, PrincipalKind] = {"user": "user", "group": "group", "role": "role"}
 
 
 @dataclass(slots=True)
@@ -380,7 +380,7 @@ def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnost
             holds.update(dict.fromkeys(members or ()))
         kinds, creator = decl.owner.kinds, decl.owner.creator
         owner = OwnerSemantics(
-            kinds=("user",) if kinds is None else cast(tuple[OwnerKind, ...], tuple(k.value for k in kinds)),
+            kinds=("user",) if kinds is None else cast(tuple[PrincipalKind, ...], tuple(k.value for k in kinds)),
             creator=creator is not None and creator.value,
             holds=names.with_implied(holds),
         )

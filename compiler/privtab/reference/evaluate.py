@@ -20,7 +20,7 @@ from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, Listing
 from privtab.ir.formula import asked_condition, located, on_each_level, resolve
 from privtab.ir.names import atom_words
-from privtab.ir.serialise import listing, source_text, vocabulary
+from privtab.ir.serialise import listing, vocabulary
 from privtab.ir.unroll import located_sets
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
@@ -408,7 +408,7 @@ class Explanation:
             "missing": [] if self.allowed or self.evaluation.unheld or unplaced else self.missing(),
             "reasons": self.reasons() if self.allowed else [],
             "effects": [self.effect_text(effect) for effect in self.rule.effects] if self.allowed else [],
-            "source": source_text(self.rule.source),
+            "source": (None if self.rule.source is None else self.rule.source.text),
         }
         if unplaced:
             context["error"] = not_placed(unplaced)

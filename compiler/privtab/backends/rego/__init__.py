@@ -26,7 +26,7 @@ from privtab.ir.formula import (
     walk,
 )
 from privtab.ir.nodes import ALWAYS, And, Atom, Below, Can, Compare, Formula, Program, Rule, Self, When
-from privtab.ir.serialise import KINDS_OF_NODES, source_text, vocabulary
+from privtab.ir.serialise import KINDS_OF_NODES, vocabulary
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -103,7 +103,7 @@ class Emitter(Functions):
             requires=rule.requires_text,
             each=rule.each_text,
             note=rule.note,
-            source=source_text(rule.source),
+            source=(None if rule.source is None else rule.source.text),
             origin=rule.origin,
             clauses=(*entries, *clauses, *body.helpers),
         )

@@ -15,7 +15,6 @@ from privtab.base import PRINCIPAL_TABLES, Entity, decode_name, encode_name
 from privtab.base.names import refers_to
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import RESOURCE, Rule
-from privtab.ir.semantics import OwnerKind
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller
 from privtab_analysis.effects import GainedFact
@@ -195,7 +194,7 @@ class AuthorisedChanges:
         tables = ("grants", "owners", "assignments")
         return {name for table in tables for name in self._authority.operations(table, "remove", type_)}
 
-    def _called(self, entity: Entity, kind: OwnerKind) -> list[str]:
+    def _called(self, entity: Entity, kind: str) -> list[str]:
         """The names of roles or groups that may mean an entity."""
         if self._program.entities[entity.type].principal != kind:
             return []
@@ -245,7 +244,7 @@ class AuthorisedChanges:
     def _groups(self) -> frozenset[str]:
         return self._named("group", ("memberships", "group"))
 
-    def _named(self, kind: OwnerKind, *columns: tuple[str, str]) -> frozenset[str]:
+    def _named(self, kind: str, *columns: tuple[str, str]) -> frozenset[str]:
         holders = self._state.distinct(("grants", "grantee"), ("owners", "owner"), ("assignments", "principal"))
         holders |= self._state.distinct(("memberships", "user"))
         found = {text.partition(":")[2] for text in holders if text.startswith(f"{kind}:")}

@@ -11,7 +11,7 @@ from privtab.base.request import roles_not_held
 from privtab.ir.canonical import Leaf, Listing, atom_of, canonical
 from privtab.ir.formula import RequestAlgebra, followed, uses_below
 from privtab.ir.nodes import Atom, Can, Compare, Formula, OnTarget, Program, Rule
-from privtab.ir.some_minimal_sets import minimal_listing, weakest
+from privtab.ir.some_minimal_sets import minimal_listing
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
@@ -232,10 +232,7 @@ def listing(context: EvaluationContext, rule: Rule, condition: Formula) -> Listi
     if found.complete or any(all(map(context.holds, map(atom_of, atoms))) for atoms in found.sets):
         return found
     sufficient = _SufficientAtoms(context).fold(condition)
-    if sufficient is None:
-        return found
-    (first,) = form.ordered([weakest(form, condition, context.flags, types, sufficient)])
-    return Listing((first, *found.sets), complete=False)
+    return minimal_listing(form, condition, context.flags, types, sufficient=sufficient)
 
 
 class _SufficientAtoms(RequestAlgebra["frozenset[Leaf] | None"]):

@@ -14,7 +14,7 @@ from itertools import combinations
 from privtab.base import Entity, Request, Undecided, UsageError, base_type, last_name, path_of
 from privtab.base.request import smallest
 from privtab.ir.canonical import Listing
-from privtab.ir.formula import leaves, located
+from privtab.ir.formula import leaves
 from privtab.ir.nodes import Atom, Compare, HasBelow, Member, OnTarget, OwnsBelow, Rule
 from privtab.ir.support import Tool
 from privtab.ir.unroll import located_sets
@@ -186,8 +186,7 @@ class WhoCan:
             return
         if atom.target.slot not in self._context.levels:
             return  # the request leaves out the object
-        levels = self._context.levels[atom.target.slot]
-        for target in located(self._context.program, atom.target, levels):
+        for target in self._context.located(atom.target):
             yield replace(atom, target=target)
 
     def _objects(self) -> dict[str, Entity]:

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, assert_never, cast
 
 from privtab.base import ALWAYS, ANY_PRIVILEGE, Entity, Window
 from privtab.base.attributes import Value
-from privtab.ir.names import term_text, value_text
+from privtab.ir.names import value_text
 from privtab.ir.nodes import Atom, Compare, Has
 from privtab.reference.evaluate import EvaluationContext, Source
 from privtab.state.attribute_rows import attribute_texts
@@ -219,7 +219,8 @@ class Provenance:
         for term, value in found.items():
             holder = self.evaluation.holder(term)
             if holder is None or self.evaluation.sent(term) is not None:
-                text = term_text(term, lambda target: self.evaluation.path(target)[-1])
+                on = None if term.target is None else self.evaluation.path(term.target)[-1]
+                text = f"{term.kind}.{term.attribute}" if on is None else f"{term.attribute} ({on})"
                 yield ProvenanceStep(kind="attribute", text=f"the request says that {text} is {value_text(value)}")
                 continue
             # Of a set, the row with the value that is in it.

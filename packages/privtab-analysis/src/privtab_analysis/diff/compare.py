@@ -11,10 +11,8 @@ from privtab.base import Undecided
 from privtab.base.paths import at_level
 from privtab.ir import nodes as ir
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import followed, has_absent, leaves, references, walk
+from privtab.ir.formula import followed, has_absent, leaves, walk
 from privtab.ir.names import effect_texts
-from privtab.ir.serialise import source_text
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
 from privtab_analysis.diff.declared import combine_verdicts, compare_effects, verdict
 from privtab_analysis.diff.nodes import Cell, DeclarationChange, Pair, PathForm, RowChange, Shape, Verdict, Witness
@@ -111,7 +109,7 @@ class Comparison:
                 and after is not None
                 and _content(before) == _content(after)
                 and self._names_mean_the_same(before)
-                and all(self.same((can.target.type, can.operation)) for can in references(before.item_condition))
+                and all(self.same((can.target.type, can.operation)) for can in _references(before))
                 and _operations(self.before.earlier(*pair)) == _operations(self.after.earlier(*pair))
                 and all(self.same((pair[0], operation)) for operation in _operations(self.after.earlier(*pair)))
             )
@@ -145,7 +143,7 @@ class Comparison:
         visited: set[Pair] = {pair}
         queue = [self.after.rules[pair], self.before.rules[pair]]
         for rule in queue:
-            for can in references(rule.item_condition):
+            for can in _references(rule):
                 key = can.target.type, can.operation
                 if key in visited:
                     continue
@@ -168,7 +166,7 @@ class Comparison:
                 if isinstance(atom, ir.Has | ir.HasBelow):
                     privileges.add(atom.privilege)
                 if isinstance(atom, ir.HasBelow | ir.OwnsBelow):
-                    inside = (place.type for place in FactSemantics(program).at_or_below(atom.target))
+                    inside = (type_ for type_ in program.entities if atom.target.type in program.chain(type_))
                     named_types += inside
                 if isinstance(atom, ir.Compare):
                     attributes |= {f"{term.kind}.{term.attribute}" for term in atom.terms}
@@ -255,6 +253,10 @@ def _full_condition(rule: ir.Rule, before: Sequence[ir.Rule]) -> ir.Formula:
     return ir.Or(parts=tuple(one.item_condition for one in (rule, *before))) if before else rule.item_condition
 
 
+def _references(rule: ir.Rule) -> Iterator[ir.Can]:
+    return (node for node in walk(rule.item_condition) if isinstance(node, ir.Can))
+
+
 def _operations(rules: Sequence[ir.Rule]) -> list[str]:
     return [rule.operation for rule in rules]
 
@@ -309,7 +311,7 @@ def cell(program: ir.Program, rule: ir.Rule) -> Cell:
         unnamed=rule.unnamed,
         sql=sql(program, rule),
         note=rule.note,
-        source=source_text(rule.source),
+        source=(None if rule.source is None else rule.source.text),
         span=rule.span,
     )
 

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias, TypeVar
 
 from privtab.base import ANY_PRIVILEGE, Attribute, Attributes
-from privtab.ir.nodes import Alias, Effect, EntityType, Privilege, Program, Role, Rule, Target
-from privtab.ir.semantics import OwnerSemantics, Semantics
+from privtab.ir.nodes import Effect, EntityType, Program, Role, Rule, Target
 from privtab.state.names import StateNames
 from privtab_analysis.diff.nodes import DeclarationChange, DeclarationKind, Detail, Verdict
 
@@ -62,11 +61,13 @@ T = TypeVar("T")
 
 def compare_declared(before: Program, after: Program) -> Iterator[DeclarationChange]:
     """Every difference, in the order of the file."""
-    yield from _semantics(before.semantics, after.semantics)
+    yield from _semantics(before, after)
     yield from _types(before, after)
     yield from _privileges(before, after)
     for name, old, new in _pairs(before.aliases, after.aliases):
-        yield from _text_change("alias", name, _alias_text(old), _alias_text(new))
+        yield from _text_change(
+            "alias", name, None if old is None else f"of {old.of}", None if new is None else f"of {new.of}"
+        )
     yield from _sets(before, after)
     yield from _roles(before, after)
     yield from _attributes(before.attributes, after.attributes)
@@ -86,7 +87,8 @@ def _text_change(kind: DeclarationKind, name: str, old: str | None, new: str | N
         yield DeclarationChange(kind=kind, name=name, verdict=state, details=(Detail(what="", before=old, after=new),))
 
 
-def _semantics(before: Semantics, after: Semantics) -> Iterator[DeclarationChange]:
+def _semantics(earlier: Program, later: Program) -> Iterator[DeclarationChange]:
+    before, after = earlier.semantics, later.semantics
     denies = "overrides" in {before.deny, after.deny}
 
     def change(
@@ -107,7 +109,7 @@ def _semantics(before: Semantics, after: Semantics) -> Iterator[DeclarationChang
         yield from change("owner", _presence(old), _presence(new), state)
     else:
         yield from change("owner.kinds", _list(old.kinds), _list(new.kinds), _inclusion(old.kinds, new.kinds))
-        yield from change("owner.creator", _creator(old), _creator(new))
+        yield from change("owner.creator", _creator(old.creator), _creator(new.creator))
         yield from change("owner.holds", _list(old.holds), _list(new.holds), _inclusion(old.holds, new.holds))
     yield from change("subjects", _list(before.subjects), _list(after.subjects))
     for name, kinds, others in (
@@ -165,7 +167,12 @@ def _privileges(before: Program, after: Program) -> Iterator[DeclarationChange]:
     known = before.entities.keys() & after.entities.keys()
     for name, old, updated in _pairs(before.grantable, after.grantable):
         if old is None or updated is None:
-            yield from _text_change("privilege", name, _privilege_text(old), _privilege_text(updated))
+            yield from _text_change(
+                "privilege",
+                name,
+                None if old is None else f"on {_list(old.on)}",
+                None if updated is None else f"on {_list(updated.on)}",
+            )
             continue
         removed, added = {*old.on} - {*updated.on}, {*updated.on} - {*old.on}
         # If the other side lacks the whole type, the change is reported there, not here.
@@ -238,20 +245,12 @@ def _changed(
         yield DeclarationChange(kind=kind, name=name, verdict=state, details=all_details, meaning=bool(details))
 
 
-def _alias_text(alias: Alias | None) -> str | None:
-    return None if alias is None else f"of {alias.of}"
-
-
 def _levels(kind: EntityType) -> str:
     return f"{kind.nested} levels" if kind.nested else "no"
 
 
 def _type_text(kind: EntityType | None) -> str | None:
     return None if kind is None else f"in {kind.parent}" if kind.parent else "root"
-
-
-def _privilege_text(privilege: Privilege | None) -> str | None:
-    return None if privilege is None else f"on {_list(privilege.on)}"
 
 
 def _role_text(role: Role | None) -> str | None:
@@ -276,8 +275,8 @@ def _list(names: Collection[str]) -> str:
     return ", ".join(names) or "nothing"
 
 
-def _creator(owner: OwnerSemantics) -> str:
-    return owner.creator if isinstance(owner.creator, str) else _yes_no(owner.creator)
+def _creator(creator: bool | str) -> str:  # noqa: FBT001  as the policy declares it
+    return creator if isinstance(creator, str) else _yes_no(creator)
 
 
 def _yes_no(value: bool) -> str:  # noqa: FBT001  one value in, its word out

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from privtab.base import NOT_SET, Entity, InvalidRequest, Request, base_type
+from privtab.base.attributes import Value
 from privtab.ir.canonical import Listing
-from privtab.ir.comparisons import Comparisons, Values
+from privtab.ir.comparisons import Comparisons
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.facts import Assigned, Fact, Facts, Granted, Holding, Owned
+from privtab.ir.facts import Assigned, Fact, Granted, Holding, Owned
 from privtab.ir.formula import leaves, mapped, resolve
 from privtab.ir.nodes import NEVER, Atom, Can, Compare, Formula, Or, Program, Rule, Target, Term
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
@@ -23,12 +24,12 @@ from privtab_analysis.diff.nodes import Decided, PathForm, Shape, Shows, Tables,
 class Separation:
     """A kind of request, and facts under which one side allows it and the other denies it."""
 
-    facts: Facts
+    facts: frozenset[Fact]
     flags: frozenset[str]
     types: Types
     form: PathForm
     """The form of the path of the resource."""
-    values: Values = field(default_factory=dict)
+    values: Mapping[Term, Value] = field(default_factory=dict)
     """Values of attributes under which the comparisons among the facts hold, and no others that matter."""
 
 

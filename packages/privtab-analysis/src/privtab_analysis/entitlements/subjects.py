@@ -13,7 +13,7 @@ from privtab.base import Entity, Locations, last_name, once, path_of
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
 from privtab.ir.nodes import Program
-from privtab.ir.serialise import conditions_json
+from privtab.ir.serialise import program_json
 from privtab.state import row_index
 from privtab.state.located import lying_in
 from privtab.state.nodes import Assignment, State
@@ -168,14 +168,14 @@ def program_forms(program: Program, where: Locations) -> RequestForms:
     """The conditions of a program, without minimal sets, for entities that lie somewhere."""
     if not program.flat:
         return _forms(program)
-    engine = RowEngine(conditions_json(program), _index(program, State()))
+    engine = RowEngine(program_json(program, explained=False), _index(program, State()))
     engine.locations = where
     return RequestForms(engine)
 
 
 @once
 def _forms(program: Program) -> RequestForms:
-    return RequestForms(RowEngine(conditions_json(program), _index(program, State())))
+    return RequestForms(RowEngine(program_json(program, explained=False), _index(program, State())))
 
 
 def held(

@@ -33,7 +33,6 @@ from privtab.base.names import PRIVILEGE_ATTRIBUTE
 from privtab.ir.formula import followed
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Compare, Program
-from privtab.ir.semantics import OwnerKind
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
 from privtab.state.located import locations
@@ -65,7 +64,7 @@ DELETING = ("drop", "delete", "remove", "deregister")
 """The default operations that delete an entity: the first that its type has."""
 MOST_PLACES = 100
 """Entities in which a principal is sought that its name does not place."""
-PRINCIPAL_OF: Mapping[str, OwnerKind] = {"assignments": "role", "memberships": "group", "members": "user"}
+PRINCIPAL_OF: Mapping[str, str] = {"assignments": "role", "memberships": "group", "members": "user"}
 """The kind of the principal whose entity is the object of a row, which is also the name of the column that names it."""
 _MOST_SHOWN = 3
 
@@ -355,7 +354,7 @@ class _Reach:
         administers = bool(self.excerpt.find("service_admins", user=[self.request.user]))
         return administers and 0 < len(known) <= MOST_PLACES and all(self._may(*place) for place in known)
 
-    def _given(self, change: Change, kind: OwnerKind, name: str, scope: Entity | None) -> Entity | None:
+    def _given(self, change: Change, kind: str, name: str, scope: Entity | None) -> Entity | None:
         """Check the role or the group that a row gives or takes, and return it if it is an entity."""
         named = principal_entity(self.program, kind, name)
         if named is None:

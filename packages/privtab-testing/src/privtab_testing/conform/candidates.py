@@ -8,7 +8,7 @@ from itertools import chain, islice, product
 from math import prod
 
 from privtab.base import NOT_SET, Entity, Request, Undecided
-from privtab.ir.canonical import Leaf, MinimalSets, canonical
+from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.exact import settings
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, Has, HasBelow, Owner, OwnsBelow, Program, Rule, Target
@@ -60,7 +60,7 @@ class Setting:
     is_deepest: bool
     """True if no setting has more levels."""
     request: Request
-    sets: MinimalSets
+    sets: tuple[tuple[Leaf, ...], ...]
     ways: HeldSets
     """The minimal sets with the names of the request, and sets that hold something on an entity below instead."""
     below: Mapping[HeldSet, str]
@@ -270,7 +270,7 @@ class Candidates:
         return Candidate(setting=setting, caller=caller, purpose=purpose, through_roles=self._by_role)
 
     def _held_sets(
-        self, sets: MinimalSets, names: RequestNames, levels: Mapping[str, int], absent: str | None
+        self, sets: tuple[tuple[Leaf, ...], ...], names: RequestNames, levels: Mapping[str, int], absent: str | None
     ) -> dict[HeldSet, str] | None:
         """The minimal sets with the names of the request, each with the types of the entities below on which it holds something.
 

@@ -11,7 +11,7 @@ from privtab.base import LEFT_OUT, Request, Undecided, once
 from privtab.base.caching import once_within
 from privtab.ir.algebra import Algebra
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import move, references
+from privtab.ir.formula import move, walk
 from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Can, Formula, Program, Rule, When
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab_testing.scenarios import Case
@@ -24,7 +24,7 @@ Mask: TypeAlias = int
 @once_within
 def dependencies(program: Program, key: Key) -> frozenset[Key]:
     """A rule and every rule that it refers to by `can`."""
-    referred = references(program.rules[key].item_condition)
+    referred = (node for node in walk(program.rules[key].item_condition) if isinstance(node, Can))
     return frozenset({key}).union(*(dependencies(program, (can.target.type, can.operation)) for can in referred))
 
 

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from privtab.base import count
 from privtab.ir.nodes import Rule
-from privtab.ir.serialise import source_text
 from privtab_testing.scenarios.prove import Cell
 from privtab_testing.scenarios.results import Result, because
 from privtab_testing.scenarios.run import Failure
@@ -58,7 +57,7 @@ def _failure(console: Console, result: Result, failure: Failure) -> None:
     rule = result.rule(case)
     _print_hanging(console, "✗ ", Text(case.name, style="bold"), head_style="bold red")
     prefix = "" if failure.fault in {"decision", "engines"} else f"{failure.fault}: "
-    source = source_text(rule.source)
+    source = None if rule.source is None else rule.source.text
     reading = result.chosen_reading(case)
     facts = [
         ("expected", prefix + failure.expected),

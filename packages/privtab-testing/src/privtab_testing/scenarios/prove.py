@@ -9,11 +9,11 @@ from functools import partial, reduce
 from typing import Literal, TypeAlias
 
 from privtab.base import Undecided
-from privtab.ir.canonical import Leaf, MinimalSets, atom_of, canonical
-from privtab.ir.exact import RELATED, ImplicationChecker, settings
+from privtab.ir.canonical import Leaf, atom_of, canonical
+from privtab.ir.exact import ImplicationChecker, settings
 from privtab.ir.formula import asked_condition, leaves
 from privtab.ir.names import atom_text
-from privtab.ir.nodes import And, Formula, Or, Program, Rule
+from privtab.ir.nodes import And, Compare, Formula, HasBelow, Or, OwnsBelow, Program, Rule
 from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool
 from privtab_testing.scenarios import Case, CasePlan, Form
@@ -132,7 +132,7 @@ class Coverage:
                     if cell.covered or not self._is_impossible(sets, cell.atoms, cell.missing):
                         yield cell
 
-    def _is_impossible(self, sets: MinimalSets, atoms: tuple[Leaf, ...], missing: Leaf | None) -> bool:
+    def _is_impossible(self, sets: tuple[tuple[Leaf, ...], ...], atoms: tuple[Leaf, ...], missing: Leaf | None) -> bool:
         """Return whether no state can prove a cell.
 
         This happens if owners hold privileges that can also be denied: a caller who should have `READ` below an
@@ -140,7 +140,9 @@ class Coverage:
         comparisons of attributes hold together, such as `user.rank > 3` and `user.rank > 2`, or one atom is held below another or on more of
         the levels of a type that nests.
         """
-        related = self.program.nests or any(isinstance(atom, RELATED) for atoms_ in (*sets, atoms) for atom in atoms_)
+        related = self.program.nests or any(
+            isinstance(atom, HasBelow | OwnsBelow | Compare) for atoms_ in (*sets, atoms) for atom in atoms_
+        )
         if not ((self._owners_hold and atoms) or related):
             return False
         premise = And(parts=tuple(atom for atom in atoms if atom != missing))
@@ -154,7 +156,9 @@ def request_forms(program: Program, rule: Rule) -> tuple[Form, ...]:
     return ("",) if rule.each is None or not program.unnamed(rule) else ("item", "call")
 
 
-def cells_of(kind: Cell, sets: MinimalSets, observed: Observed | None, in_setting: Mask) -> Iterator[tuple[Cell, Mask]]:
+def cells_of(
+    kind: Cell, sets: tuple[tuple[Leaf, ...], ...], observed: Observed | None, in_setting: Mask
+) -> Iterator[tuple[Cell, Mask]]:
     """The cells of one kind of request, and the cases that prove each; `kind`: a cell of that kind, `in_setting`: the cases that have it."""
     masks = {atom: 0 if observed is None else observed.atom(atom_of(atom)) for atoms in sets for atom in atoms}
     complete = [reduce(int.__and__, (masks[atom] for atom in atoms), in_setting) for atoms in sets]

@@ -13,7 +13,6 @@ from privtab.base import FileError, SourceFile, Span, read_text
 from privtab.base.request import why_denied
 from privtab.ir.names import atom_text
 from privtab.ir.nodes import Rule
-from privtab.ir.serialise import source_text
 from privtab.language import syntax
 from privtab.language.report import Case as JUnitCase
 from privtab.language.report import Failure as JUnitFailure
@@ -171,7 +170,7 @@ def row_json(rule: Rule) -> dict[str, Any]:
         "rule": rule.id,
         "path": rule.span.path,
         "line": rule.span.line,
-        "source": source_text(rule.source),
+        "source": (None if rule.source is None else rule.source.text),
     }
 
 

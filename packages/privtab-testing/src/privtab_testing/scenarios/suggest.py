@@ -15,7 +15,7 @@ from typing import TypeAlias
 from privtab.base import NOT_SET, base_type
 from privtab.base.paths import level_of
 from privtab.ir import nodes as ir
-from privtab.ir.formula import RequestAlgebra, asked_condition, followed, leaves, move
+from privtab.ir.formula import RequestAlgebra, asked_condition, followed, leaves, resolve
 from privtab.ir.names import atom_words
 from privtab.ir.serialise import vocabulary
 from privtab.ir.shapes import present
@@ -237,7 +237,7 @@ class _WaysWriter(RequestAlgebra[Value]):
             *sorted(flags_used.intersection(self.flags)),
         ]
         name = base = "_".join(words)
-        tree = self.tree(move(condition, can.target.slot))
+        tree = self.tree(resolve(self.program, can))
         number = 1
         while self.writer.lets.setdefault(name, tree) != tree:
             number += 1
