@@ -12,7 +12,7 @@ from privtab.base.diagnostics import Diagnostic
 from privtab.base.request import Entity, Request
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.ir.canonical import canonical
+from privtab.ir.canonical import canonical_form
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
@@ -82,7 +82,7 @@ def test_it_is_every_privilege_listed(semantics: str) -> None:
 
 def test_without_denials_it_is_one_atom_however_often_it_is_asked_for() -> None:
     asked = program("inheritance: none")
-    sets = canonical(asked).minimal_sets(asked.rules["table", "both"].requires)
+    sets = canonical_form(asked).minimal_sets(asked.rules["table", "both"].requires)
     assert [[atom.privilege for atom in atoms] for atoms in sets] == [["any privilege", "any privilege"]]  # type: ignore[union-attr]
 
 

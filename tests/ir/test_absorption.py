@@ -6,10 +6,10 @@ import generated_programs
 import hostile
 import pytest
 
-from privtab.ir.canonical import canonical
+from privtab.ir.canonical import canonical_form
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import FactSemantics, unrelated
-from privtab.ir.formula import atoms, leaves
+from privtab.ir.formula import direct_atoms, reached_atoms
 from privtab.ir.nodes import Formula, Program
 from privtab.ir.solver import NeededAtoms
 from privtab.ir.some_minimal_sets import absorbed
@@ -37,14 +37,14 @@ def condition(semantics: str, cell: str) -> tuple[Program, Formula]:
 )
 def test_remaining_atoms(semantics: str, cell: str, remaining: set[str]) -> None:
     program, formula = condition(semantics, cell)
-    shorter = absorbed(canonical(program), formula)
-    assert {f"{getattr(a, 'privilege', 'owner')} {a.target.type}" for a in atoms(shorter)} == remaining  # type: ignore[union-attr]
+    shorter = absorbed(canonical_form(program), formula)
+    assert {f"{getattr(a, 'privilege', 'owner')} {a.target.type}" for a in direct_atoms(shorter)} == remaining  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("seed", range(24))
 def test_absorption_keeps_the_meaning(seed: int) -> None:
     program = generated_programs.program(seed)
-    exact, form = ImplicationChecker(program), canonical(program)
+    exact, form = ImplicationChecker(program), canonical_form(program)
     for rule in program.rules.values():
         formula = rule.item_condition
         shorter = absorbed(form, formula)
@@ -53,11 +53,11 @@ def test_absorption_keeps_the_meaning(seed: int) -> None:
         slots = {slot.name: slot.types for slot in rule.withs}
         if unrelated(FactSemantics(program), [shorter], slots):
             needed = NeededAtoms(FactSemantics(program)).needed([formula], slots, (), form)
-            assert needed == set(leaves(program, shorter))
+            assert needed == set(reached_atoms(program, shorter))
 
 
 def test_long_lists_are_looked_at_once() -> None:
     program, _ = generated_programs.lowered(hostile.nested_alternatives(4000))
-    shorter = absorbed(canonical(program), program.rules["shelf", "load"].item_condition)
-    assert {a.target.type for a in atoms(shorter)} == {"shelf"}  # type: ignore[union-attr]
-    assert len(list(atoms(shorter))) == 2000
+    shorter = absorbed(canonical_form(program), program.rules["shelf", "load"].item_condition)
+    assert {a.target.type for a in direct_atoms(shorter)} == {"shelf"}  # type: ignore[union-attr]
+    assert len(list(direct_atoms(shorter))) == 2000

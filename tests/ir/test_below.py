@@ -11,9 +11,9 @@ import worlds
 from counterexamples import counterexample
 from seeds import seeds
 
-from privtab.ir.canonical import canonical
-from privtab.ir.exact import ImplicationChecker, settings
-from privtab.ir.formula import leaves
+from privtab.ir.canonical import canonical_form
+from privtab.ir.exact import ImplicationChecker, request_settings
+from privtab.ir.formula import reached_atoms
 from privtab.ir.nodes import ByType, HasBelow, OwnsBelow, Program, Rule
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.witness import WitnessBuilder
@@ -26,16 +26,16 @@ def rules(program: Program) -> list[Rule]:
     return [
         rule
         for rule in program.rules.values()
-        if any(isinstance(a, HasBelow | OwnsBelow) for a in leaves(program, rule.item_condition))
+        if any(isinstance(a, HasBelow | OwnsBelow) for a in reached_atoms(program, rule.item_condition))
     ]
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS, quick=10))
 def test_an_atom_entails_another_if_the_solver_says_so(seed: int) -> None:
     program = generated_programs.program(seed, "below")
-    form, exact = canonical(program), ImplicationChecker(program)
+    form, exact = canonical_form(program), ImplicationChecker(program)
     for rule in rules(program):
-        atoms = [a for a in leaves(program, rule.item_condition) if not isinstance(a, ByType)][:8]
+        atoms = [a for a in reached_atoms(program, rule.item_condition) if not isinstance(a, ByType)][:8]
         for first, second in product(atoms, repeat=2):
             assert form.entails(frozenset({first}), second) == exact.implies(first, second), f"{first} => {second}"
 
@@ -47,7 +47,7 @@ def test_a_counterexample_is_a_state(seed: int) -> None:
     pairs = [(a, b) for a, b in product(rules(program), repeat=2) if a.entity == b.entity and a.withs == b.withs]
     for rule, other in pairs[:30]:
         f, g = rule.item_condition, other.item_condition
-        for flags, types in islice(settings(program, rule, f, g), 4):
+        for flags, types in islice(request_settings(program, rule, f, g), 4):
             facts = counterexample(exact, f, g, flags, types)
             assert (facts is None) == exact.implies(f, g, flags, types)
             if facts is not None:

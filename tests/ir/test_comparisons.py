@@ -12,7 +12,7 @@ from counterexamples import counterexample
 
 from privtab.base.attributes import Value, holds
 from privtab.base.source import SourceFile
-from privtab.ir.canonical import canonical
+from privtab.ir.canonical import canonical_form
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import Granted, Holding
@@ -134,7 +134,7 @@ def check(seed: int) -> None:
         assert values is not None
         reads = any(isinstance(fact, Granted) for fact in facts)
         assert (decided(f, values, reads=reads), decided(g, values, reads=reads)) == (True, False)
-    sets = canonical(program()).minimal_sets(f)
+    sets = canonical_form(program()).minimal_sets(f)
     by_set = [holding(And(parts=row), part) for row in sets]
     assert all(by_set), "no set contradicts itself"
     assert frozenset().union(*by_set) == in_f

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from privtab import pipeline
-from privtab.ir.formula import leaves, move, references
+from privtab.ir.formula import move_to_slot, reached_atoms, references
 from privtab.ir.nodes import ALWAYS, NEVER, And, Has, Or, Owner, Target
 from privtab.ir.shapes import rule_flags
 
@@ -20,7 +20,7 @@ def test_conjunctions_and_alternatives_are_flat_and_say_each_part_once() -> None
 
 def test_moving_takes_the_resource_alone_to_the_slot() -> None:
     other = Owner(target=Target(slot="beside", type="table"))
-    moved = move(And(parts=(READ, other)), "to")
+    moved = move_to_slot(And(parts=(READ, other)), "to")
     assert moved == And(parts=(Has(privilege="READ", target=Target(slot="to", type="table")), other))
 
 
@@ -28,7 +28,7 @@ def test_leaves_reach_through_references() -> None:
     program = pipeline.load_program("gravitino/1.1.0")
     load = program.rules["table", "load"].requires
     assert [c.target.type for c in references(load)] == ["schema"]
-    kinds = {atom.privilege for atom in leaves(program, load) if isinstance(atom, Has)}
+    kinds = {atom.privilege for atom in reached_atoms(program, load) if isinstance(atom, Has)}
     assert kinds == {"USE_CATALOG", "USE_SCHEMA", "SELECT_TABLE", "MODIFY_TABLE"}
 
 

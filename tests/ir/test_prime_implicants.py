@@ -12,7 +12,7 @@ from privtab.backends.describe import describe_rule, not_listed, set_texts
 from privtab.base.attributes import Attribute, Value
 from privtab.base.errors import Undecided
 from privtab.ir import prime_implicants
-from privtab.ir.canonical import MinimalSets, atom_of, canonical
+from privtab.ir.canonical import MinimalSets, atom_of, canonical_form
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import Truth
 from privtab.ir.names import atom_text
@@ -161,7 +161,7 @@ def compare(seed: int) -> bool:
     first, second = pair(seed)
     program, _ = lowered(f'{HEAD}    one: "{first}"\n    two: "{second}"\n')
     f, g = (rule.item_condition for rule in program.rules.values())
-    form, exact = canonical(program), ImplicationChecker(program)
+    form, exact = canonical_form(program), ImplicationChecker(program)
     none = frozenset[str]()
     sets = form.minimal_sets(f, none), form.minimal_sets(g, none)
     equal = exact.implies(f, g, none) and exact.implies(g, f, none)
@@ -205,7 +205,7 @@ def compare(seed: int) -> bool:
 def test_sets_are_written_in_one_way(text: str, sets: list[list[str]]) -> None:
     program, _ = lowered(f'{HEAD}    one: "{text}"\n')
     [rule] = program.rules.values()
-    assert texts(program, canonical(program).minimal_sets(rule.item_condition)) == sorted(map(sorted, sets))
+    assert texts(program, canonical_form(program).minimal_sets(rule.item_condition)) == sorted(map(sorted, sets))
 
 
 @pytest.mark.parametrize("seed", seeds(range(200), quick=60))

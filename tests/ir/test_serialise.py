@@ -5,7 +5,7 @@ import json
 import pytest
 
 from privtab import pipeline
-from privtab.ir.canonical import canonical
+from privtab.ir.canonical import canonical_form
 from privtab.ir.passes import flatten
 from privtab.ir.serialise import formula_json, program_json, variant_key
 
@@ -21,7 +21,7 @@ def test_every_rule_has_its_minimal_sets(name: str) -> None:
         types = {w.name: w.types[0] for w in rule.withs}
         key = variant_key((), {w.name: w.types[0] for w in rule.withs if w.polymorphic})
         assert len(written["minimal"]["item"][key]) == len(
-            canonical(program).minimal_sets(rule.item_condition, types=types)
+            canonical_form(program).minimal_sets(rule.item_condition, types=types)
         )
         assert bool(written["minimal"]["call"]) == rule.unnamed
         used = {i for form in written["minimal"].values() for sets in form.values() for row in sets for i in row}

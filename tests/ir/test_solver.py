@@ -9,10 +9,10 @@ import generated_programs
 import pytest
 from counterexamples import counterexample
 
-from privtab.ir.canonical import canonical
-from privtab.ir.exact import ImplicationChecker, settings
+from privtab.ir.canonical import canonical_form
+from privtab.ir.exact import ImplicationChecker, request_settings
 from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import leaves
+from privtab.ir.formula import reached_atoms
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.solver import NeededAtoms
 
@@ -28,7 +28,7 @@ def test_the_solver_and_the_enumeration_agree_within_a_program(seed: int) -> Non
     exact = ImplicationChecker(program)
     for rule, other in pairs(program, program):
         f, g = rule.item_condition, other.item_condition
-        for flags, types in islice(settings(program, rule, f, g), 8):
+        for flags, types in islice(request_settings(program, rule, f, g), 8):
             assert exact.implies(f, g, flags, types) == (counterexample(exact, f, g, flags, types) is None)
 
 
@@ -39,7 +39,7 @@ def test_the_solver_and_the_enumeration_agree_between_two_programs(seed: int) ->
     exact = ImplicationChecker(program, other_program)
     for rule, other_rule in shared:
         f, g = rule.call_condition, other_rule.item_condition
-        for flags, types in islice(settings(program, rule, f), 4):
+        for flags, types in islice(request_settings(program, rule, f), 4):
             assert exact.implies(f, g, flags, types) == (counterexample(exact, f, g, flags, types) is None)
 
 
@@ -50,8 +50,8 @@ def test_the_fewest_facts_are_no_more_than_those_of_the_enumeration(seed: int) -
     semantics, solver = exact.semantics, exact.solver
     for rule, other in pairs(program, program)[:15]:
         f, g = rule.item_condition, other.item_condition
-        facts = frozenset().union(*(semantics.every.about(atom) for h in (f, g) for atom in leaves(program, h)))
-        for flags, types in islice(settings(program, rule, f, g), 4):
+        facts = frozenset().union(*(semantics.every.about(atom) for h in (f, g) for atom in reached_atoms(program, h)))
+        for flags, types in islice(request_settings(program, rule, f, g), 4):
             listed = counterexample(exact, f, g, flags, types)
             solver.renew()
             asked = [solver.literal(f), -solver.literal(g), *solver.with_flags(flags)]
@@ -70,19 +70,19 @@ def test_one_question_about_all_requests_is_every_question(seed: int) -> None:
     exact = ImplicationChecker(program)
     for rule, other in pairs(program, program):
         f, g = rule.item_condition, other.item_condition
-        each = all(exact.implies(f, g, flags, types) for flags, types in settings(program, rule, f, g))
+        each = all(exact.implies(f, g, flags, types) for flags, types in request_settings(program, rule, f, g))
         assert exact.always_implies(rule, f, g) == each
 
 
 @pytest.mark.parametrize("seed", range(24))
 def test_needed_atoms_are_those_of_minimal_sets(seed: int) -> None:
     program = generated_programs.program(seed)
-    form = canonical(program)
+    form = canonical_form(program)
     for rule in program.rules.values():
         condition = rule.item_condition
         listed = {
             atom
-            for flags, types in settings(program, rule)
+            for flags, types in request_settings(program, rule)
             for atoms in form.minimal_sets(condition, flags, types)
             for atom in atoms
         }

@@ -8,17 +8,17 @@ import pytest
 from seeds import seeds
 
 from privtab.base.errors import Undecided
-from privtab.ir.canonical import canonical
-from privtab.ir.exact import settings
+from privtab.ir.canonical import canonical_form
+from privtab.ir.exact import request_settings
 from privtab.ir.some_minimal_sets import LISTED, minimal_listing, some_minimal_sets
 
 
 @pytest.mark.parametrize("seed", seeds(range(30), quick=12))
 def test_the_few_are_minimal_sets(seed: int) -> None:
     program = generated_programs.program(seed)
-    form = canonical(program)
+    form = canonical_form(program)
     for rule in program.rules.values():
-        for flags, types in settings(program, rule):
+        for flags, types in request_settings(program, rule):
             every = form.minimal_sets(rule.item_condition, flags, types)
             some = some_minimal_sets(form, rule.item_condition, flags, types)
             assert some <= set(map(frozenset, every))
@@ -32,7 +32,7 @@ def test_the_few_are_minimal_sets(seed: int) -> None:
 def test_a_listing_that_is_cut_says_so(name: str) -> None:
     program, _ = generated_programs.lowered(hostile.POLICIES[name]())
     rule = next(iter(program.rules.values()))
-    form = canonical(program)
+    form = canonical_form(program)
     with pytest.raises(Undecided):
         form.minimal_sets(rule.item_condition)
     found = minimal_listing(form, rule.item_condition)

@@ -11,7 +11,7 @@ import worlds
 from privtab import pipeline
 from privtab.base.errors import Undecided
 from privtab.base.request import Entity, Request
-from privtab.ir.canonical import canonical
+from privtab.ir.canonical import canonical_form
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.nodes import Atomic, Formula, Program
 from privtab.ir.unroll import Unrolled, levels_that_matter, unrolled
@@ -165,7 +165,7 @@ def test_what_owners_of_levels_have(inheritance: str, deny: str, tmp_path: Path)
     text = NAMESPACES.replace("owner: {kinds: [user]}", "owner: {kinds: [user], holds: [USE]}")
     path.write_text(text.replace("INHERITANCE", inheritance).replace("DENY", deny), encoding="utf-8")
     program = pipeline.load_program(path)
-    exact, form = ImplicationChecker(program), canonical(program)
+    exact, form = ImplicationChecker(program), canonical_form(program)
     conditions = ((rule, rule.item_condition) for rule in program.rules.values() if rule.entity == "table")
     condition = {rule.operation: atom for rule, atom in conditions if isinstance(atom, Atomic)}
     owned = [f"owns_{name}" for name in ("first", "some", "each")]
@@ -208,7 +208,7 @@ def test_what_is_held_below_levels_implies(inheritance: str, deny: str, levels: 
     text = BELOW.replace("INHERITANCE", inheritance).replace("DENY", deny).replace("nested: true", f"nested: {levels}")
     path.write_text(text, encoding="utf-8")
     program = pipeline.load_program(path)
-    exact, form = ImplicationChecker(program), canonical(program)
+    exact, form = ImplicationChecker(program), canonical_form(program)
     condition = {operation: rule.item_condition for (_, operation), rule in program.rules.items()}
     pairs = {f"{a} {b}": (condition[a], condition[b]) for a in condition for b in condition if a != b}
     found = {names for names, (f, g) in pairs.items() if exact.implies(f, g)}

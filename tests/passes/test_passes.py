@@ -9,7 +9,7 @@ import worlds
 
 from privtab import pipeline
 from privtab.ir import passes
-from privtab.ir.canonical import canonical
+from privtab.ir.canonical import canonical_form
 from privtab.ir.nodes import ALWAYS, And, Program
 from privtab.ir.passes import drop_implied_gate, narrowest_first
 from privtab.ir.shapes import rule_flags
@@ -21,7 +21,7 @@ def meaning(program: Program) -> dict[tuple[str, str], object]:
         types = {w.name: w.types[0] for w in rule.withs}
         flags = frozenset(rule_flags(program, rule))
         found[key] = [
-            canonical(program).minimal_sets(condition, chosen, types)
+            canonical_form(program).minimal_sets(condition, chosen, types)
             for condition in (rule.call_condition, rule.item_condition)
             for chosen in (flags, frozenset())
         ]

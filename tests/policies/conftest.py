@@ -13,7 +13,7 @@ import pytest
 import yaml
 from checkout import POLICIES
 
-from privtab.ir.canonical import canonical, minimal_sets
+from privtab.ir.canonical import canonical_form, minimal_sets
 from privtab.ir.names import atom_text
 from privtab.ir.nodes import Program, Rule
 
@@ -85,7 +85,7 @@ def compiled_row(program: Program, rule: Rule, flags: frozenset[str] = frozenset
     def text(sets: Sequence[Sequence[Any]]) -> Sets:
         return frozenset(frozenset(atom_text(atom, rule) for atom in atoms) for atoms in sets)
 
-    each = None if rule.each is None else canonical(program).minimal_sets(rule.each, flags)
+    each = None if rule.each is None else canonical_form(program).minimal_sets(rule.each, flags)
     return Row(
         line=(rule.source and rule.source.line) or 0,
         title=rule.title,

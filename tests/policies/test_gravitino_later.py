@@ -10,7 +10,7 @@ import pytest
 from checkout import ROOT
 from gravitino_table import LOADABLE, TABLE_1_2_0, TABLE_1_3_0, Line, Sets, sets, texts
 
-from privtab.ir.canonical import canonical, minimal_sets
+from privtab.ir.canonical import canonical_form, minimal_sets
 from privtab.ir.nodes import Program, Rule
 from privtab.pipeline import lint_policy, load_program
 
@@ -64,7 +64,7 @@ def call(program: Program, rule: Rule) -> Sets:
 
 def item(program: Program, rule: Rule) -> Sets:
     types = types_of(rule)
-    return texts(program, rule, canonical(program).minimal_sets(rule.item_condition, types=types), types)
+    return texts(program, rule, canonical_form(program).minimal_sets(rule.item_condition, types=types), types)
 
 
 def test_no_findings(version: Version) -> None:

@@ -12,7 +12,7 @@ import pytest
 from checkout import ROOT
 from gravitino_table import LOADABLE, TABLE_1_1_0, Sets, sets, texts
 
-from privtab.ir.canonical import canonical, minimal_sets
+from privtab.ir.canonical import canonical_form, minimal_sets
 from privtab.ir.nodes import ALWAYS, Program, Rule
 from privtab.pipeline import lint_policy, load_program
 
@@ -36,7 +36,7 @@ def test_cell(program: Program, line: int, entity: str, operation: str, call: st
     types = {w.name: "catalog" if w.name == "object" else w.types[0] for w in rule.withs}
     assert texts(program, rule, minimal_sets(program, rule, types=types), types) == sets(call, entity)
     assert (rule.each is None) == (item is None)
-    found = texts(program, rule, canonical(program).minimal_sets(rule.item_condition, types=types), types)
+    found = texts(program, rule, canonical_form(program).minimal_sets(rule.item_condition, types=types), types)
     assert found == sets(item or call, entity)
     assert rule.source is not None
     assert rule.source.line == line
@@ -132,7 +132,7 @@ def test_the_objects_of_tags_and_policies_are_what_can_be_loaded(program: Progra
 def loosest(program: Program, key: tuple[str, str]) -> Sets:
     rule = program.rules[key]
     types = {w.name: "catalog" for w in rule.withs if w.name == "object"}
-    return texts(program, rule, canonical(program).minimal_sets(rule.item_condition, types=types), types)
+    return texts(program, rule, canonical_form(program).minimal_sets(rule.item_condition, types=types), types)
 
 
 READINGS = (

@@ -14,11 +14,11 @@ from math import prod
 from typing import NamedTuple, TypeAlias
 
 from privtab.base.errors import Undecided, UnsupportedError
-from privtab.ir.canonical import AtomSet, atom_of, canonical
+from privtab.ir.canonical import AtomSet, atom_of, canonical_form
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import Fact, Facts, FactSemantics, Granted, Holding
-from privtab.ir.formula import leaves, without_name
+from privtab.ir.formula import reached_atoms, without_name
 from privtab.ir.nodes import Atom, Compare, Formula
 
 _MAX_CHOICES = 1_000
@@ -71,10 +71,10 @@ class CounterexampleSearch:
 
         `alike`: whether everything that the conditions refer to means the same in both programs.
         """
-        form = canonical(self.program)
+        form = canonical_form(self.program)
         effects = self._effects(g)
         other_sets = (
-            [frozenset(s) for s in canonical(self.other_program).minimal_sets(g, flags, types)] if alike else ()
+            [frozenset(s) for s in canonical_form(self.other_program).minimal_sets(g, flags, types)] if alike else ()
         )
         for atoms in map(frozenset, form.minimal_sets(f, flags, types)):
             if alike and form.implies([atoms], other_sets):
@@ -91,7 +91,7 @@ class CounterexampleSearch:
         if self._last is None or self._last[0] is not g:
             gives: dict[Fact, _Gives] = {}
             denials: set[Fact] = set()
-            atoms = dict.fromkeys(leaves(self.other_program, g))
+            atoms = dict.fromkeys(reached_atoms(self.other_program, g))
             for number, atom in enumerate(atoms):
                 for given in self.other_semantics.giving(atom):
                     denials |= given.denying
@@ -125,7 +125,7 @@ class CounterexampleSearch:
 
     def _choices(self, atoms: AtomSet, effects: _Effects) -> Iterator[tuple[_Choice, ...]]:
         """The ways to give a set of atoms in the first program."""
-        in_order = map(atom_of, sorted(atoms, key=canonical(self.program).order))
+        in_order = map(atom_of, sorted(atoms, key=canonical_form(self.program).order))
         options = [self._giving(atom, effects) for atom in in_order]
         if prod(map(len, options)) > _MAX_COMBINATIONS:
             raise UnsupportedError(

@@ -10,7 +10,7 @@ from worlds import stated_flags
 
 from privtab.base.attributes import GivenAttributes, Scalar
 from privtab.base.request import Entity, Request
-from privtab.ir.canonical import Leaf, canonical
+from privtab.ir.canonical import Leaf, canonical_form
 from privtab.ir.nodes import (
     RESOURCE,
     Compare,
@@ -89,7 +89,7 @@ def _of_condition(
     *,
     named: bool,
 ) -> Iterator[Case]:
-    form = canonical(program)
+    form = canonical_form(program)
     itself = Target(slot=RESOURCE, type=rule.entity)
     sets = [frozenset(s) for s in form.minimal_sets(condition, flags, types)]
 

@@ -16,7 +16,7 @@ from privtab import model
 from privtab.base.diagnostics import Severity
 from privtab.base.request import Entity, Request
 from privtab.base.source import SourceFile
-from privtab.ir.formula import leaves
+from privtab.ir.formula import reached_atoms
 from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Program, Rule, ServiceAdmin, Target
 from privtab.ir.shapes import rule_flags
 from privtab.language import syntax
@@ -284,7 +284,7 @@ def _rows(program_: Program, rule: Rule, request: Request, programs: Sequence[Pr
     grantees = [f"user:{USER}"]
     if len({p.semantics.groups for p in programs}) > 1:
         grantees += [f"group:{GROUP}", f"group:{BROUGHT}"]
-    for atom in leaves(program_, rule.item_condition):
+    for atom in reached_atoms(program_, rule.item_condition):
         if isinstance(atom, Compare):
             continue
         if isinstance(atom, ServiceAdmin):

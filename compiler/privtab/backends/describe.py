@@ -8,8 +8,8 @@ from typing import Any
 
 from privtab.backends import Compilation
 from privtab.base import indented_json
-from privtab.ir.canonical import canonical
-from privtab.ir.formula import walk
+from privtab.ir.canonical import canonical_form
+from privtab.ir.formula import walk_condition
 from privtab.ir.names import atom_text, effect_texts
 from privtab.ir.nodes import ByType, EntityType, Formula, Program, Role, Rule
 from privtab.ir.serialise import VARIANTS, semantics_json
@@ -83,7 +83,7 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
         described["required_flags"] = list(rule.required_flags)
     if rule.withs:
         described["with"] = {slot.name: list(slot.words) for slot in rule.withs}
-    slots = sorted({node.slot for node in walk(rule.item_condition) if isinstance(node, ByType)})
+    slots = sorted({node.slot for node in walk_condition(rule.item_condition) if isinstance(node, ByType)})
     if slots:
         types = {slot.name: slot.types for slot in rule.withs}
         combinations = itertools.product(*(types[slot] for slot in slots))
@@ -139,7 +139,7 @@ def _sets(program: Program, rule: Rule, types: Mapping[str, str]) -> dict[str, A
         nonlocal complete
         if condition is None:
             return None
-        found = minimal_listing(canonical(program), condition, flags, types)
+        found = minimal_listing(canonical_form(program), condition, flags, types)
         complete = complete and found.complete
         return [[atom_text(atom, rule, types) for atom in atoms] for atoms in found.sets]
 

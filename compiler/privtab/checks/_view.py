@@ -15,14 +15,14 @@ from typing import Literal, NamedTuple, TypeAlias
 from privtab.base.caching import once
 from privtab.base.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 from privtab.base.errors import Undecided
-from privtab.ir.canonical import AtomSet, Canonical, canonical
+from privtab.ir.canonical import AtomSet, Canonical, canonical_form
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import unrelated
 from privtab.ir.formula import (
     asked_condition,
     compared_terms,
-    followed,
-    leaves,
+    reached_atoms,
+    walk_reached,
     without_name,
 )
 from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Formula, Has, Member, Owner, Program, Rule
@@ -114,7 +114,7 @@ class View:
     @cached_property
     def canonical(self) -> Canonical:
         """The minimal sets."""
-        return canonical(self.program)
+        return canonical_form(self.program)
 
     @cached_property
     def exact(self) -> ImplicationChecker:
@@ -161,7 +161,7 @@ class View:
     def _dependencies_of(self, formula: Formula) -> tuple[frozenset[str], frozenset[str]]:
         """The flags that a condition depends on, and the slots whose type it depends on."""
         if formula not in self._dependencies:
-            slots = (node.slot for node in followed(self.program, formula) if isinstance(node, ByType))
+            slots = (node.slot for node in walk_reached(self.program, formula) if isinstance(node, ByType))
             self._dependencies[formula] = condition_flags(self.program, formula), frozenset(slots)
         return self._dependencies[formula]
 
@@ -290,7 +290,7 @@ class View:
         slots = {slot.name: slot.types for slot in rule.withs}
         shorter = [absorbed(self.canonical, condition) for condition in conditions]
         if all(unrelated(self.exact.semantics, [condition], slots) for condition in shorter):
-            return {atom for condition in shorter for atom in leaves(self.program, condition)}
+            return {atom for condition in shorter for atom in reached_atoms(self.program, condition)}
         try:
             return NeededAtoms(self.exact.semantics).needed(conditions, slots, known, self.canonical)
         except Undecided:
@@ -307,7 +307,7 @@ class View:
     def _deciding(self) -> Iterator[Atom]:
         """The atoms that decide something, here or in a reading or a variant; may repeat."""
         yield from self.needed
-        yield from (atom for formula in self.alternative_conditions for atom in leaves(self.program, formula))
+        yield from (atom for formula in self.alternative_conditions for atom in reached_atoms(self.program, formula))
 
     @cached_property
     def required_privileges(self) -> frozenset[tuple[str, str]]:

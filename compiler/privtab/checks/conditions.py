@@ -9,7 +9,7 @@ from privtab.base.errors import Undecided
 from privtab.base.hints import listed_names
 from privtab.checks._superfluous import Superfluous, superfluous
 from privtab.checks._view import Found, FoundInRow, Setting, check, check_in_every_type, declared, view_of
-from privtab.ir.formula import atoms, references
+from privtab.ir.formula import direct_atoms, references
 from privtab.ir.nodes import ALWAYS, RESOURCE, Formula, Rule
 from privtab.ir.solver import CONFLICTS
 from privtab.model import nodes as m
@@ -136,7 +136,7 @@ def type_without_rows(policy: m.Policy) -> Iterator[Found]:
 
 
 def _targets(formula: Formula) -> Iterator[str]:
-    yield from (target.type for atom in atoms(formula) for target in atom.targets)
+    yield from (target.type for atom in direct_atoms(formula) for target in atom.targets)
     yield from (can.target.type for can in references(formula))
 
 

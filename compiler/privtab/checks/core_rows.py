@@ -8,7 +8,7 @@ from typing import assert_never
 from privtab.base.diagnostics import Related, Severity
 from privtab.base.hints import listed_names
 from privtab.checks._view import Comparison, Found, View, check, compare, declared, view_of
-from privtab.ir.formula import followed
+from privtab.ir.formula import walk_reached
 from privtab.ir.nodes import Can, Rule
 from privtab.language.syntax.nodes import RowDecl
 from privtab.model import nodes as m
@@ -189,7 +189,7 @@ def equal_variant_row(policy: m.Policy) -> Iterator[Found]:
 def _equal(view: View, first: Rule, second: Rule, replaced: set[tuple[str, str]]) -> bool:
     if not compare(view, first, second).equal:
         return False
-    nodes = (node for rule in (first, second) for node in followed(view.program, rule.item_condition))
+    nodes = (node for rule in (first, second) for node in walk_reached(view.program, rule.item_condition))
     reached = {(node.target.type, node.operation) for node in nodes if isinstance(node, Can)}
     return first.item_condition == second.item_condition or not reached & replaced
 

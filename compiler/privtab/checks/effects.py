@@ -11,8 +11,8 @@ from privtab.base.errors import Undecided
 from privtab.base.hints import listed_names
 from privtab.checks._parts import with_implied
 from privtab.checks._view import Found, FoundInRow, View, check, check_in_every_type, view_of
-from privtab.ir.canonical import AtomSet, canonical
-from privtab.ir.formula import atoms
+from privtab.ir.canonical import AtomSet, canonical_form
+from privtab.ir.formula import direct_atoms
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Atom, Effect, Formula, Has, Member, Owner, Program, Rule, Target
 from privtab.ir.unroll import levels_that_matter, unrolled
 from privtab.model import nodes as m
@@ -122,12 +122,12 @@ def _allows_reading(view: View, rule: Rule, type_: str, reading_rules: list[Rule
     most = levels_that_matter(*((view.program, formula) for formula in (creating, *reading)))
     unrolling = unrolled(view.program)
     program = unrolling.at_most(most) if unrolling.nested else view.program
-    form = canonical(program)
+    form = canonical_form(program)
     gained = {atom for effect in rule.effects if effect.kind != "revoke" for atom in _atoms(view, effect)}
     for levels in unrolling.requests((creating, *reading, *gained), most):
         at_levels = partial(unrolling.formula, levels=levels) if unrolling.nested else _unchanged
         created = unrolling.at(type_, levels.get(RESOURCE, 1))
-        given = {part for atom in gained for part in atoms(at_levels(atom))}
+        given = {part for atom in gained for part in direct_atoms(at_levels(atom))}
         reading_sets = [
             frozenset(found) for formula in reading for found in form.minimal_sets(at_levels(formula), frozenset(), {})
         ]

@@ -9,7 +9,7 @@ from privtab.base.hints import listed_names
 from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, quoted_privilege
 from privtab.checks._parts import condition_cells, with_implied
 from privtab.checks._view import Found, check, view_of
-from privtab.ir.formula import atoms
+from privtab.ir.formula import direct_atoms
 from privtab.ir.nodes import Has
 from privtab.model import nodes as m
 from privtab.model.conditions import privilege_names
@@ -66,7 +66,7 @@ def never_required(policy: Policy) -> Iterator[Found]:
 def _in_force(policy: Policy) -> frozenset[str]:
     """The privileges that the rows in force name."""
     rules = view_of(policy).program.rules.values()
-    return frozenset(a.privilege for rule in rules for a in atoms(rule.item_condition) if isinstance(a, Has))
+    return frozenset(a.privilege for rule in rules for a in direct_atoms(rule.item_condition) if isinstance(a, Has))
 
 
 def _never_required_finding(policy: Policy, name: str, message: str, advice: str) -> Found:

@@ -37,9 +37,9 @@ from privtab.ir.formula import (
     RequestAlgebra,
     compared_terms,
     level_text,
-    move,
+    move_to_slot,
     on_entity,
-    resolve,
+    resolve_can,
     uses_below,
     with_targets,
 )
@@ -347,7 +347,7 @@ class Canonical:
             on_resource = ir.Can(operation=can.operation, target=ir.Target(slot=ir.RESOURCE, type=can.target.type))
             steps_before = self._steps_left
             try:
-                sets = self._sets(resolve(self.program, on_resource), flags, {})
+                sets = self._sets(resolve_can(self.program, on_resource), flags, {})
             except Undecided:
                 self._too_many[key] = steps_before
                 raise
@@ -391,11 +391,11 @@ class _Sets(RequestAlgebra[frozenset[AtomSet]]):
 
 
 def _moved(atom: Leaf, slot: str) -> Leaf:
-    return cast("Leaf", move(atom, slot))  # which is of the same kind
+    return cast("Leaf", move_to_slot(atom, slot))  # which is of the same kind
 
 
 @once
-def canonical(program: ir.Program) -> Canonical:
+def canonical_form(program: ir.Program) -> Canonical:
     """The shared `Canonical` of a program."""
     return Canonical(program)
 
@@ -404,7 +404,7 @@ def minimal_sets(
     program: ir.Program, rule: ir.Rule, flags: frozenset[str] = frozenset(), types: Mapping[str, str] | None = None
 ) -> MinimalSets:
     """The minimal sets of a rule's call (its gate and `requires`)."""
-    return canonical(program).minimal_sets(rule.call_condition, flags, types)
+    return canonical_form(program).minimal_sets(rule.call_condition, flags, types)
 
 
 def atom_of(leaf: Leaf) -> ir.Atom:

@@ -12,9 +12,9 @@ from typing import assert_never
 
 from privtab.base.errors import Undecided
 from privtab.ir import nodes as ir
-from privtab.ir.canonical import Leaf, canonical
+from privtab.ir.canonical import Leaf, canonical_form
 from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import Truth, followed, uses_below, walk, without_name
+from privtab.ir.formula import Truth, uses_below, walk_condition, walk_reached, without_name
 from privtab.ir.shapes import condition_flags, depends_on_request, kinds_of_requests, rule_flags
 from privtab.ir.solver import Slots, Solver
 from privtab.ir.unroll import levels_that_matter, unrolled
@@ -81,15 +81,18 @@ class ImplicationChecker:
 
     def _implied_by_sets(self, f: ir.Formula, g: ir.Formula) -> bool | None:
         """What the solver decides, in less time; None if a condition depends on the request or has too many minimal sets."""
-        if any(depends_on_request(self.program, h) or any(isinstance(a, RELATED) for a in walk(h)) for h in (f, g)):
+        if any(
+            depends_on_request(self.program, h) or any(isinstance(a, RELATED) for a in walk_condition(h))
+            for h in (f, g)
+        ):
             return None
         if isinstance(g, ir.Atomic) and g.kind.alone:
             return not self._truth(g, lambda atom: atom != g).fold(f)
         try:
-            found = canonical(self.program).minimal_sets(f)
+            found = canonical_form(self.program).minimal_sets(f)
         except Undecided:
             return None
-        entails = canonical(self.program).entails
+        entails = canonical_form(self.program).entails
         return all(self._truth(row, partial(entails, frozenset(row))).fold(g) for row in found)
 
     def _truth(self, key: ir.Atom | tuple[Leaf, ...], holds: Callable[[ir.Atom], bool]) -> Truth:
@@ -147,7 +150,7 @@ class ImplicationChecker:
         if self.semantics is self.other_semantics:
             return True
         return self.same_semantics and all(
-            self.means_the_same(node) for node in (*followed(self.program, f), *followed(self.other_program, g))
+            self.means_the_same(node) for node in (*walk_reached(self.program, f), *walk_reached(self.other_program, g))
         )
 
     def means_the_same(self, node: ir.Formula) -> bool:
@@ -189,7 +192,7 @@ class ImplicationChecker:
         """Raise Undecided for comparisons of attributes that the two programs declare differently."""
         if self.other_program is self.program or not (self.program.attributes and self.other_program.attributes):
             return
-        for node in (*followed(self.program, f), *followed(self.other_program, g)):
+        for node in (*walk_reached(self.program, f), *walk_reached(self.other_program, g)):
             for term in node.terms if isinstance(node, ir.Compare) else ():
                 declared = self.program.attribute(term), self.other_program.attribute(term)
                 if None not in declared and declared[0] != declared[1]:
@@ -201,7 +204,7 @@ class ImplicationChecker:
 
     def check_below(self, f: ir.Formula, g: ir.Formula) -> None:
         """Raise Undecided for conditions on what is held below that mean different things in the two programs."""
-        if not self.same_below((*followed(self.program, f), *followed(self.other_program, g)), f, g):
+        if not self.same_below((*walk_reached(self.program, f), *walk_reached(self.other_program, g)), f, g):
             raise Undecided("not decided: `or below` under declarations that differ")
 
     def same_path(self, type_: str) -> bool:
@@ -227,7 +230,7 @@ class ImplicationChecker:
         return self.implies_with(f, g, flags, {slot: (type_,) for slot, type_ in (types or {}).items()}, unnamed)
 
 
-def settings(
+def request_settings(
     program: ir.Program, rule: ir.Rule, *further: ir.Formula
 ) -> Iterator[tuple[frozenset[str], dict[str, str]]]:
     """Every set of the flags that a rule depends on, with every choice of types for its `with` objects.

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, assert_never
 from privtab.base.names import PrincipalKind
 from privtab.base.paths import base_type
 from privtab.ir import nodes as ir
-from privtab.ir.formula import Truth, resolve, with_targets
+from privtab.ir.formula import Truth, resolve_can, with_targets
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import And, ByType, Can, Compare, Formula, Or, When
 
@@ -470,7 +470,7 @@ def unrelated(semantics: FactSemantics, formulas: Iterable[Formula], types: Mapp
         node = waiting.pop()
         match node:
             case Can():
-                waiting.append(resolve(semantics.program, node))
+                waiting.append(resolve_can(semantics.program, node))
             case And() | Or():
                 if not node.parts:
                     return False

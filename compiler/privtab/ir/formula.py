@@ -93,7 +93,7 @@ class _Mapped(Rebuilder):
         return replace(choice, cases=tuple((self._of_type(type_), self.fold(case_)) for type_, case_ in choice.cases))
 
 
-def mapped(
+def replace_atoms(
     formula: ir.Formula,
     leaf: Callable[[ir.Atom | ir.Can], ir.Formula],
     of_type: Callable[[str], str] = lambda type_: type_,
@@ -115,13 +115,13 @@ def flat(formula: ir.Formula) -> ir.Formula:
     return _Flat().fold(formula)
 
 
-def move(formula: ir.Formula, slot: str) -> ir.Formula:
+def move_to_slot(formula: ir.Formula, slot: str) -> ir.Formula:
     """The formula with the object in `slot` in place of the resource."""
 
     def moved(target: ir.Target) -> ir.Target:
         return replace(target, slot=slot) if target.slot == ir.RESOURCE else target
 
-    return mapped(formula, lambda part: with_targets(part, moved))
+    return replace_atoms(formula, lambda part: with_targets(part, moved))
 
 
 def on_entity(atom: ir.Atom) -> ir.Atom:
@@ -158,10 +158,10 @@ def with_targets(part: P, change: Callable[[ir.Target], ir.Target]) -> P:
 
 
 @once_within
-def resolve(program: ir.Program, can: ir.Can) -> ir.Formula:
+def resolve_can(program: ir.Program, can: ir.Can) -> ir.Formula:
     """The condition that a `can` refers to, applied to the same object."""
     condition = program.rules[can.target.type, can.operation].item_condition
-    return condition if can.target.slot == ir.RESOURCE else move(condition, can.target.slot)
+    return condition if can.target.slot == ir.RESOURCE else move_to_slot(condition, can.target.slot)
 
 
 def located(program: ir.Program, target: ir.Target, levels: int) -> tuple[ir.Target, ...]:
@@ -218,7 +218,7 @@ class RequestAlgebra(Algebra[T]):
 
     def referred(self, can: ir.Can) -> T:
         """The value of the condition that a `can` refers to."""
-        return self.fold(resolve(self.program, can))
+        return self.fold(resolve_can(self.program, can))
 
     def by_type(self, choice: ir.ByType) -> T:
         """As Algebra.by_type: a type without a case never holds."""
@@ -253,7 +253,7 @@ class Truth(RequestAlgebra[bool]):
         return any(values)
 
 
-def walk(formula: ir.Formula) -> Iterator[ir.Formula]:
+def walk_condition(formula: ir.Formula) -> Iterator[ir.Formula]:
     """The formula and every formula inside it; a `can` is included but not followed."""
     waiting = [formula]
     while waiting:
@@ -272,45 +272,45 @@ def walk(formula: ir.Formula) -> Iterator[ir.Formula]:
                 assert_never(node)
 
 
-def followed(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Formula]:
+def walk_reached(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Formula]:
     """Like `walk`, but through every `can` as well, each followed once; may repeat formulas."""
     visited: set[ir.Can] = set()
     waiting = [formula]
     while waiting:
-        for node in walk(waiting.pop()):
+        for node in walk_condition(waiting.pop()):
             yield node
             if isinstance(node, ir.Can) and node not in visited:
                 visited.add(node)
-                waiting.append(resolve(program, node))
+                waiting.append(resolve_can(program, node))
 
 
-def atoms(formula: ir.Formula) -> Iterator[ir.Atom]:
+def direct_atoms(formula: ir.Formula) -> Iterator[ir.Atom]:
     """Every atom in the formula itself."""
-    return (node for node in walk(formula) if isinstance(node, ir.Atomic))
+    return (node for node in walk_condition(formula) if isinstance(node, ir.Atomic))
 
 
-def leaves(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Atom]:
+def reached_atoms(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Atom]:
     """Every atom that the formula reaches, also through `can`; may repeat."""
-    return (node for node in followed(program, formula) if isinstance(node, ir.Atomic))
+    return (node for node in walk_reached(program, formula) if isinstance(node, ir.Atomic))
 
 
 def references(formula: ir.Formula) -> Iterator[ir.Can]:
     """Every `can` in the formula itself."""
-    return (node for node in walk(formula) if isinstance(node, ir.Can))
+    return (node for node in walk_condition(formula) if isinstance(node, ir.Can))
 
 
 @once
 def _kinds(program: ir.Program) -> frozenset[type[ir.Formula]]:
     """The kinds of nodes in conditions."""
     conditions = (part for rule in program.rules.values() for part in (rule.gate, rule.requires, rule.each) if part)
-    return frozenset(type(node) for condition in conditions for node in walk(condition))
+    return frozenset(type(node) for condition in conditions for node in walk_condition(condition))
 
 
 @once
 def compared_terms(program: ir.Program) -> frozenset[ir.Term]:
     """The attributes that some condition compares."""
     conditions = (rule.item_condition for rule in program.rules.values())
-    compared = (atom for formula in conditions for atom in atoms(formula) if isinstance(atom, ir.Compare))
+    compared = (atom for formula in conditions for atom in direct_atoms(formula) if isinstance(atom, ir.Compare))
     return frozenset(term for compare in compared for term in compare.terms)
 
 
@@ -336,11 +336,11 @@ def without_absent(program: ir.Program, rule: ir.Rule, formula: ir.Formula) -> i
     def leaf(part: ir.Atom | ir.Can) -> ir.Formula:
         if isinstance(part, ir.Compare):
             return ir.NEVER if has_absent(program, rule, part) else part
-        if isinstance(part, ir.Can) and any(has_absent(program, rule, node) for node in followed(program, part)):
-            return mapped(resolve(program, part), leaf)
+        if isinstance(part, ir.Can) and any(has_absent(program, rule, node) for node in walk_reached(program, part)):
+            return replace_atoms(resolve_can(program, part), leaf)
         return part
 
-    changed = mapped(formula, leaf)
+    changed = replace_atoms(formula, leaf)
     return formula if changed == formula else flat(changed)
 
 
@@ -366,9 +366,9 @@ def without_name(program: ir.Program, formula: ir.Formula, type_: str) -> ir.For
     def leaf(part: ir.Atom | ir.Can) -> ir.Formula:
         if not any(_unnamed(program, target, type_) for target in part.targets):
             return part
-        return mapped(resolve(program, part), leaf) if isinstance(part, ir.Can) else ir.NEVER
+        return replace_atoms(resolve_can(program, part), leaf) if isinstance(part, ir.Can) else ir.NEVER
 
-    return flat(mapped(formula, leaf))
+    return flat(replace_atoms(formula, leaf))
 
 
 def _unnamed(program: ir.Program, target: ir.Target, type_: str) -> bool:

@@ -15,7 +15,7 @@ from privtab.base.names import PRINCIPAL_KINDS, small_letters
 from privtab.base.sql_text import Word
 from privtab.base.vocabulary import Vocabulary
 from privtab.ir import nodes as ir
-from privtab.ir.canonical import Canonical, Leaf, Listing, canonical
+from privtab.ir.canonical import Canonical, Leaf, Listing, canonical_form
 from privtab.ir.formula import asked_condition
 from privtab.ir.names import constants_text
 from privtab.ir.semantics import Semantics
@@ -224,7 +224,7 @@ def _variants(
     program: ir.Program, rule: ir.Rule, condition: ir.Formula, combinations: Sequence[Combination]
 ) -> dict[str, Listing]:
     """Minimal sets for the first combinations of flags and of types of `with` objects."""
-    form = canonical(program)
+    form = canonical_form(program)
     return {
         variant_key(flags, {w.name: types[w.name] for w in rule.withs if w.polymorphic}): _listed(
             form, condition, frozenset(flags), types
@@ -247,7 +247,7 @@ def listing(
     setting = flags & frozenset(rule_flags(program, rule)), {w.name: types[w.name] for w in rule.withs}
     if len(known) > VARIANTS and setting not in known[:VARIANTS]:
         return Listing((), complete=False)
-    return _listed(canonical(program), asked_condition(program, rule, named=named), *setting)
+    return _listed(canonical_form(program), asked_condition(program, rule, named=named), *setting)
 
 
 def _listed(form: Canonical, condition: ir.Formula, flags: frozenset[str], types: Mapping[str, str]) -> Listing:

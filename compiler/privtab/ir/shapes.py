@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from privtab.base.caching import once, once_within
 from privtab.base.names import LEFT_OUT
 from privtab.ir.algebra import Algebra
-from privtab.ir.formula import resolve, uses_below, walk
+from privtab.ir.formula import resolve_can, uses_below, walk_condition
 from privtab.ir.nodes import Atom, ByType, Can, Formula, Has, OnTarget, Program, Rule, When
 
 Leaf: TypeAlias = Atom | ByType
@@ -136,7 +136,7 @@ class _Description(Algebra[None]):
         number = self._references.get(can)
         if number is None:
             number = self._references[can] = len(self._references)
-            self.fold(resolve(self._shapes.program, can))
+            self.fold(resolve_can(self._shapes.program, can))
         self._tokens.append(("can", number))
 
     def atom(self, atom: Atom) -> None:
@@ -188,13 +188,13 @@ def depends_on_request(program: Program, formula: Formula) -> bool:
     """Whether a condition depends on the flags of a request or on the types of its objects."""
     return any(
         isinstance(node, When | ByType) or (isinstance(node, Can) and _can_depends_on_request(program, node))
-        for node in walk(formula)
+        for node in walk_condition(formula)
     )
 
 
 @once_within
 def _can_depends_on_request(program: Program, can: Can) -> bool:
-    return depends_on_request(program, resolve(program, can))
+    return depends_on_request(program, resolve_can(program, can))
 
 
 def rule_flags(program: Program, rule: Rule) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ def kinds_of_requests(
 def condition_flags(program: Program, formula: Formula) -> frozenset[str]:
     """The flags that a condition depends on, also through `can`."""
     found = set()
-    for node in walk(formula):
+    for node in walk_condition(formula):
         if isinstance(node, When):
             found.add(node.flag)
         elif isinstance(node, Can):
@@ -236,7 +236,7 @@ def condition_flags(program: Program, formula: Formula) -> frozenset[str]:
 
 @once_within
 def _flags_of_can(program: Program, can: Can) -> frozenset[str]:
-    return condition_flags(program, resolve(program, can))
+    return condition_flags(program, resolve_can(program, can))
 
 
 @once

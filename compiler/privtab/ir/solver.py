@@ -18,7 +18,7 @@ from privtab.base.errors import Undecided
 from privtab.ir import nodes as ir
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.facts import Fact, Facts, FactsByPlace, FactSemantics, Giving
-from privtab.ir.formula import resolve
+from privtab.ir.formula import resolve_can
 
 if TYPE_CHECKING:
     from pysat.solvers import Solver as Engine
@@ -227,7 +227,7 @@ class Solver(Circuits):
             case ir.Can():
                 key = ("can", side, formula.target.slot, formula.target.type, formula.operation)
                 if key not in self._cache:
-                    self._cache[key] = self.literal(resolve(self.sides[side].program, formula), side)
+                    self._cache[key] = self.literal(resolve_can(self.sides[side].program, formula), side)
                 return self._cache[key]
             case ir.ByType():
                 cases = (

@@ -9,7 +9,7 @@ from itertools import islice
 from privtab.base.errors import Undecided
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.canonical import AtomSet, Canonical, Leaf, Listing
-from privtab.ir.formula import RequestAlgebra, Truth, leaves
+from privtab.ir.formula import RequestAlgebra, Truth, reached_atoms
 from privtab.ir.nodes import And, Atom, Atomic, ByType, Can, Formula, Or
 
 LISTED = 25
@@ -42,7 +42,7 @@ def _listed(form: Canonical, formula: Formula, flags: frozenset[str], types: Map
     try:
         return Listing(form.minimal_sets(formula, flags, types))
     except Undecided:
-        unknown = form.may_be_completed(leaves(form.program, formula))
+        unknown = form.may_be_completed(reached_atoms(form.program, formula))
         some = () if unknown else some_minimal_sets(form, formula, flags, types or {})
         form.partial_listings[key] = form.ordered(some)
         return Listing(form.partial_listings[key], complete=False)
@@ -125,7 +125,7 @@ class _SomeSets(RequestAlgebra[list[AtomSet]]):
 
     @cached_property
     def _leaves(self) -> AtomSet:
-        return frozenset(leaves(self._form.program, self._formula))
+        return frozenset(reached_atoms(self._form.program, self._formula))
 
 
 class _Holds(Truth):

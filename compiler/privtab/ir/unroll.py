@@ -20,11 +20,11 @@ from privtab.ir import nodes as ir
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.canonical import Leaf, MinimalSets
 from privtab.ir.formula import (
-    followed,
-    leaves,
     located,
     on_each_level,
+    reached_atoms,
     uses_below,
+    walk_reached,
     with_conditions,
     with_targets,
 )
@@ -63,7 +63,7 @@ def levels_that_matter(*conditions: tuple[ir.Program, ir.Formula]) -> int:
     """The most levels that the answer to a question about these conditions depends on, whatever the bound of the type."""
     last, quantified, owned = 1, 0, False
     for program, formula in conditions:
-        for atom in set(leaves(program, formula)):
+        for atom in set(reached_atoms(program, formula)):
             # A condition holds or fails by one level for each `any` and `every`.
             quantified += atom.several is not None
             if isinstance(atom, ir.OnTarget):
@@ -186,7 +186,7 @@ class Unrolled:
         """The slots of the objects whose numbers of levels the conditions may depend on."""
         varying: set[str] = set()
         for formula in formulas:
-            for node in followed(self.program, formula):
+            for node in walk_reached(self.program, formula):
                 if isinstance(node, ir.ByType):
                     varying |= {node.slot} if any(type_ in self.nested for type_, _ in node.cases) else set()
                 elif isinstance(node, ir.Atomic | ir.Can):

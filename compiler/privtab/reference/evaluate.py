@@ -18,7 +18,7 @@ from privtab.base.paths import base_type, level_of
 from privtab.base.request import Decision, Entity, Request, roles_not_held, smallest
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, Listing
-from privtab.ir.formula import asked_condition, located, on_each_level, resolve
+from privtab.ir.formula import asked_condition, located, on_each_level, resolve_can
 from privtab.ir.names import atom_words
 from privtab.ir.serialise import listing, vocabulary
 from privtab.ir.unroll import located_sets
@@ -163,7 +163,7 @@ class EvaluationContext:
                 return formula.flag not in self.flags or self.holds(formula.body, results)
             case ir.Can():
                 if formula not in results:
-                    results[formula] = self.holds(resolve(self.program, formula), results)
+                    results[formula] = self.holds(resolve_can(self.program, formula), results)
                 return results[formula]
             case ir.ByType():
                 body = dict(formula.cases).get(self.types.get(formula.slot, LEFT_OUT))

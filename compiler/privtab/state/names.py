@@ -23,7 +23,7 @@ from privtab.base.names import (
 )
 from privtab.base.request import Entity
 from privtab.base.sql_text import Word
-from privtab.ir.formula import atoms
+from privtab.ir.formula import direct_atoms
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -321,7 +321,7 @@ def used_parts(program: Program) -> UsedParts:
     semantics = program.semantics
     narrows = semantics.active_roles == "request"
     asks_anything = not program.rules
-    asked = [atom for rule in program.rules.values() for atom in atoms(rule.item_condition)]
+    asked = [atom for rule in program.rules.values() for atom in direct_atoms(rule.item_condition)]
     read = {atom.kind.reads for atom in asked}
     of_members = (target for atom in asked if atom.kind.reads == "members" for target in atom.targets)
     members = (type_ for target in of_members for type_ in program.types_of(target))

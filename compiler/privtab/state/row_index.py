@@ -29,7 +29,7 @@ from privtab.base.errors import UsageError
 from privtab.base.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window, intersection, union
 from privtab.base.request import Entity
 from privtab.base.shard_names import GRANTS
-from privtab.ir.formula import atoms, uses_below
+from privtab.ir.formula import direct_atoms, uses_below
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
 from privtab.state import attribute_rows, located
 from privtab.state.chains import ROLE_PREFIX, ScopeOverlap
@@ -204,7 +204,7 @@ def types_asked_below(program: Program) -> tuple[dict[str, frozenset[str]], froz
 
 def _atoms(program: Program) -> Iterator[HasBelow | OwnsBelow]:
     for rule in program.rules.values():
-        yield from (atom for atom in atoms(rule.item_condition) if isinstance(atom, HasBelow | OwnsBelow))
+        yield from (atom for atom in direct_atoms(rule.item_condition) if isinstance(atom, HasBelow | OwnsBelow))
 
 
 def _either(known: Entry, entry: Entry) -> Entry:

@@ -8,7 +8,7 @@ import worlds
 from seeds import seeds
 
 from privtab.base import Entity, Request, SourceFile
-from privtab.ir.formula import leaves
+from privtab.ir.formula import reached_atoms
 from privtab.ir.nodes import Can, Has, Holds, Program
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import EvaluationContext, Reference
@@ -52,7 +52,7 @@ def state() -> State:
 
 def test_explain_follows_the_shortest_chain_row_by_row(program: Program, state: State) -> None:
     evaluation = EvaluationContext(Reference(program, state), LOAD)
-    (atom,) = leaves(program, evaluation.condition(program.rules["table", "load"]))
+    (atom,) = reached_atoms(program, evaluation.condition(program.rules["table", "load"]))
     assert not isinstance(atom, Can)
     (chain,) = Provenance(evaluation, state).of(atom)
     assert [step.text for step in chain] == [
@@ -82,7 +82,7 @@ def test_every_held_fact_has_a_chain_and_a_sufficient_one_decides_alone(seed: in
     for request in worlds.requests(program, seed, 2):
         evaluation = EvaluationContext(reference, request)
         rows = Provenance(evaluation, state)
-        for atom in leaves(program, evaluation.condition(program.rules[request.resource.type, request.action])):
+        for atom in reached_atoms(program, evaluation.condition(program.rules[request.resource.type, request.action])):
             if isinstance(atom, Has | Holds):
                 assert bool(rows.of(atom)) == (evaluation.why(atom) is not None), (request, atom)
 

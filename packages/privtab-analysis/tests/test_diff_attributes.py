@@ -13,7 +13,7 @@ from seeds import seeds
 
 from privtab.base import Attribute, Entity, GivenAttributes, InvalidRequest, Request, SourceFile
 from privtab.base.attributes import KINDS, AttributeKind, Value
-from privtab.ir.formula import leaves
+from privtab.ir.formula import reached_atoms
 from privtab.ir.nodes import Compare, Program, Rule
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
@@ -116,7 +116,7 @@ Place = tuple[AttributeKind, str, str]
 def used(*programs: Program) -> dict[Place, Attribute]:
     found: dict[Place, Attribute] = {}
     for program in programs:
-        for atom in leaves(program, program.rules["low", "read"].item_condition):
+        for atom in reached_atoms(program, program.rules["low", "read"].item_condition):
             for term in atom.terms if isinstance(atom, Compare) else ():
                 declared = program.attributes.of(term.kind)[term.attribute]
                 found[term.kind, term.attribute, term.target.type if term.target else ""] = declared
@@ -130,7 +130,7 @@ def worlds(*programs: Program) -> Iterator[tuple[State, Request]] | None:
     names = {
         a.privilege
         for p in programs
-        for a in leaves(p, p.rules["low", "read"].item_condition)
+        for a in reached_atoms(p, p.rules["low", "read"].item_condition)
         if hasattr(a, "privilege")
     }
     grants = [grant for grant in GRANTS if grant.privilege in names]

@@ -20,7 +20,7 @@ from seeds import seeds
 
 from privtab.base import Entity, GivenAttributes, Request, Window
 from privtab.base.paths import count_names
-from privtab.ir.formula import compares_given, leaves
+from privtab.ir.formula import compares_given, reached_atoms
 from privtab.ir.nodes import RESOURCE, Compare, Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.ir.shapes import rule_flags
@@ -228,7 +228,7 @@ def tried(program: Program, rule: Rule) -> tuple[Rule, ...]:
 
 
 def comparisons(program: Program, rule: Rule) -> set[Compare]:
-    parts = (part for one in tried(program, rule) for part in leaves(program, one.item_condition))
+    parts = (part for one in tried(program, rule) for part in reached_atoms(program, one.item_condition))
     return {part for part in parts if isinstance(part, Compare)}
 
 

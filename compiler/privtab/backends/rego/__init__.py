@@ -19,11 +19,11 @@ from privtab.base.resources import environment
 from privtab.base.sql_text import DENIAL, DIALECTS, NO_IDENTIFIER
 from privtab.ir.formula import (
     compared_terms,
-    leaves,
+    reached_atoms,
     references,
-    resolve,
+    resolve_can,
     uses_below,
-    walk,
+    walk_condition,
 )
 from privtab.ir.nodes import ALWAYS, And, Atom, Below, Can, Compare, Formula, Program, Rule, Self, When
 from privtab.ir.serialise import KINDS_OF_NODES, vocabulary
@@ -58,7 +58,7 @@ class Emitter(Functions):
     def _note_unnamed(self, rule: Rule, condition: Formula) -> None:
         """Note a rule that refers to its own entity though that may be unnamed, and the rules that it refers to for it."""
         key = (rule.entity, rule.operation)
-        atoms = leaves(self.program, condition)
+        atoms = reached_atoms(self.program, condition)
         if key not in self.short and any(any(self.is_resource(target, rule) for target in a.targets) for a in atoms):
             self.short.add(key)
             for can in references(condition):
@@ -129,13 +129,13 @@ class Emitter(Functions):
 
     def _needs_no_row(self, formula: Formula) -> bool:
         """Return whether some part of a condition holds without any rows in the state."""
-        for node in walk(formula):
+        for node in walk_condition(formula):
             match node:
                 case Self() | When() | Compare() | And(parts=()):
                     return True
                 case Can():
                     if node not in self.need_no_row:
-                        self.need_no_row[node] = self._needs_no_row(resolve(self.program, node))
+                        self.need_no_row[node] = self._needs_no_row(resolve_can(self.program, node))
                     if self.need_no_row[node]:
                         return True
                 case _:

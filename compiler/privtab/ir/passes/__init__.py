@@ -8,7 +8,7 @@ from dataclasses import replace
 from privtab.base.errors import Undecided
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import flat, resolve, walk, with_conditions, without_name
+from privtab.ir.formula import flat, resolve_can, walk_condition, with_conditions, without_name
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Atomic, Can, Formula, Program, Rule, Target
 from privtab.ir.shapes import condition_flags
 
@@ -43,12 +43,12 @@ class _Ordered(Rebuilder):
 
     def _depth(self, formula: Formula) -> int:
         """The depth of the deepest type that the formula refers to."""
-        return max(map(self._depth_of, walk(formula)), default=0)
+        return max(map(self._depth_of, walk_condition(formula)), default=0)
 
     def _depth_of(self, node: Formula) -> int:
         if isinstance(node, Can):
             if node not in self._depths_of_cans:
-                self._depths_of_cans[node] = self._depth(resolve(self._program, node))
+                self._depths_of_cans[node] = self._depth(resolve_can(self._program, node))
             return self._depths_of_cans[node]
         if isinstance(node, Atomic):
             return max((self._depths[target.type] for target in node.targets), default=0)

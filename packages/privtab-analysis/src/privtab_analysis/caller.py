@@ -8,8 +8,8 @@ from typing import Any
 from privtab.base import LEFT_OUT, Entity, GivenAttributes, InvalidRequest, path_of
 from privtab.base.paths import at_level
 from privtab.base.request import roles_not_held
-from privtab.ir.canonical import Leaf, Listing, atom_of, canonical
-from privtab.ir.formula import RequestAlgebra, followed, uses_below
+from privtab.ir.canonical import Leaf, Listing, atom_of, canonical_form
+from privtab.ir.formula import RequestAlgebra, uses_below, walk_reached
 from privtab.ir.nodes import Atom, Can, Compare, Formula, OnTarget, Program, Rule
 from privtab.ir.some_minimal_sets import minimal_listing
 from privtab.reference.evaluate import EvaluationContext, Reference
@@ -213,7 +213,7 @@ def asked_forms(program: Program, rule: Rule) -> tuple[bool, ...]:
     """
     if not program.unnamed(rule):
         return (True,)
-    nodes = followed(program, rule.item_condition) if program.entities[rule.entity].nested else ()
+    nodes = walk_reached(program, rule.item_condition) if program.entities[rule.entity].nested else ()
     targets = (target for node in nodes if isinstance(node, OnTarget | Compare | Can) for target in node.targets)
     depends_on_name = rule.each is not None or any(
         target.type == rule.entity and target.level in ("first", "any") for target in targets
@@ -226,7 +226,7 @@ def listing(context: EvaluationContext, rule: Rule, condition: Formula) -> Listi
 
     If not all are listed, one that the caller holds comes first, if there is any.
     """
-    form = canonical(context.program)
+    form = canonical_form(context.program)
     types = {slot.name: context.types.get(slot.name, LEFT_OUT) for slot in rule.withs}
     found = minimal_listing(form, condition, context.flags, types)
     if found.complete or any(all(map(context.holds, map(atom_of, atoms))) for atoms in found.sets):

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from privtab.base import Entity, path_of
-from privtab.ir.formula import leaves
+from privtab.ir.formula import reached_atoms
 from privtab.ir.nodes import RESOURCE, Atom, Rule
 from privtab.ir.support import Tool
 from privtab.ir.unroll import located_sets
@@ -305,7 +305,7 @@ class ReachableRights:
         return [action for action in self.actions if action in found]
 
     def _leaves(self, rule: Rule) -> tuple[Atom, ...]:
-        return tuple(dict.fromkeys(leaves(self.program, rule.item_condition)))
+        return tuple(dict.fromkeys(reached_atoms(self.program, rule.item_condition)))
 
     def _breadth_first(self, goal: Goal, relevant: list[effects.Action]) -> list[effects.Action] | None:
         """The fewest actions to a goal; None if finding them takes too long."""

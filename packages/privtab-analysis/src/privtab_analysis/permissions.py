@@ -14,7 +14,7 @@ from math import prod
 from typing import TypeAlias
 
 from privtab.base import LEFT_OUT, Entity, Undecided, bare_name, check_principal, once
-from privtab.ir.canonical import Leaf, atom_of, canonical
+from privtab.ir.canonical import Leaf, atom_of, canonical_form
 from privtab.ir.formula import asked_condition, compared_terms
 from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, OnTarget, Program, Rule
 from privtab.ir.serialise import vocabulary
@@ -361,7 +361,7 @@ def _split(
 ) -> Iterator[tuple[dict[str, str], Atoms, dict[str, Atoms]]]:
     for combination in product(*types_of_slots):
         types = {w.name: type_ for w, type_ in zip(rule.withs, combination, strict=True)}
-        for atoms in canonical(caller.program).minimal_sets(condition, caller.flags, types):
+        for atoms in canonical_form(caller.program).minimal_sets(condition, caller.flags, types):
             by_slot: dict[str, list[Leaf]] = {}
             for atom in atoms:
                 by_slot.setdefault(_slot(atom), []).append(atom)

@@ -14,7 +14,7 @@ from itertools import combinations
 from privtab.base import Entity, Request, Undecided, UsageError, base_type, last_name, path_of
 from privtab.base.request import smallest
 from privtab.ir.canonical import Listing
-from privtab.ir.formula import leaves
+from privtab.ir.formula import reached_atoms
 from privtab.ir.nodes import Atom, Compare, HasBelow, Member, OnTarget, OwnsBelow, Rule
 from privtab.ir.support import Tool
 from privtab.ir.unroll import located_sets
@@ -71,7 +71,9 @@ class WhoCan:
         self._reference = reference
         self._state = state
         self.condition = self._context.condition(self.rule)
-        self._atoms = tuple(dict.fromkeys(at for atom in leaves(program, self.condition) for at in self._located(atom)))
+        self._atoms = tuple(
+            dict.fromkeys(at for atom in reached_atoms(program, self.condition) for at in self._located(atom))
+        )
         self._keys = self._keys_of_atoms()
         self._users = UserHolders(program, state, reference.holdings)
         self.known: frozenset[str] = users(program, state)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from privtab.base import Entity
-from privtab.ir.formula import leaves, on_entity
+from privtab.ir.formula import on_entity, reached_atoms
 from privtab.ir.nodes import Has, Program
 from privtab.state.chains import ROLE_PREFIX, ScopeOverlap
 from privtab.state.located import locations
@@ -208,7 +208,7 @@ class _Denials:
         No allow tells that they are needed, and whoever loses a filter may see more by the next one.
         """
         rules = [self._program.rules[one.entity, one.operation] for one in self._program.filters]
-        asked = {on_entity(atom) for rule in rules for atom in leaves(self._program, rule.item_condition)}
+        asked = {on_entity(atom) for rule in rules for atom in reached_atoms(self._program, rule.item_condition)}
         rights = asked.union(*(by_ownership(self._program, atom) for atom in asked))
         tables = {right.kind.table for right in rights} - {""}
         privileges = {atom.privilege for atom in asked if isinstance(atom, Has)}

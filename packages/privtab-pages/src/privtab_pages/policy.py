@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from privtab.backends.describe import describe, forest, not_listed, set_texts
 from privtab.base.resources import environment
-from privtab.ir.formula import walk
+from privtab.ir.formula import walk_condition
 from privtab.ir.nodes import Can, Formula, Program, Rule
 from privtab_analysis.diff.markdown import as_code, as_text, markdown
 from privtab_analysis.diff.nodes import Diff
@@ -148,7 +148,7 @@ class PolicyPage:
 def _operations_in(condition: Formula) -> dict[str, tuple[str, ...]]:
     """The operations that a condition asks about, with the types on which it does."""
     found: dict[str, dict[str, None]] = {}
-    for node in walk(condition):
+    for node in walk_condition(condition):
         if isinstance(node, Can):
             found.setdefault(node.operation, {})[node.target.type] = None
     return {operation: tuple(types) for operation, types in found.items()}

@@ -8,7 +8,7 @@ from itertools import count, product
 from typing import TypeAlias
 
 from privtab.base import Entity
-from privtab.ir.formula import atoms
+from privtab.ir.formula import direct_atoms
 from privtab.ir.nodes import Member, Program
 from privtab.reference.evaluate import Reference
 from privtab.state.nodes import Assignment, Placement, State
@@ -60,7 +60,7 @@ def roles_of_state(program: Program, state: State) -> RoleMatrix | None:
     if not scopes:
         return None
     asked = (condition for rule in program.rules.values() for condition in (rule.gate, rule.requires, rule.each))
-    types = {atom.target.type for part in asked if part for atom in atoms(part) if isinstance(atom, Member)}
+    types = {atom.target.type for part in asked if part for atom in direct_atoms(part) if isinstance(atom, Member)}
     joined = [entity for entity in universe(program, state, types) if entity.type in types] if types else []
     about = "On how many of the entities that the state names a user may do it who holds the role alone, as a member of what contains them."
     return _matrix(

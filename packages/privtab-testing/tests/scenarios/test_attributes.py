@@ -12,8 +12,8 @@ from seeds import seeds
 from shop_policy import Reads, Refuses, failed
 
 from privtab.base import NOT_SET, Entity, Request, Undecided
-from privtab.ir.canonical import Leaf, canonical
-from privtab.ir.formula import asked_condition, leaves
+from privtab.ir.canonical import Leaf, canonical_form
+from privtab.ir.formula import asked_condition, reached_atoms
 from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Target
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
@@ -224,10 +224,12 @@ def test_callers_of_generated_conditions_are_decided_as_expected(seed: int) -> N
     for rule in program.rules.values():
         condition = asked_condition(program, rule, named=True)
         types = {slot.name: slot.types[0] for slot in rule.withs}
-        if not any(isinstance(atom, Compare) for atom in leaves(program, condition)) or (program.nests and types):
+        if not any(isinstance(atom, Compare) for atom in reached_atoms(program, condition)) or (
+            program.nests and types
+        ):
             continue
         names = RequestNames(program, {RESOURCE: rule.entity, **types}, dict.fromkeys((RESOURCE, *types), 1))
-        sets = canonical(program).minimal_sets(condition, frozenset(), types)
+        sets = canonical_form(program).minimal_sets(condition, frozenset(), types)
         sets = located_sets(program, sets, {RESOURCE: 1}) if program.nests else sets
         ways = [[_held(leaf, names) for leaf in atoms] for atoms in sets]
         if any(atom is None for way in ways for atom in way):
@@ -269,7 +271,7 @@ def test_equivalent_mutants_differ_in_no_state(seed: int) -> None:
     references = [Reference(program, state) for state in states]
     requests = [r for r in worlds.requests(program, seed, 12) if references[0].vocabulary.complete(r.resource)]
     for key, rule in program.rules.items():
-        if not any(isinstance(atom, Compare) for atom in leaves(program, rule.item_condition)):
+        if not any(isinstance(atom, Compare) for atom in reached_atoms(program, rule.item_condition)):
             continue
         for mutant in list(Mutants(program).of(rule))[seed % 5 :: 5]:
             try:

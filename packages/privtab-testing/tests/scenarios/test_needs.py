@@ -8,7 +8,7 @@ from seeds import seeds
 from shop_policy import POLICY, Reads, Refuses, failed
 
 from privtab.base import NOT_SET, Entity, Request
-from privtab.ir.canonical import Leaf, canonical
+from privtab.ir.canonical import Leaf, canonical_form
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, Has, HasBelow, Member, Owner, OwnsBelow, Target
 from privtab.ir.unroll import located_sets
@@ -277,7 +277,7 @@ def test_generated_conditions_with_or_below_are_proved(seed: int) -> None:
         names = RequestNames(program, {RESOURCE: rule.entity}, {RESOURCE: 2})
         resource = Entity.parse(names.key(Target(slot=RESOURCE, type=rule.entity)))
         condition = asked_condition(program, rule, named=True)
-        sets = canonical(program).minimal_sets(condition, frozenset(), {})
+        sets = canonical_form(program).minimal_sets(condition, frozenset(), {})
         if program.nests:
             sets = located_sets(program, sets, {RESOURCE: 2 if rule.entity in program.nested_on else 1})
         ways = [[held(leaf, names) for leaf in atoms] for atoms in sets]

@@ -11,7 +11,7 @@ from privtab.base import Undecided
 from privtab.base.paths import at_level
 from privtab.ir import nodes as ir
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import followed, has_absent, leaves, walk
+from privtab.ir.formula import has_absent, reached_atoms, walk_condition, walk_reached
 from privtab.ir.names import effect_texts
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
 from privtab_analysis.diff.declared import combine_verdicts, compare_effects, verdict
@@ -134,7 +134,9 @@ class Comparison:
         if not self._declared:
             return True
         types = {rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.named)}
-        nodes = (node for formula in (rule.gate, rule.requires, rule.each or ir.ALWAYS) for node in walk(formula))
+        nodes = (
+            node for formula in (rule.gate, rule.requires, rule.each or ir.ALWAYS) for node in walk_condition(formula)
+        )
         forward = self._forward
         return forward.same_semantics and all(map(forward.same_path, types)) and all(map(forward.means_the_same, nodes))
 
@@ -161,7 +163,7 @@ class Comparison:
         for program in (self.before, self.after):
             rule = program.rules[pair]
             named_types = [rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.named)]
-            for atom in leaves(program, rule.item_condition):
+            for atom in reached_atoms(program, rule.item_condition):
                 named_types += (target.type for target in atom.targets)
                 if isinstance(atom, ir.Has | ir.HasBelow):
                     privileges.add(atom.privilege)
@@ -254,7 +256,7 @@ def _full_condition(rule: ir.Rule, before: Sequence[ir.Rule]) -> ir.Formula:
 
 
 def _references(rule: ir.Rule) -> Iterator[ir.Can]:
-    return (node for node in walk(rule.item_condition) if isinstance(node, ir.Can))
+    return (node for node in walk_condition(rule.item_condition) if isinstance(node, ir.Can))
 
 
 def _operations(rules: Sequence[ir.Rule]) -> list[str]:
@@ -323,7 +325,7 @@ def _content(rule: ir.Rule) -> tuple[object, ...]:
 
 def _check_objects(program: ir.Program, rule: ir.Rule) -> None:
     """Raise Undecided for a row that compares an attribute of an entity which may be one of its `with` objects, or not."""
-    if rule.withs and any(has_absent(program, rule, part) for part in followed(program, rule.item_condition)):
+    if rule.withs and any(has_absent(program, rule, part) for part in walk_reached(program, rule.item_condition)):
         raise Undecided("not decided: whether an object of the request is the entity whose attribute is compared")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from privtab.base import UsageError, hint
 from privtab.base.sql_text import Word
 from privtab.ir import nodes as ir
-from privtab.ir.formula import mapped, with_targets
+from privtab.ir.formula import replace_atoms, with_targets
 from privtab_analysis.diff.nodes import Pair
 
 
@@ -42,7 +42,7 @@ class Renaming:
 
     def formula(self, formula: ir.Formula) -> ir.Formula:
         """The condition with the new names."""
-        return mapped(formula, self._leaf, self.type)
+        return replace_atoms(formula, self._leaf, self.type)
 
     def _leaf(self, part: ir.Atom | ir.Can) -> ir.Formula:
         if isinstance(part, ir.Has | ir.HasBelow):

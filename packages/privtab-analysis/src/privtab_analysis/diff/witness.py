@@ -12,7 +12,7 @@ from privtab.ir.canonical import Listing
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import Assigned, Fact, Granted, Holding, Owned
-from privtab.ir.formula import leaves, mapped, resolve
+from privtab.ir.formula import reached_atoms, replace_atoms, resolve_can
 from privtab.ir.nodes import NEVER, Atom, Can, Compare, Formula, Or, Program, Rule, Target, Term
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.reference.witness import WitnessBuilder
@@ -40,10 +40,10 @@ def _without_refused(exact: ImplicationChecker, condition: Formula) -> Formula:
 
     def leaf(part: Atom | Can) -> Formula:
         if isinstance(part, Can):
-            return mapped(resolve(exact.program, part), leaf)
+            return replace_atoms(resolve_can(exact.program, part), leaf)
         return NEVER if _refused(exact.program, exact.other_program, [part]) else part
 
-    return mapped(condition, leaf)
+    return replace_atoms(condition, leaf)
 
 
 def _refused(own: Program, other: Program, conditions: Iterable[Formula]) -> list[Compare]:
@@ -53,7 +53,7 @@ def _refused(own: Program, other: Program, conditions: Iterable[Formula]) -> lis
     return [
         atom
         for condition in conditions
-        for atom in dict.fromkeys(leaves(own, condition))
+        for atom in dict.fromkeys(reached_atoms(own, condition))
         if isinstance(atom, Compare) and any(_must_be_refused(own, other, term) for term in atom.terms)
     ]
 
@@ -76,7 +76,7 @@ def _with_values(
     true = {fact.compare for fact in found.facts if isinstance(fact, Holding)}
     false: set[Compare] = set()
     if not _refused(exact.program, exact.other_program, true):
-        atoms = (*leaves(exact.other_program, denied_by), *leaves(exact.program, unless))
+        atoms = (*reached_atoms(exact.other_program, denied_by), *reached_atoms(exact.program, unless))
         false = {atom for atom in atoms if isinstance(atom, Compare)} - true
     values = Comparisons(exact.program, exact.other_program).values(true, false)
     assert values is not None, "only comparisons that can hold together are facts"
@@ -142,7 +142,7 @@ def _plainest_first(exact: ImplicationChecker, first: Formula, second: Formula) 
     """
     found: dict[Fact, tuple[object, ...]] = {}
     for semantics, condition in ((exact.semantics, first), (exact.other_semantics, second)):
-        for atom in dict.fromkeys(leaves(semantics.program, condition)):
+        for atom in dict.fromkeys(reached_atoms(semantics.program, condition)):
             denials = frozenset().union(*(given.denying for given in semantics.giving(atom)))
             for fact in (*semantics.options(atom), *denials):
                 target = getattr(fact, "target", None)

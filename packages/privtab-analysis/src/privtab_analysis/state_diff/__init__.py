@@ -16,7 +16,7 @@ from typing import TypeAlias
 from privtab.base import LEFT_OUT, Entity, GivenAttributes, count, current_moment
 from privtab.base.paths import count_names
 from privtab.base.sql_text import Word
-from privtab.ir.formula import atoms
+from privtab.ir.formula import direct_atoms
 from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule, Term
 from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool
@@ -117,7 +117,7 @@ class Comparison:
         """Addresses at or below which the changed rows matter."""
         self.decided = 0
         self.undecided: list[str] = []
-        below = (atom for rule in program.rules.values() for atom in atoms(rule.item_condition))
+        below = (atom for rule in program.rules.values() for atom in direct_atoms(rule.item_condition))
         depths = [program.depth(atom.target.type) for atom in below if isinstance(atom, HasBelow | OwnsBelow)]
         self.least_below = min([*depths, *([1] if depths and program.flat else [])], default=None)
         """The fewest names in the address of an entity that a condition asks about with all below it; None if none does."""

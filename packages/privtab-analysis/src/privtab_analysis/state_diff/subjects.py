@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from privtab.base import Attribute, Entity, GivenAttributes, PathShape, Request
 from privtab.base.attributes import Value
 from privtab.ir.comparisons import representatives
-from privtab.ir.formula import asked_condition, compared_terms, leaves
+from privtab.ir.formula import asked_condition, compared_terms, reached_atoms
 from privtab.ir.nodes import RESOURCE, Compare, Formula, Or, Program, Rule, Term
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import EvaluationContext, Reference
@@ -37,7 +37,9 @@ class GivenValues:
     def __init__(self, program: Program, condition: Formula, states: Sequence[State]) -> None:
         self.program = program
         self._states = states
-        self._compares = tuple(dict.fromkeys(atom for atom in leaves(program, condition) if isinstance(atom, Compare)))
+        self._compares = tuple(
+            dict.fromkeys(atom for atom in reached_atoms(program, condition) if isinstance(atom, Compare))
+        )
         self._terms = tuple(dict.fromkeys(term for compare in self._compares for term in compare.terms))
         self._types = {term: type_ for term in self._terms if (type_ := program.attribute(term)) is not None}
         self._pool: set[str | int | bool] | None = None

@@ -30,7 +30,7 @@ from privtab.base import (
     once,
 )
 from privtab.base.names import PRIVILEGE_ATTRIBUTE
-from privtab.ir.formula import followed
+from privtab.ir.formula import walk_reached
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Compare, Program
 from privtab.ir.serialise import vocabulary
@@ -83,7 +83,9 @@ def _delegations(program: Program) -> Mapping[tuple[str, str, str], Sequence[tup
 @once
 def _asking(program: Program) -> frozenset[tuple[str, str]]:
     """The rows that ask for the privilege that the request names, by type and operation."""
-    leaves = ((pair, leaf) for pair, rule in program.rules.items() for leaf in followed(program, rule.item_condition))
+    leaves = (
+        (pair, leaf) for pair, rule in program.rules.items() for leaf in walk_reached(program, rule.item_condition)
+    )
     terms = ((pair, leaf.left) for pair, leaf in leaves if isinstance(leaf, Compare))
     asked = "request", PRIVILEGE_ATTRIBUTE
     return frozenset(pair for pair, term in terms if (term.kind, term.attribute) == asked)

@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from privtab.base import Change, Entity, Request, decode_name
-from privtab.ir.formula import leaves
+from privtab.ir.formula import reached_atoms
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
 from privtab.ir.serialise import vocabulary
 from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX
@@ -115,7 +115,7 @@ class Excerpt:
         if declared.entity:
             self.find("attributes", entity=keys)
         condition = program.rules[request.resource.type, request.action].item_condition
-        if any(isinstance(atom, HasBelow | OwnsBelow) for atom in leaves(program, condition)):
+        if any(isinstance(atom, HasBelow | OwnsBelow) for atom in reached_atoms(program, condition)):
             # What others hold below does not matter: docs/decisions/0250.
             self._holdings(principals)
 

@@ -8,8 +8,8 @@ from itertools import chain, islice, product
 from math import prod
 
 from privtab.base import NOT_SET, Entity, Request, Undecided
-from privtab.ir.canonical import Leaf, canonical
-from privtab.ir.exact import settings
+from privtab.ir.canonical import Leaf, canonical_form
+from privtab.ir.exact import request_settings
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, Has, HasBelow, Owner, OwnsBelow, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
@@ -102,12 +102,12 @@ class Candidates:
         """The least number of roles between a caller and their privileges: one, where users are granted nothing themselves."""
         Tool.CONFORM.check(program)
         self.program = program
-        self._form = canonical(program)
+        self._form = canonical_form(program)
         self._semantics = CallerSemantics(program, vocabulary(program).keys)
 
     def settings(self, rule: Rule) -> Iterator[Setting]:
         """Every kind of request for a row. Raises Undecided if there are too many, or too many minimal sets."""
-        for number, (flags, types) in enumerate(settings(self.program, rule)):
+        for number, (flags, types) in enumerate(request_settings(self.program, rule)):
             if number >= MAX_SETTINGS:
                 raise Undecided(f"`{rule.id}` has more than {MAX_SETTINGS} kinds of request")
             forms: tuple[Form, ...] = ("",)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from privtab.base import Entity, InvalidRequest, Request
 from privtab.ir import nodes as ir
 from privtab.ir.algebra import Rebuilder
-from privtab.ir.formula import mapped, resolve
+from privtab.ir.formula import replace_atoms, resolve_can
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.state.nodes import Assignment, Grant, State
@@ -307,7 +307,7 @@ def atoms(change: Callable[[ir.Program, ir.Atom], ir.Formula]) -> Misreading:
     """A mistake by which other atoms are read in every condition."""
 
     def changed(program: ir.Program, _: ir.Rule, formula: ir.Formula) -> ir.Formula:
-        return mapped(formula, lambda leaf: leaf if isinstance(leaf, ir.Can) else change(program, leaf))
+        return replace_atoms(formula, lambda leaf: leaf if isinstance(leaf, ir.Can) else change(program, leaf))
 
     return conditions(changed)
 
@@ -331,7 +331,7 @@ def slots_hold(skipped: Callable[[str], bool], _: ir.Program, rule: ir.Rule, for
         target = None if isinstance(atom, ir.Can) else getattr(atom, "target", None)
         return ir.ALWAYS if target is not None and skipped(target.slot) else atom
 
-    return mapped(formula, read)
+    return replace_atoms(formula, read)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,12 +413,12 @@ def first_row_of_each_type(program: ir.Program) -> ir.Program:
 
     def leaf(part: ir.Atom | ir.Can) -> ir.Formula:
         # The first row may refer to others, which would have its own condition.
-        return mapped(resolve(program, part), leaf) if isinstance(part, ir.Can) else part
+        return replace_atoms(resolve_can(program, part), leaf) if isinstance(part, ir.Can) else part
 
     for key, rule in program.rules.items():
         model = first.setdefault(rule.entity, rule)
         same = model.withs == rule.withs and (model.each is None) == (rule.each is None)
-        requires, gate = mapped(model.requires, leaf), mapped(model.gate, leaf)
+        requires, gate = replace_atoms(model.requires, leaf), replace_atoms(model.gate, leaf)
         rules[key] = replace(rule, requires=requires, gate=gate) if same else rule
     return replace(program, rules=rules)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 
 from privtab.base import Undecided
-from privtab.ir.formula import leaves
+from privtab.ir.formula import reached_atoms
 from privtab.ir.nodes import Compare, Program, Rule
 from privtab.reference.evaluate import Reference
 from privtab_testing.conform import Question, QuestionPlan
@@ -226,7 +226,7 @@ def plan(
 
 def _not_given(program: Program, rule: Rule, *, attributes: bool) -> str | None:
     """Why a row is not asked about, if it compares attributes that cannot be given to one caller alone."""
-    compares = [leaf for leaf in leaves(program, rule.item_condition) if isinstance(leaf, Compare)]
+    compares = [leaf for leaf in reached_atoms(program, rule.item_condition) if isinstance(leaf, Compare)]
     if compares and not attributes:
         return NO_ATTRIBUTES
     compared = (target.type for compare in compares for target in compare.targets)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from privtab.base import Entity, Request, base_type
 from privtab.base.paths import level_of
-from privtab.ir.formula import leaves, with_targets
+from privtab.ir.formula import reached_atoms, with_targets
 from privtab.ir.nodes import Owner, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
 from privtab.state.nodes import State
@@ -34,7 +34,7 @@ class Packing:
         self._vocabulary = vocabulary(program)
         self._number = 0
         self._known: dict[Hashable, tuple[int, Request, State]] = {}
-        asked = {leaf for rule in rules for leaf in leaves(program, rule.item_condition)}
+        asked = {leaf for rule in rules for leaf in reached_atoms(program, rule.item_condition)}
         self._matters = CallerSemantics(program, self._vocabulary.keys).matters(asked)
 
     def packed(

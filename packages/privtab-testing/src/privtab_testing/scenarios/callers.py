@@ -10,7 +10,7 @@ from privtab.base import Entity, encode_name, once, path_of
 from privtab.base.attributes import Value
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf
-from privtab.ir.formula import atoms, on_entity
+from privtab.ir.formula import direct_atoms, on_entity
 from privtab.ir.serialise import vocabulary
 from privtab_analysis.rights import (
     ONESELF,
@@ -152,7 +152,7 @@ class CallerSemantics(Rights):
 @once
 def _on_nothing(program: ir.Program) -> frozenset[Right]:
     """The rights that rows give a caller about no entity: service administration, and others that the conditions name."""
-    asked = (atom for rule in program.rules.values() for atom in atoms(rule.item_condition))
+    asked = (atom for rule in program.rules.values() for atom in direct_atoms(rule.item_condition))
     return frozenset({ir.ServiceAdmin(), *(atom for atom in asked if atom.kind.table and not atom.targets)})
 
 

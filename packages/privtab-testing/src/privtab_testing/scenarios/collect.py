@@ -8,7 +8,7 @@ from pathlib import Path
 
 from privtab.base import Diagnostic, PolicyInvalid, Severity, SourceFile, UsageError, sorted_diagnostics
 from privtab.base.staged import SUFFIXES, is_marked
-from privtab.ir.formula import followed
+from privtab.ir.formula import walk_reached
 from privtab.ir.nodes import Can, Program, Rule
 from privtab.language.syntax.yaml_tree import Node, compose
 from privtab.pipeline import find_policies, lint_policy, system_folder
@@ -161,7 +161,7 @@ def _content(program: Program, rule: Rule | None) -> object:
     """The content of a rule and of what it reaches."""
     if rule is None:
         return None
-    reached = [node for node in followed(program, rule.item_condition) if not isinstance(node, Can)]
+    reached = [node for node in walk_reached(program, rule.item_condition) if not isinstance(node, Can)]
     effects = rule.effects, rule.delegations
     return rule.gate, rule.requires, rule.each, rule.report, effects, rule.creates, rule.withs, tuple(reached)
 

@@ -11,7 +11,7 @@ from privtab.base import LEFT_OUT, Request, Undecided, once
 from privtab.base.caching import once_within
 from privtab.ir.algebra import Algebra
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import move, walk
+from privtab.ir.formula import move_to_slot, walk_condition
 from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Can, Formula, Program, Rule, When
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab_testing.scenarios import Case
@@ -24,7 +24,7 @@ Mask: TypeAlias = int
 @once_within
 def dependencies(program: Program, key: Key) -> frozenset[Key]:
     """A rule and every rule that it refers to by `can`."""
-    referred = (node for node in walk(program.rules[key].item_condition) if isinstance(node, Can))
+    referred = (node for node in walk_condition(program.rules[key].item_condition) if isinstance(node, Can))
     return frozenset({key}).union(*(dependencies(program, (can.target.type, can.operation)) for can in referred))
 
 
@@ -112,7 +112,7 @@ class Observed:
                 self._replacement = replacement, {}
             cache, rule = self._replacement[1], replacement if replaced == key else self.program.rules[key]
         if can not in cache:
-            cache[can] = self.holds(move(rule.item_condition, can.target.slot), replacement)
+            cache[can] = self.holds(move_to_slot(rule.item_condition, can.target.slot), replacement)
         return cache[can]
 
     def atom(self, atom: Atom) -> Mask:

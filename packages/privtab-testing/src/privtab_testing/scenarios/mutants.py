@@ -10,7 +10,7 @@ from privtab.base import PRINCIPAL_TABLES, Attribute
 from privtab.base.attributes import Operator, Scalar
 from privtab.base.paths import Level
 from privtab.ir import nodes as ir
-from privtab.ir.formula import leaves, on_entity
+from privtab.ir.formula import on_entity, reached_atoms
 from privtab.ir.names import condition_text
 from privtab.state.names import StateNames
 from privtab_testing.scenarios.masks import dependencies
@@ -143,7 +143,7 @@ class _PointMutation:
         self.program = mutants.program
         self.rule = rule
         self.used: dict[ir.Target, set[str]] = {}
-        for atom in leaves(self.program, rule.item_condition):
+        for atom in reached_atoms(self.program, rule.item_condition):
             if isinstance(atom, ir.Has):
                 self.used.setdefault(atom.target, set()).add(atom.privilege)
 

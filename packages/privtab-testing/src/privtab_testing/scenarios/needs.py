@@ -10,7 +10,7 @@ from math import prod
 from privtab.base import Entity, Locations, Request, Span, Undecided, UsageError
 from privtab.base.attributes import Scalar
 from privtab.ir.comparisons import Comparisons
-from privtab.ir.formula import asked_condition, leaves
+from privtab.ir.formula import asked_condition, reached_atoms
 from privtab.ir.nodes import RESOURCE, Atom, Compare, Has, HasBelow, OwnsBelow, Program, Target, Term
 from privtab.ir.serialise import vocabulary
 from privtab.language.syntax.yaml_tree import Node
@@ -145,7 +145,7 @@ class Callers(CallerSemantics):
         """
         rule = program.rules[request.resource.type, request.action]
         condition = asked_condition(program, rule, named=vocabulary(program).complete(request.resource))
-        asked = set(leaves(program, condition))
+        asked = set(reached_atoms(program, condition))
         growing = GrowingLocations(where or locations(program, State()))
         super().__init__(program, growing.keys)
         self.placed: dict[Entity, Entity] = {}

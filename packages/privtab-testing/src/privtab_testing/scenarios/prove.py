@@ -9,9 +9,9 @@ from functools import partial, reduce
 from typing import Literal, TypeAlias
 
 from privtab.base import Undecided
-from privtab.ir.canonical import Leaf, atom_of, canonical
-from privtab.ir.exact import ImplicationChecker, settings
-from privtab.ir.formula import asked_condition, leaves
+from privtab.ir.canonical import Leaf, atom_of, canonical_form
+from privtab.ir.exact import ImplicationChecker, request_settings
+from privtab.ir.formula import asked_condition, reached_atoms
 from privtab.ir.names import atom_text
 from privtab.ir.nodes import And, Compare, Formula, HasBelow, Or, OwnsBelow, Program, Rule
 from privtab.ir.shapes import rule_flags
@@ -71,7 +71,7 @@ class Coverage:
 
     def __init__(self, program: Program, rules: Mapping[Key, Rule], observed: Mapping[Key, Observed]) -> None:
         self.program = program
-        self._form = canonical(program)
+        self._form = canonical_form(program)
         self._exact = ImplicationChecker(program)
         semantics = program.semantics
         self._owners_hold = (
@@ -114,7 +114,7 @@ class Coverage:
 
     def _cells(self, rule: Rule, observed: Observed | None) -> Iterator[Cell]:
         flags_asked = rule_flags(self.program, rule)
-        for flags, all_types in settings(self.program, rule):
+        for flags, all_types in request_settings(self.program, rule):
             self._budget.spend(SETTING_COST)
             types = {slot.name: all_types[slot.name] for slot in rule.withs if slot.polymorphic}
             in_setting = 0 if observed is None else observed.setting(flags, flags_asked, all_types)
@@ -223,7 +223,7 @@ class Scoring:
         undecided: list[Rule] = []
         for rule in self.rules.values():
             budget = Budget(self.exact, rule)
-            size = sum(1 for _ in leaves(self.program, rule.item_condition))
+            size = sum(1 for _ in reached_atoms(self.program, rule.item_condition))
             try:
                 for mutant in self.mutants.of(rule):
                     budget.spend(size)
@@ -317,12 +317,12 @@ def suggested(plan: CasePlan, coverage_: Coverage | None, score_: Score | None) 
     for rule in undecided(coverage_, score_):
         # Not every kind of request was looked at: start with those without flags and those with all of them.
         types = tuple((slot.name, slot.types[0]) for slot in rule.withs if slot.polymorphic)
-        settings: set[Setting] = {
+        request_settings: set[Setting] = {
             (flags, types, form)
             for flags in (frozenset[str](), frozenset(rule_flags(plan.program, rule)))
             for form in request_forms(plan.program, rule)
         }
-        settings_by_rule[rule.id] = rule, settings
+        settings_by_rule[rule.id] = rule, request_settings
     rules_with_survivors = {mutant.original.id for mutant in score_.survived} if score_ else set()
     for cell in coverage_.cells if coverage_ else ():
         if not cell.covered or cell.rule.id in rules_with_survivors:

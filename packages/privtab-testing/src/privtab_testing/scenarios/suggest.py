@@ -15,7 +15,7 @@ from typing import TypeAlias
 from privtab.base import NOT_SET, base_type
 from privtab.base.paths import level_of
 from privtab.ir import nodes as ir
-from privtab.ir.formula import RequestAlgebra, asked_condition, followed, leaves, resolve
+from privtab.ir.formula import RequestAlgebra, asked_condition, reached_atoms, resolve_can, walk_reached
 from privtab.ir.names import atom_words
 from privtab.ir.serialise import vocabulary
 from privtab.ir.shapes import present
@@ -62,7 +62,7 @@ def _numbers_of_levels(program: ir.Program, rule: ir.Rule) -> range:
     if not bounds:
         return range(1, 2)
     held = (ir.Has, ir.Owner, ir.Member, ir.HasBelow, ir.OwnsBelow)
-    atoms = [atom for atom in leaves(program, rule.item_condition) if isinstance(atom, held)]
+    atoms = [atom for atom in reached_atoms(program, rule.item_condition) if isinstance(atom, held)]
     others = {atom.target.level for atom in atoms} - {"nearest"}
     if any(program.entities[atom.target.type].nested and atom.target.level == "nearest" for atom in atoms):
         others.add("any")  # which the nearest is to be told from
@@ -229,7 +229,7 @@ class _WaysWriter(RequestAlgebra[Value]):
         """The name of a part for the rule that a `can` refers to; the part is added when it is first needed."""
         rule = self.program.rules[can.target.type, can.operation]
         condition = rule.item_condition
-        flags_used = {node.flag for node in followed(self.program, condition) if isinstance(node, ir.When)}
+        flags_used = {node.flag for node in walk_reached(self.program, condition) if isinstance(node, ir.When)}
         words = [
             can.operation,
             can.target.type,
@@ -237,7 +237,7 @@ class _WaysWriter(RequestAlgebra[Value]):
             *sorted(flags_used.intersection(self.flags)),
         ]
         name = base = "_".join(words)
-        tree = self.tree(resolve(self.program, can))
+        tree = self.tree(resolve_can(self.program, can))
         number = 1
         while self.writer.lets.setdefault(name, tree) != tree:
             number += 1
