@@ -36,9 +36,11 @@ APART = {
 def nodes_of(tree: ast.Module) -> set[str]:
     """The nodes of the IR that a module imports, each by its name or all as `ir`."""
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    named = {alias.name for node in imports if node.module == "privtab.ir.nodes" for alias in node.names}
-    whole = any(alias.name == "nodes" for node in imports if node.module == "privtab.ir" for alias in node.names)
-    return named | ({name for name in vars(nodes) if name[:1].isupper()} if whole else set())
+    known = {name for name in vars(nodes) if name[:1].isupper()}
+    rooms = ("privtab.ir.nodes", "privtab.ir")
+    named = {alias.name for node in imports if node.module in rooms for alias in node.names}
+    modules = {f"{node.module}.{alias.name}" for node in imports for alias in node.names}
+    return known if modules & {"privtab.ir", "privtab.ir.nodes"} else named & known
 
 
 def class_of(pattern: ast.MatchClass) -> str:
@@ -48,7 +50,7 @@ def class_of(pattern: ast.MatchClass) -> str:
 def walks(path: Path) -> bool:
     """Whether a module tells conjunctions from other nodes by a `match`."""
     text = path.read_text(encoding="utf-8")
-    if "ir.nodes" not in text and "privtab.ir import" not in text:
+    if not any(words in text for words in ("ir.nodes", "privtab.ir import", "from privtab import ir")):
         return False
     tree = ast.parse(text)
     matched = {class_of(node) for node in ast.walk(tree) if isinstance(node, ast.MatchClass)}

@@ -1,1 +1,96 @@
 """The intermediate representation, its canonical form, and exact comparison of conditions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privtab.base.lazy import face
+
+if TYPE_CHECKING:
+    from privtab.ir.algebra import Algebra, Rebuilder
+    from privtab.ir.canonical import Leaf, Listing, atom_of, canonical_form
+    from privtab.ir.comparisons import Comparisons, representatives
+    from privtab.ir.deserialise import program_from_json
+    from privtab.ir.exact import ImplicationChecker, request_settings
+    from privtab.ir.facts import Assigned, Fact, Granted, Holding, Owned
+    from privtab.ir.formula import (
+        RequestAlgebra,
+        Truth,
+        asked_condition,
+        compared_terms,
+        direct_atoms,
+        has_absent,
+        move_to_slot,
+        on_entity,
+        reached_atoms,
+        replace_atoms,
+        resolve_can,
+        uses_below,
+        walk_condition,
+        walk_reached,
+        with_targets,
+    )
+    from privtab.ir.names import atom_text, atom_words, condition_text, effect_texts, privilege_names, value_text
+    from privtab.ir.nodes import (
+        ALWAYS,
+        NEVER,
+        RESOURCE,
+        Alias,
+        And,
+        Atom,
+        ByType,
+        Can,
+        Compare,
+        Conflict,
+        Effect,
+        EntityType,
+        Formula,
+        Has,
+        HasBelow,
+        Holds,
+        Member,
+        OnTarget,
+        Or,
+        Owner,
+        OwnsBelow,
+        Program,
+        Role,
+        Rule,
+        Self,
+        ServiceAdmin,
+        SqlFilter,
+        Target,
+        Term,
+        When,
+    )
+    from privtab.ir.semantics import HierarchyKind
+    from privtab.ir.serialise import program_json, vocabulary
+    from privtab.ir.shapes import rule_flags
+    from privtab.ir.some_minimal_sets import minimal_listing
+    from privtab.ir.support import Feature, Tool
+    from privtab.ir.unroll import levels_that_matter, located_sets, unrolled
+else:
+    __getattr__, __dir__, __all__ = face(
+        __name__,
+        {
+            "algebra": "Algebra Rebuilder",
+            "canonical": "Leaf Listing atom_of canonical_form",
+            "comparisons": "Comparisons representatives",
+            "deserialise": "program_from_json",
+            "exact": "ImplicationChecker request_settings",
+            "facts": "Assigned Fact Granted Holding Owned",
+            "formula": "RequestAlgebra Truth asked_condition compared_terms direct_atoms has_absent move_to_slot "
+            "on_entity reached_atoms replace_atoms resolve_can uses_below walk_condition walk_reached "
+            "with_targets",
+            "names": "atom_text atom_words condition_text effect_texts privilege_names value_text",
+            "nodes": "ALWAYS Alias And Atom ByType Can Compare Conflict Effect EntityType Formula Has HasBelow Holds "
+            "Member NEVER OnTarget Or Owner OwnsBelow Program RESOURCE Role Rule Self ServiceAdmin SqlFilter "
+            "Target Term When",
+            "semantics": "HierarchyKind",
+            "serialise": "program_json vocabulary",
+            "shapes": "rule_flags",
+            "some_minimal_sets": "minimal_listing",
+            "support": "Feature Tool",
+            "unroll": "levels_that_matter located_sets unrolled",
+        },
+    )

@@ -11,7 +11,6 @@ from itertools import combinations, product
 from typing import NamedTuple, TypeAlias
 
 from privtab.base.caching import once, once_within
-from privtab.base.names import LEFT_OUT
 from privtab.ir.algebra import Algebra
 from privtab.ir.formula import resolve_can, uses_below, walk_condition
 from privtab.ir.nodes import Atom, ByType, Can, Formula, Has, OnTarget, Program, Rule, When
@@ -205,11 +204,6 @@ def rule_flags(program: Program, rule: Rule) -> tuple[str, ...]:
         found = tuple(sorted(frozenset(rule.required_flags).union(*(condition_flags(program, part) for part in parts))))
         known = _flags_of_rules(program)[id(rule)] = rule, found
     return known[1]
-
-
-def present(types: Mapping[str, str]) -> dict[str, str]:
-    """The types of the objects that a request has, of those by slot."""
-    return {slot: type_ for slot, type_ in types.items() if type_ != LEFT_OUT}
 
 
 def kinds_of_requests(

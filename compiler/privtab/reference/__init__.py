@@ -1,1 +1,19 @@
 """The reference engine: the semantics of policies as plain code, the oracle for every other engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privtab.base.lazy import face
+
+if TYPE_CHECKING:
+    from privtab.reference.evaluate import EvaluationContext, Explanation, Reference, Source
+    from privtab.reference.witness import WitnessBuilder
+else:
+    __getattr__, __dir__, __all__ = face(
+        __name__,
+        {
+            "evaluate": "EvaluationContext Explanation Reference Source",
+            "witness": "WitnessBuilder",
+        },
+    )

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from privtab.base import Entity, GivenAttributes, Request, SourceFile
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.nodes import AttributeRow, Grant, State
 from privtab_analysis.explanation import explain
 from privtab_analysis.permissions import what_can

@@ -8,10 +8,9 @@ import worlds
 from seeds import seeds
 
 from privtab.base import Entity, Request, SourceFile
-from privtab.ir.formula import reached_atoms
-from privtab.ir.nodes import Can, Has, Holds, Program
+from privtab.ir import Can, Has, Holds, Program, reached_atoms
 from privtab.pipeline import load_program
-from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.reference import EvaluationContext, Reference
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.caller import Caller
 from privtab_analysis.principals import who_can

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privtab.base import Request
-from privtab.ir.nodes import Program
-from privtab.reference.evaluate import Reference
+from privtab.ir import Program
+from privtab.reference import Reference
 from privtab.state.nodes import State
 from privtab_analysis import turns
 from privtab_analysis.changes import Change, SmallestChanges, apply, order

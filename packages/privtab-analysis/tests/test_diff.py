@@ -6,7 +6,7 @@ import generated_programs
 import pytest
 
 from privtab.base import SourceFile, Worker
-from privtab.ir.nodes import NEVER
+from privtab.ir import NEVER
 from privtab.pipeline import load_program
 from privtab_analysis.diff import Diff, RowChange, Verdict, diff
 from privtab_analysis.diff.witness import answer

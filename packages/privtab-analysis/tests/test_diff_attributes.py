@@ -13,10 +13,9 @@ from seeds import seeds
 
 from privtab.base import Attribute, Entity, GivenAttributes, InvalidRequest, Request, SourceFile
 from privtab.base.attributes import KINDS, AttributeKind, Value
-from privtab.ir.formula import reached_atoms
-from privtab.ir.nodes import Compare, Program, Rule
+from privtab.ir import Compare, Program, Rule, reached_atoms
 from privtab.pipeline import load_program
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.attribute_rows import attribute_texts
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import AttributeRow, Grant, State

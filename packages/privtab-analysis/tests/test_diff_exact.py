@@ -9,8 +9,7 @@ import pytest
 import small_policies
 
 from privtab.base import InvalidRequest, Request
-from privtab.ir.nodes import Program, Role, Rule
-from privtab.ir.serialise import vocabulary
+from privtab.ir import Program, Role, Rule, vocabulary
 from privtab.state.nodes import State
 from privtab_analysis.diff import Diff, RowChange, Verdict, diff
 

@@ -12,10 +12,10 @@ import pytest
 from privtab import model
 from privtab.base import Entity, GivenAttributes, Request, SourceFile
 from privtab.base.sql_text import first
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.language import syntax
 from privtab.model.lower import lower
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.nodes import Grant, State
 from privtab_analysis.diff import Diff, Verdict, diff
 from privtab_analysis.state_diff import state_diff

@@ -10,9 +10,9 @@ import worlds
 from seeds import seeds
 
 from privtab.base import SourceFile
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab_analysis.diff import RowChange, Verdict, diff
 from privtab_analysis.diff.summary import holding_texts
 from privtab_testing.scenarios.mutants import Mutants

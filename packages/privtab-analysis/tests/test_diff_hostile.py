@@ -8,8 +8,7 @@ import generated_programs
 import hostile
 import pytest
 
-from privtab.ir import solver
-from privtab.ir.nodes import Program
+from privtab.ir import Program, solver
 from privtab_analysis.diff import Verdict, diff
 from privtab_analysis.diff.waivers import failing
 

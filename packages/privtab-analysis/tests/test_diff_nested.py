@@ -11,8 +11,8 @@ import pytest
 import worlds
 
 from privtab.base import InvalidRequest, Request
-from privtab.ir.nodes import Program
-from privtab.reference.evaluate import Reference
+from privtab.ir import Program
+from privtab.reference import Reference
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
 from privtab_analysis.diff import RowChange, Verdict, diff

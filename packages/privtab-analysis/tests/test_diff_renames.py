@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from privtab.base import SourceFile, UsageError
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab_analysis.diff import Diff, diff
 from privtab_analysis.diff.renames import check_renames, declared_renames

@@ -9,7 +9,7 @@ from seeds import seeds
 
 from privtab.base import SourceFile
 from privtab.pipeline import load_program
-from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.reference import EvaluationContext, Reference
 from privtab_analysis.diff import Verdict, diff
 
 POLICY = """

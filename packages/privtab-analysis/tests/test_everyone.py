@@ -9,7 +9,7 @@ import pytest
 import worlds
 from seeds import seeds
 
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.nodes import Grant
 from privtab_analysis.principals import who_can
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from privtab import pipeline
 from privtab.base import Entity, Request
-from privtab.ir.nodes import Program
-from privtab.reference.evaluate import Reference
+from privtab.ir import Program
+from privtab.reference import Reference
 from privtab.state.names import Places
 from privtab.state.nodes import TABLES, Assignment, Grant, State
 from privtab.state.raw import RawRow

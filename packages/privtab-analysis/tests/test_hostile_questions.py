@@ -10,8 +10,8 @@ import hostile
 import pytest
 
 from privtab.base import Entity, Request
-from privtab.ir.nodes import Program
-from privtab.reference.evaluate import Reference
+from privtab.ir import Program
+from privtab.reference import Reference
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Grant, State
 from privtab_analysis.changes import apply

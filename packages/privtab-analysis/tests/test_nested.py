@@ -9,9 +9,9 @@ import pytest
 from privtab.backends.describe import describe
 from privtab.base import Entity, Request
 from privtab.engines.index import Index
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.index import index_document
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.changes import change_text

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from privtab import InvalidRequest
 from privtab.base import Entity, Request, UsageError, quoted_privilege
 from privtab.base.paths import count_names
-from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
-from privtab.ir.serialise import vocabulary
-from privtab.reference.evaluate import Reference
+from privtab.ir import RESOURCE, Has, Program, Rule, Target, vocabulary
+from privtab.reference import Reference
 from privtab.state.located import locations
 from privtab.state.nodes import AttributeRow, Grant, Placement, State
 from privtab_analysis.caller import Caller

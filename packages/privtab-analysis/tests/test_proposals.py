@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from seeds import seeds
 
 from privtab.base import Entity, GivenAttributes, Request, SourceFile
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import ALL_TABLES, Effect, Grant, State

@@ -13,10 +13,8 @@ import pytest
 from seeds import seeds
 
 from privtab.base import Entity, InvalidRequest, Request
-from privtab.ir.deserialise import program_from_json
-from privtab.ir.nodes import RESOURCE, Program, Rule
-from privtab.ir.serialise import program_json, vocabulary
-from privtab.reference.evaluate import Reference
+from privtab.ir import RESOURCE, Program, Rule, program_from_json, program_json, vocabulary
+from privtab.reference import Reference
 from privtab.state.nodes import Grant, Placement, State
 from privtab_analysis.entitlements.universe import Universe, universe
 from privtab_analysis.goals import goal

@@ -20,11 +20,9 @@ from seeds import seeds
 
 from privtab.base import Entity, GivenAttributes, Request, Window
 from privtab.base.paths import count_names
-from privtab.ir.formula import compares_given, reached_atoms
-from privtab.ir.nodes import RESOURCE, Compare, Program, Rule
-from privtab.ir.serialise import vocabulary
-from privtab.ir.shapes import rule_flags
-from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.ir import RESOURCE, Compare, Program, Rule, reached_atoms, rule_flags, vocabulary
+from privtab.ir.formula import compares_given
+from privtab.reference import EvaluationContext, Reference
 from privtab.state.nodes import ALL_TABLES, TABLES, Assignment, AttributeRow, Grant, Placement, State
 from privtab_analysis.caller import asked_forms
 from privtab_analysis.entitlements.universe import Universe, named_principals

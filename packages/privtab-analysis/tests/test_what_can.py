@@ -11,8 +11,8 @@ from seeds import seeds
 
 from privtab import InvalidRequest
 from privtab.base import Entity, Request
-from privtab.ir.nodes import Program
-from privtab.reference.evaluate import Reference
+from privtab.ir import Program
+from privtab.reference import Reference
 from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab_analysis.caller import asked_forms

@@ -12,8 +12,8 @@ from seeds import seeds
 
 from privtab import InvalidRequest, pipeline
 from privtab.base import Entity, Request
-from privtab.ir.nodes import Program
-from privtab.reference.evaluate import Reference
+from privtab.ir import Program
+from privtab.reference import Reference
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.entitlements import request_forms
 from privtab_analysis.entitlements.universe import users

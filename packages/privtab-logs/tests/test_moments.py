@@ -14,7 +14,7 @@ from lake_policy import POLICY as LAKE
 from lake_policy import asks, grant
 
 from privtab.base import parse_moment
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state.load import from_tables
 from privtab_logs import reading

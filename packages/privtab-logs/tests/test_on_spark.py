@@ -12,7 +12,7 @@ from example_bundles import POLICY, READS, STATES
 from pyarrow import parquet
 
 from privtab.base import current_moment
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state.load import load_raw_state, validate_with_places
 from privtab_logs import on_spark, reading, replaying

@@ -17,7 +17,7 @@ import worlds
 from privtab import pipeline
 from privtab.base import Request
 from privtab.client import Embedded
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.load import from_tables
 from privtab.state.nodes import State
 from privtab.state.shards import PEOPLE_PART

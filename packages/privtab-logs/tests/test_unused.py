@@ -13,10 +13,10 @@ from lake_policy import POLICY
 
 from privtab import model
 from privtab.base import Entity, InvalidRequest, Request, SourceFile, UsageError, parse_moment
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.language import syntax
 from privtab.model.lower import lower
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.load import from_tables, validate_with_places
 from privtab.state.names import NO_PLACES
 from privtab.state.nodes import State

@@ -11,9 +11,9 @@ import pytest
 import worlds
 
 from privtab.base import Entity, Request
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program, policy_names
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.nodes import Assignment, State
 from privtab_analysis.entitlements.universe import universe
 from privtab_pages.policy import PolicyPage

@@ -15,9 +15,8 @@ from request_frames import COLUMNS, attributes_argument, frame, slots
 
 from privtab import pipeline
 from privtab.base import Request
-from privtab.ir.nodes import Program
-from privtab.ir.shapes import rule_flags
-from privtab.reference.evaluate import Reference
+from privtab.ir import Program, rule_flags
+from privtab.reference import Reference
 from privtab.state.nodes import State
 from privtab_spark import decide
 

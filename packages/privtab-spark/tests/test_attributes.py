@@ -14,7 +14,7 @@ from spark_plans import WAYS, in_every_way
 
 from privtab.base import Entity
 from privtab.bundle.pack import state_bundle
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state.nodes import AttributeRow, State
 from privtab_spark import Limits, decide, plan

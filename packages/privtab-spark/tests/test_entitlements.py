@@ -15,9 +15,8 @@ from pyspark.sql import SparkSession
 from worlds.attributes import request_attributes
 
 from privtab.base import Entity, FileError, InvalidRequest, Request, StateInvalid, UsageError
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
-from privtab.reference.evaluate import Reference
+from privtab.ir import Program, vocabulary
+from privtab.reference import Reference
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.entitlements import evaluator
 from privtab_spark import entitlements, matrix

@@ -14,9 +14,8 @@ from spark_plans import WAYS, in_every_way
 
 from privtab import pipeline
 from privtab.base import Entity, Request
-from privtab.ir.nodes import Program
-from privtab.ir.shapes import rule_flags
-from privtab.reference.evaluate import Reference
+from privtab.ir import Program, rule_flags
+from privtab.reference import Reference
 from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import State
 from privtab_spark import decide

@@ -11,7 +11,7 @@ import worlds
 from pyspark.sql import DataFrame, SparkSession
 
 from privtab.base import Entity, UsageError
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.nodes import Grant, State
 from privtab_spark import certify, entitlements, portions
 from privtab_spark.matrix import opening

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import pipeline
 from privtab.base import Entity, Request, UsageError
-from privtab.ir.nodes import Program
-from privtab.reference.evaluate import Reference
+from privtab.ir import Program
+from privtab.reference import Reference
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_spark import decide, portions
 from privtab_spark.state import state_tables

@@ -20,8 +20,8 @@ from request_frames import attributes_argument, frame, slots
 
 from privtab import pipeline
 from privtab.base import StateInvalid
-from privtab.ir.shapes import rule_flags
-from privtab.reference.evaluate import Reference
+from privtab.ir import rule_flags
+from privtab.reference import Reference
 from privtab.state.raw import TABLE_COLUMNS
 from privtab_spark import Limits, choose, decide, plan
 

@@ -13,8 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from privtab.base import PRINCIPAL_TABLES, Entity, decode_name, encode_name
 from privtab.base.names import refers_to
-from privtab.ir.names import privilege_names
-from privtab.ir.nodes import RESOURCE, Rule
+from privtab.ir import RESOURCE, Rule, privilege_names
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller
 from privtab_analysis.effects import GainedFact

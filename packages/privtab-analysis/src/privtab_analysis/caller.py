@@ -8,11 +8,24 @@ from typing import Any
 from privtab.base import LEFT_OUT, Entity, GivenAttributes, InvalidRequest, path_of
 from privtab.base.paths import at_level
 from privtab.base.request import roles_not_held
-from privtab.ir.canonical import Leaf, Listing, atom_of, canonical_form
-from privtab.ir.formula import RequestAlgebra, uses_below, walk_reached
-from privtab.ir.nodes import Atom, Can, Compare, Formula, OnTarget, Program, Rule
-from privtab.ir.some_minimal_sets import minimal_listing
-from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.ir import (
+    Atom,
+    Can,
+    Compare,
+    Formula,
+    Leaf,
+    Listing,
+    OnTarget,
+    Program,
+    RequestAlgebra,
+    Rule,
+    atom_of,
+    canonical_form,
+    minimal_listing,
+    uses_below,
+    walk_reached,
+)
+from privtab.reference import EvaluationContext, Reference
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.universe import Universe

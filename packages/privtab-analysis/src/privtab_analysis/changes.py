@@ -9,7 +9,7 @@ from typing import TypeAlias, assert_never
 
 from privtab.base import Entity
 from privtab.base.names import PrincipalKind
-from privtab.ir.nodes import Has
+from privtab.ir import Has
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.rights import Right, key_of, row_giving
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from privtab.base import Entity, UsageError, encode_name, quoted_privilege
-from privtab.ir.names import privilege_names
-from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, Target
-from privtab.ir.serialise import vocabulary
+from privtab.ir import RESOURCE, Has, Member, Owner, Program, Rule, Target, privilege_names, vocabulary
 from privtab_analysis.caller import Caller, asked_forms
 from privtab_analysis.entitlements.universe import Universe
 from privtab_analysis.locations import GrowingLocations

@@ -15,11 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from privtab.base import NOT_SET, Decision, Entity, Request
-from privtab.ir.canonical import Leaf, Listing
-from privtab.ir.formula import uses_below
-from privtab.ir.nodes import ByType, Compare, Has, Owner, Rule, Self
-from privtab.ir.unroll import located_sets
-from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
+from privtab.ir import ByType, Compare, Has, Leaf, Listing, Owner, Rule, Self, located_sets, uses_below
+from privtab.reference import EvaluationContext, Explanation, Reference
 from privtab.state.names import NO_PLACES, Places
 from privtab.state.nodes import State
 from privtab_analysis.caller import listing

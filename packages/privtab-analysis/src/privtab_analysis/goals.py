@@ -6,9 +6,8 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from privtab.base import Entity, InvalidRequest, Request, quoted_privilege
-from privtab.ir.formula import asked_condition, on_entity
-from privtab.ir.nodes import RESOURCE, Atom, Formula, Rule
-from privtab.reference.evaluate import Reference
+from privtab.ir import RESOURCE, Atom, Formula, Rule, asked_condition, on_entity
+from privtab.reference import Reference
 from privtab.state.names import StateNames
 from privtab_analysis.caller import Caller
 from privtab_analysis.effects import HELD, FactKind, GainedFact

@@ -14,11 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from privtab.base import Entity, path_of
-from privtab.ir.formula import reached_atoms
-from privtab.ir.nodes import RESOURCE, Atom, Rule
-from privtab.ir.support import Tool
-from privtab.ir.unroll import located_sets
-from privtab.reference.evaluate import Explanation, Reference
+from privtab.ir import RESOURCE, Atom, Rule, Tool, located_sets, reached_atoms
+from privtab.reference import Explanation, Reference
 from privtab.state.nodes import State
 from privtab_analysis import effects
 from privtab_analysis.authorised import AuthorisedChanges, Authority

@@ -14,12 +14,23 @@ from math import prod
 from typing import TypeAlias
 
 from privtab.base import LEFT_OUT, Entity, Undecided, bare_name, check_principal, once
-from privtab.ir.canonical import Leaf, atom_of, canonical_form
-from privtab.ir.formula import asked_condition, compared_terms
-from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, OnTarget, Program, Rule
-from privtab.ir.serialise import vocabulary
-from privtab.ir.support import Tool
-from privtab.reference.evaluate import Reference
+from privtab.ir import (
+    RESOURCE,
+    ByType,
+    Compare,
+    Formula,
+    Leaf,
+    OnTarget,
+    Program,
+    Rule,
+    Tool,
+    asked_condition,
+    atom_of,
+    canonical_form,
+    compared_terms,
+    vocabulary,
+)
+from privtab.reference import Reference
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller, EquivalenceClasses, asked_forms
 from privtab_analysis.entitlements.universe import Universe, universe

@@ -13,12 +13,20 @@ from itertools import combinations
 
 from privtab.base import Entity, Request, Undecided, UsageError, base_type, last_name, path_of
 from privtab.base.request import smallest
-from privtab.ir.canonical import Listing
-from privtab.ir.formula import reached_atoms
-from privtab.ir.nodes import Atom, Compare, HasBelow, Member, OnTarget, OwnsBelow, Rule
-from privtab.ir.support import Tool
-from privtab.ir.unroll import located_sets
-from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
+from privtab.ir import (
+    Atom,
+    Compare,
+    HasBelow,
+    Listing,
+    Member,
+    OnTarget,
+    OwnsBelow,
+    Rule,
+    Tool,
+    located_sets,
+    reached_atoms,
+)
+from privtab.reference import EvaluationContext, Explanation, Reference
 from privtab.state import attribute_rows
 from privtab.state.chains import ROLE_PREFIX
 from privtab.state.nodes import State

@@ -10,9 +10,8 @@ from typing import Literal, TypeAlias, assert_never, cast
 
 from privtab.base import ALWAYS, ANY_PRIVILEGE, Entity, Window
 from privtab.base.attributes import Value
-from privtab.ir.names import value_text
-from privtab.ir.nodes import Atom, Compare, Has
-from privtab.reference.evaluate import EvaluationContext, Source
+from privtab.ir import Atom, Compare, Has, value_text
+from privtab.reference import EvaluationContext, Source
 from privtab.state.attribute_rows import attribute_texts
 from privtab.state.chains import ROLE_PREFIX
 from privtab.state.findings import RowLocation

@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias, assert_never
 
+from privtab import ir
 from privtab.base import Entity
-from privtab.ir import nodes as ir
-from privtab.ir.canonical import Leaf, atom_of
-from privtab.ir.formula import with_targets
-from privtab.ir.names import atom_words, privilege_names
+from privtab.ir import Leaf, atom_of, atom_words, privilege_names, with_targets
 from privtab.state.nodes import Assignment, Effect, Grant
 
 Right: TypeAlias = ir.Atom

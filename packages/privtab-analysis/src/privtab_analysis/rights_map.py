@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from privtab.base import Entity, GivenAttributes
-from privtab.ir.nodes import RESOURCE, Rule
-from privtab.ir.support import Tool
+from privtab.ir import RESOURCE, Rule, Tool
 from privtab_analysis.state_diff import Comparison
 from privtab_analysis.state_diff.subjects import Subject, SubjectSets
 

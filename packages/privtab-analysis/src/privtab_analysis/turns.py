@@ -15,10 +15,8 @@ from typing import NamedTuple
 
 from privtab.base import Entity, Request, UnsupportedError, last_name, path_of
 from privtab.base.names import PrincipalKind
-from privtab.ir.formula import RequestAlgebra, Truth, on_entity
-from privtab.ir.nodes import Atom, Can, Has, HasBelow, Holds, OwnsBelow, Program
-from privtab.ir.support import Tool
-from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.ir import Atom, Can, Has, HasBelow, Holds, OwnsBelow, Program, RequestAlgebra, Tool, Truth, on_entity
+from privtab.reference import EvaluationContext, Reference
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller
 from privtab_analysis.changes import (

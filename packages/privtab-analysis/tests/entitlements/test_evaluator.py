@@ -13,9 +13,9 @@ import worlds
 
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import policy_artifacts
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.index import index_document
 from privtab.state.nodes import State
 from privtab_analysis.entitlements import evaluator

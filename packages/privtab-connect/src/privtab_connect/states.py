@@ -11,7 +11,7 @@ from privtab.command import print_error, with_slashes
 from privtab.state.findings import StateFinding
 
 if TYPE_CHECKING:
-    from privtab.ir.nodes import Program
+    from privtab.ir import Program
     from privtab.state.raw import RawState
 
 _IMPORT = re.compile(r"import:(?P<document>[^:?]+)(?:\?(?P<values>[^:]*))?:(?P<source>.+)")

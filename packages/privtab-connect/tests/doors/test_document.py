@@ -9,7 +9,7 @@ import pytest
 from documentation_pages import read
 
 from privtab.base import Diagnostic, PolicyInvalid, UsageError
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab_connect.doors.document import Place, load
 from privtab_connect.doors.opened import opened

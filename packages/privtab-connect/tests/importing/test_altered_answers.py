@@ -15,7 +15,7 @@ from recorded_answers import ANSWERS, POLICIES, VALUES, RecordedAnswers
 from seeds import seeds
 
 from privtab.base import FileError
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab_connect.importing.document import ImportStep, load
 from privtab_connect.importing.fields import OTHERS, Field, Fields, Many, Type, Word

@@ -12,7 +12,7 @@ import pytest
 
 from privtab.base import Entity, FileError, Request
 from privtab.pipeline import load_program
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.document import load
 from privtab_connect.importing.run import run

@@ -13,7 +13,7 @@ from postgresql_server import postgresql
 
 from privtab.base import Entity, Request, encode_name
 from privtab.pipeline import load_program
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.document import load
 from privtab_connect.importing.run import ImportResult, run

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pushed_lake import LAKE, MAPPING
 
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab_connect.pushdown.document import MappingDocument, load
 

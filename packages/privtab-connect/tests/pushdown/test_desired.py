@@ -10,7 +10,7 @@ from pushed_lake import GROUPS, ROLES, SCHEMAS, TABLES, USERS, entity, random_st
 from seeds import seeds
 
 from privtab.base import Entity, Window, parse_moment
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_connect.pushdown.desired import DesiredRights, desired_rights

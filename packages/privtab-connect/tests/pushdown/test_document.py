@@ -8,7 +8,7 @@ import pytest
 from ranger import LAKE
 
 from privtab.base import PolicyInvalid, UsageError
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab_connect.documents import documents
 from privtab_connect.pushdown.document import load

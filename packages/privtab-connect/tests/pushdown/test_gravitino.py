@@ -12,7 +12,7 @@ from authzen_server import Server
 from store_server import ask, serve_store, token, write_tokens
 
 from privtab.base import Entity, UsageError
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state.nodes import Assignment, Effect, Grant, State
 from privtab_connect.errors import PushError

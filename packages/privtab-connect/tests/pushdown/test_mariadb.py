@@ -12,9 +12,9 @@ from mariadb_server import mariadb
 from pushed_lake import LAKE, MAPPING, SCHEMAS, TABLES, USERS, entity, random_state
 
 from privtab.base import Request
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_connect.errors import PushError
 from privtab_connect.pushdown.document import MappingDocument, load

@@ -14,8 +14,8 @@ from pushed_lake import SCHEMAS, TABLES, USERS, entity, random_state
 
 from privtab.base import Entity, Request
 from privtab.command._app import run as command
-from privtab.ir.nodes import Program
-from privtab.reference.evaluate import Reference
+from privtab.ir import Program
+from privtab.reference import Reference
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_connect.errors import PushError
 from privtab_connect.pushdown.document import MappingDocument

@@ -15,7 +15,7 @@ from postgresql_server import postgresql
 from seeds import seeds
 
 from privtab.base import Entity
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state.nodes import ALL_TABLES, Assignment, Grant, State
 from privtab_connect.errors import PushError

@@ -13,7 +13,7 @@ from ranger import LAKE, ranger_policy
 from seeds import seeds
 
 from privtab.base import Entity, UsageError
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state.nodes import Effect, Grant, State
 from privtab_connect.errors import PushError

@@ -17,7 +17,7 @@ from privtab.base.arrow import Codes, Truth
 from privtab.base.request import ACTIVE_ROLES
 from privtab.engines.columns import distinct
 from privtab.engines.python import OpenEngine, Opener, WindowedIndex
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 
 _ENTITY = r"(?s)^(?P<type>[^:]*):(?P<path>.*)$"
 _MORE = ("groups", "active_roles", "with", "flags", "attributes")

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.base import ALWAYS, InvalidRequest, Request
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
+from privtab.ir import Program, vocabulary
 from privtab_logs.deciding import hidden_by_mask, request_of
 from privtab_logs.replaying import grouped, merged, more, request_row, usable, without
 from privtab_logs.schema import MASKED

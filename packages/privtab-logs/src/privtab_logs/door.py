@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from privtab.base import encode_name, is_wildcard
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab_connect.doors.document import Alternative, Answer, Conditions, Door, Kind, Place, Shape
 from privtab_connect.doors.emit import shape_of
 from privtab_logs import opa

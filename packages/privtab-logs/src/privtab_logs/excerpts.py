@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from privtab.base import ALWAYS, Request, Window, path_of
-from privtab.ir.canonical import Leaf
-from privtab.ir.formula import uses_below
-from privtab.ir.nodes import ByType, Program
-from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.ir import ByType, Leaf, Program, uses_below
+from privtab.reference import EvaluationContext, Reference
 from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX
 from privtab.state.findings import RowLocation
 from privtab.state.located import locations, lying_in

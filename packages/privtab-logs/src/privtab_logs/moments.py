@@ -24,8 +24,7 @@ from privtab.base import (
 from privtab.bundle.program import program_in
 from privtab.client import bundle_content
 from privtab.engines.index import combined_document
-from privtab.ir.formula import uses_below
-from privtab.ir.nodes import Program
+from privtab.ir import Program, uses_below
 from privtab.pipeline import optimised, policy_artifacts
 from privtab.state.index import index_document
 from privtab.state.load import as_raw, from_tables, validate

@@ -29,7 +29,7 @@ from privtab_spark.shipping import PackedState, WorkerCache, contents
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from privtab.ir.nodes import Program
+    from privtab.ir import Program
     from privtab_logs.row_use import Observed, Unused
     from privtab_spark.shipping import ShippedBytes
 

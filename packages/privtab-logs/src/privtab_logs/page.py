@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from privtab.base import count, moment_text
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.language.report.html import HeatMap, shaded
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.chains import ROLE_PREFIX
 from privtab.state.nodes import Assignment, State
 from privtab_analysis.entitlements.universe import users

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from privtab.base import Entity
-from privtab.ir.formula import on_entity, reached_atoms
-from privtab.ir.nodes import Has, Program
+from privtab.ir import Has, Program, on_entity, reached_atoms
 from privtab.state.chains import ROLE_PREFIX, ScopeOverlap
 from privtab.state.located import locations
 from privtab.state.names import StateNames, filters_need

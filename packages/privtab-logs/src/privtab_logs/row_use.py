@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from privtab.base import ALWAYS, UsageError, moment_text
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.chains import ROLE_PREFIX
 from privtab.state.findings import RowLocation
 from privtab.state.names import Places

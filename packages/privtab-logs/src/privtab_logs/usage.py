@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from privtab.base import ALWAYS, Request
 from privtab.engines.python import Opener
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import policy_artifacts
 from privtab.state.chains import ROLE_PREFIX
 from privtab.state.index import index_document

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from privtab.backends.describe import describe, forest, not_listed, set_texts
 from privtab.base.resources import environment
-from privtab.ir.formula import walk_condition
-from privtab.ir.nodes import Can, Formula, Program, Rule
+from privtab.ir import Can, Formula, Program, Rule, walk_condition
 from privtab_analysis.diff.markdown import as_code, as_text, markdown
 from privtab_analysis.diff.nodes import Diff
 from privtab_analysis.diff.summary import page_values

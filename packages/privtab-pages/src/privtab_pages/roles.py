@@ -8,9 +8,8 @@ from itertools import count, product
 from typing import TypeAlias
 
 from privtab.base import Entity
-from privtab.ir.formula import direct_atoms
-from privtab.ir.nodes import Member, Program
-from privtab.reference.evaluate import Reference
+from privtab.ir import Member, Program, direct_atoms
+from privtab.reference import Reference
 from privtab.state.nodes import Assignment, Placement, State
 from privtab_analysis.entitlements.universe import names, universe
 from privtab_analysis.permissions import what_can

@@ -18,7 +18,7 @@ from privtab_server.commands._tokens import token_of
 from privtab_server.errors import RegistryError
 
 if TYPE_CHECKING:
-    from privtab.ir.nodes import Program
+    from privtab.ir import Program
     from privtab.state.raw import RawState
     from privtab_server.registry import Channel, Registry
 

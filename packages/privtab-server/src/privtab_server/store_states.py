@@ -11,7 +11,7 @@ from privtab.base import UsageError, WrongTime, parse_moment
 
 if TYPE_CHECKING:
     from privtab.client import BundleLocation
-    from privtab.ir.nodes import Program
+    from privtab.ir import Program
     from privtab.state.raw import RawState
     from privtab_server.store.authority import Authority
     from privtab_server.store.journal import Journal

@@ -20,7 +20,7 @@ from privtab.base import Entity, Request
 from privtab.bundle.pack import state_bundle
 from privtab.client import Embedded
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.load import from_tables, validate
 from privtab_analysis.entitlements.universe import universe
 from privtab_analysis.principals import who_can

@@ -21,7 +21,7 @@ from failing_servers import Authority
 
 from privtab.bundle.pack import state_bundle
 from privtab.engines.opa.server import OpaServer
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import State

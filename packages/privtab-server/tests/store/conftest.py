@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lake_policy import POLICY
 
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab_server.store.store import Store
 

@@ -13,7 +13,7 @@ from seeds import seeds
 from sqlalchemy import Connection
 
 from privtab.base import Change, Decision, PrivtabError, StateInvalid
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, validate

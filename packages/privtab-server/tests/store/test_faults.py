@@ -18,7 +18,7 @@ from lake_policy import POLICY, asks, grant
 from sqlalchemy import Engine, event, text
 
 from privtab.base import AccessDenied, Change, Decision, PrivtabError, StateInvalid, parse_moment
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab_server.errors import StoreError
 from privtab_server.store.database import BEGINNING, HEAD, Database, address, create_tables

@@ -19,9 +19,9 @@ from store_server import ask, serve_store, token, write_tokens
 from tenants_policy import POLICY
 
 from privtab.base import Change, Entity, Request, last_name, parse_moment
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.load import from_tables, validate
 from privtab_server.store.journal import Entry
 from privtab_server.store.store import Store

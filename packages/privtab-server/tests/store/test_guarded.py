@@ -10,7 +10,7 @@ from lake_policy import asks, grant
 from tenants_policy import POLICY
 
 from privtab.base import AccessDenied, Entity, InvalidRequest, StateInvalid, UsageError
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab_server.errors import StoreConflict
 from privtab_server.store.authority import Authority

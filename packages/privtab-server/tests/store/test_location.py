@@ -19,7 +19,7 @@ from privtab import Embedded, connect
 from privtab.base import DecisionUnavailable, FileError, UsageError
 from privtab.bundle import state_bundle
 from privtab.command._app import run
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import from_tables, validate
 from privtab_server.store.store import Outcome, Store

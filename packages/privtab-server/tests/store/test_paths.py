@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from privtab.base import Entity, PrivtabError, Request, SourceFile
-from privtab.ir.nodes import RESOURCE, Program
+from privtab.ir import RESOURCE, Program
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller

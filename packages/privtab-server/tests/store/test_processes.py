@@ -18,7 +18,7 @@ from sidecars import until
 from sqlalchemy import create_engine, make_url, text
 
 from privtab.base import FileError
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab_server.errors import StoreConflict, StoreError
 from privtab_server.store.store import Store
 

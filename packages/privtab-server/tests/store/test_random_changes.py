@@ -8,7 +8,7 @@ import pytest
 from lake_policy import asks, grant
 
 from privtab.base import AccessDenied, InvalidRequest, Request, StateInvalid, UsageError, current_moment
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.reference.evaluate import evaluate
 from privtab.state.load import from_tables, validate
 from privtab_server.errors import StoreConflict

@@ -17,10 +17,9 @@ from seeds import seeds
 from store_server import ask, serve_store, write_tokens
 
 from privtab.base import AccessDenied, Entity, InvalidRequest, Request, StateInvalid, UsageError, current_moment
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
+from privtab.ir import Program, vocabulary
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.reference import EvaluationContext, Reference
 from privtab.state.load import from_tables, validate
 from privtab_server.errors import StoreConflict
 from privtab_server.store.authority import OPERATIONS, Authority

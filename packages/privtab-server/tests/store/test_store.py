@@ -24,7 +24,7 @@ from privtab.base import (
     moment_text,
     parse_moment,
 )
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state.load import from_tables, load_raw_state, validate
 from privtab_server.errors import StoreConflict, StoreError

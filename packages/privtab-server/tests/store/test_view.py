@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from lake_policy import asks, grant
 
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import policy_artifacts
 from privtab.state.index import index_bytes
 from privtab_server.errors import StoreError

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from privtab.base import ALWAYS, UsageError, moment_text
-from privtab.ir.formula import uses_below
-from privtab.ir.support import Feature
+from privtab.ir import Feature, uses_below
 from privtab_spark.arguments import RequestArguments, RequestColumns, read_arguments
 from privtab_spark.frames import opened as opened_frame
 from privtab_spark.moments import Moment, is_column, moment_of, state_at

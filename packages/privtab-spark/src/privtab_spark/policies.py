@@ -12,9 +12,7 @@ from typing import Any, TypeAlias
 
 from privtab.base import PolicyError, UsageError, Vocabulary
 from privtab.engines.plan import GrantSemantics
-from privtab.ir.deserialise import program_from_json
-from privtab.ir.nodes import Program
-from privtab.ir.support import Feature
+from privtab.ir import Feature, Program, program_from_json
 
 PolicyLike: TypeAlias = "str | os.PathLike[str] | Program | Mapping[str, Any] | OpenPolicy"
 """A policy by name (`cdap/final`) or path, a program, a policy bundle (`.tar.gz` or a folder), or a program's JSON."""

@@ -19,8 +19,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.base import Entity, UsageError, Vocabulary
-from privtab.ir.formula import uses_below
-from privtab.ir.semantics import HierarchyKind
+from privtab.ir import HierarchyKind, uses_below
 from privtab.state.located import located_places
 from privtab.state.written import as_written
 from privtab_spark.arguments import RequestColumns

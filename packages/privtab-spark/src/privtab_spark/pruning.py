@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from privtab.base import arrow
 from privtab.base.arrow import Truth
 from privtab.engines.lookups import TextDictionary
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.findings import RowLocation, StateFinding
 from privtab_spark import kernel
 from privtab_spark.arguments import RequestColumns

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 
 POLICY = """\

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from privtab.base import StateInvalid, UsageError
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab_spark import decide
 from privtab_spark.failures import spark_errors
 from privtab_spark.state import build, read_state

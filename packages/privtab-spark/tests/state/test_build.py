@@ -26,7 +26,7 @@ from privtab.bundle.pack import shard_bundles
 from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import opa_configuration, public_keys
 from privtab.engines.opa.server import OpaServer
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.index import index_bytes
 from privtab.state.load import load_raw_state, validate

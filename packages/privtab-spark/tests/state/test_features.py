@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from privtab.base import StateInvalid, UnsupportedError, UsageError, strict_loads
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.shards import LISTING, listing
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state.index import index_bytes
 from privtab.state.load import from_tables, validate

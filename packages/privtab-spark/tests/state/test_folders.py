@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from privtab.base import StateInvalid, UsageError
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.load import load_raw_state
 from privtab_spark.state import read_state
 

@@ -16,8 +16,7 @@ from worlds import EPOCH
 
 from privtab.base import WINDOW_COLUMNS, Entity, StateInvalid, Window
 from privtab.bundle.pack import shard_bundles
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
+from privtab.ir import Program, vocabulary
 from privtab.state import links
 from privtab.state.links import with_derived_rows
 from privtab.state.load import from_tables, validate

@@ -16,7 +16,7 @@ import spark_sessions
 from pyspark.sql import SparkSession
 
 from privtab.base import UsageError
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.load import load_raw_state
 from privtab_spark.state import read_state
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from privtab.base import FileError, StateInvalid, UsageError
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.load import from_tables, validate
 from privtab.state.raw import TABLE_COLUMNS
 from privtab_spark.state import read_state, state_tables

@@ -14,7 +14,7 @@ from worlds import state as random_state
 from privtab.base import WINDOW_COLUMNS, Entity, SourceFile
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.pack import shard_bundles, shard_files
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state.coded import CodedColumn
 from privtab.state.links import with_derived_rows

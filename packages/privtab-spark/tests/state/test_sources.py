@@ -21,7 +21,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from privtab.base import FileError, UsageError
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab_spark.state import Read, read_state
 
 HERE = Path(__file__).parent

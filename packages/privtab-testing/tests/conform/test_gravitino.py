@@ -9,7 +9,7 @@ import pytest
 from checkout import ROOT
 from gravitino_server import Gravitino, error, serving
 
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab_testing.conform import SystemAnswer, Verdict
 from privtab_testing.conform.document import load

@@ -10,9 +10,9 @@ import pytest
 from conforming_server import served
 
 from privtab.base import Request, SourceFile
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.load import from_tables, validate
 from privtab_testing.conform import QuestionPlan, SystemAnswer, World
 from privtab_testing.conform.driver import Driver, state_bytes

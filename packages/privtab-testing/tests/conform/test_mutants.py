@@ -9,8 +9,8 @@ from itertools import count
 import pytest
 from conforming_server import served
 
+from privtab.ir import Program
 from privtab.ir.formula import references
-from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state.nodes import State
 from privtab_testing.conform import QuestionPlan, Verdict

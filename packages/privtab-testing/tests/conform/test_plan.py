@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from privtab.base import Span
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
+from privtab.ir import Program, vocabulary
 from privtab.pipeline import load_program
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab_testing.conform import Question, QuestionPlan
 from privtab_testing.conform.plan import PREFIX, plan
 from privtab_testing.conform.worlds import needed_world

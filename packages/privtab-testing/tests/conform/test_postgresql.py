@@ -12,7 +12,7 @@ from postgresql_server import postgresql
 
 from privtab.base import Entity, Request
 from privtab.pipeline import load_program
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_testing.conform import SystemAnswer, Verdict, World
 from privtab_testing.conform.document import load

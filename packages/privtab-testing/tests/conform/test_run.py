@@ -13,9 +13,9 @@ import pytest
 from conforming_server import served
 
 from privtab.base import Request, Span, UsageError
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab.state.nodes import State
 from privtab_analysis.diff.nodes import Verdict as Change
 from privtab_analysis.diff.nodes import Waiver

@@ -12,9 +12,7 @@ import pytest
 from conforming_server import served
 
 from privtab.base import UsageError
-from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import asked_condition
-from privtab.ir.nodes import Formula, Program, Rule
+from privtab.ir import Formula, ImplicationChecker, Program, Rule, asked_condition
 from privtab.pipeline import find_policy, load_program
 from privtab_testing.conform import QuestionPlan
 from privtab_testing.conform.plan import plan

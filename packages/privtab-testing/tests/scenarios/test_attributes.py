@@ -12,11 +12,20 @@ from seeds import seeds
 from shop_policy import Reads, Refuses, failed
 
 from privtab.base import NOT_SET, Entity, Request, Undecided
-from privtab.ir.canonical import Leaf, canonical_form
-from privtab.ir.formula import asked_condition, reached_atoms
-from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Target
-from privtab.ir.unroll import located_sets
-from privtab.reference.evaluate import Reference
+from privtab.ir import (
+    RESOURCE,
+    Compare,
+    Has,
+    Leaf,
+    Member,
+    Owner,
+    Target,
+    asked_condition,
+    canonical_form,
+    located_sets,
+    reached_atoms,
+)
+from privtab.reference import Reference
 from privtab.state.names import StateNames
 from privtab_analysis.rights import Right, about
 from privtab_testing.scenarios.callers import smallest

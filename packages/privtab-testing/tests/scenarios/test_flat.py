@@ -11,7 +11,7 @@ from seeds import seeds
 from shop_policy import Reads
 
 from privtab.base import Undecided
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab_testing.scenarios.masks import Observed
 from privtab_testing.scenarios.mutants import Mutants
 from privtab_testing.scenarios.prove import Scoring, coverage, observe, score, suggested

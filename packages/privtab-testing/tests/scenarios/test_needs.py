@@ -8,11 +8,20 @@ from seeds import seeds
 from shop_policy import POLICY, Reads, Refuses, failed
 
 from privtab.base import NOT_SET, Entity, Request
-from privtab.ir.canonical import Leaf, canonical_form
-from privtab.ir.formula import asked_condition
-from privtab.ir.nodes import RESOURCE, Has, HasBelow, Member, Owner, OwnsBelow, Target
-from privtab.ir.unroll import located_sets
-from privtab.reference.evaluate import Reference
+from privtab.ir import (
+    RESOURCE,
+    Has,
+    HasBelow,
+    Leaf,
+    Member,
+    Owner,
+    OwnsBelow,
+    Target,
+    asked_condition,
+    canonical_form,
+    located_sets,
+)
+from privtab.reference import Reference
 from privtab.state.load import from_tables, validate
 from privtab_analysis.rights import Right, about
 from privtab_testing.scenarios import CasePlan

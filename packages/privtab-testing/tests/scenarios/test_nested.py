@@ -10,7 +10,7 @@ import worlds
 from shop_policy import Reads
 
 from privtab.base import Undecided
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab_testing.scenarios.mutants import Mutants
 from privtab_testing.scenarios.prove import Scoring, coverage, observe, score, suggested
 

@@ -8,7 +8,7 @@ import pytest
 import small_policies
 from shop_policy import Reads
 
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab_testing.scenarios import CasePlan
 from privtab_testing.scenarios.mutants import Mutant, Mutants
 from privtab_testing.scenarios.prove import Score, Scoring, observe, score

@@ -11,7 +11,7 @@ from seeds import seeds
 from shop_policy import failed
 
 from privtab.pipeline import load_program
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab_testing.scenarios import CasePlan
 from privtab_testing.scenarios.collect import plans
 from privtab_testing.scenarios.masks import Observed

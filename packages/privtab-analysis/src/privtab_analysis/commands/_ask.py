@@ -23,7 +23,7 @@ from privtab.base.key_values import attribute_values
 from privtab.command import err, option, styled
 
 if TYPE_CHECKING:
-    from privtab.ir.nodes import Program
+    from privtab.ir import Program
 
 
 WithOption = Annotated[list[str] | None, option("--with NAME=TYPE:PATH", "A second object of the request.")]
@@ -160,7 +160,7 @@ def show_notes(notes: Iterable[str]) -> None:
 
 def flag_names(options: Iterable[str] | None, program: Program) -> frozenset[str]:
     """Check `--flag` options; raises UsageError for one that no row reads, since it would be ignored."""
-    from privtab.ir.shapes import rule_flags
+    from privtab.ir import rule_flags
 
     if not options:
         return frozenset()

@@ -19,7 +19,7 @@ from privtab.base.worker import spare_processes
 from privtab.checks.lint.config import OWN_FILE, SHARED_FILE, settings_in
 from privtab.checks.lint.settings import Settings
 from privtab.command import is_stored, load_policy, table
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import find_policies, find_policy, load_program, policy_paths
 from privtab_analysis.diff.nodes import DeclarationChange, Diff, Verdict, Witness
 from privtab_analysis.diff.summary import (

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from privtab.base import Span
-    from privtab.ir.nodes import Program, Rule
+    from privtab.ir import Program, Rule
     from privtab_analysis.provenance import Chain, ProvenanceStep
 
 

@@ -34,7 +34,7 @@ from privtab_analysis.commands._shown import (
 
 if TYPE_CHECKING:
     from privtab.base import Request
-    from privtab.ir.nodes import Program
+    from privtab.ir import Program
     from privtab.state.nodes import State
     from privtab_analysis.changes import Change
     from privtab_analysis.explanation import Part, Proposal, RequestExplanation
@@ -68,7 +68,7 @@ def run(
               --with template=job_template:m/nightly
     """
     from privtab.pipeline import policy_revision
-    from privtab.reference.evaluate import Reference
+    from privtab.reference import Reference
     from privtab_analysis.entitlements.universe import asked_entities
     from privtab_analysis.entitlements.universe import notes as unknown
     from privtab_analysis.explanation import explain as explained
@@ -101,7 +101,7 @@ def run(
 
 def _applied(program: Program, state: State, request: Request, moment: int) -> AppliedFilter:
     """The row filter or column mask that applies. Raises InvalidRequest for types that have none."""
-    from privtab.ir.serialise import vocabulary
+    from privtab.ir import vocabulary
 
     vocabulary(program).check_filtered(request)
     return open_engine(program, state, moment).engine.applied(request)

@@ -65,7 +65,7 @@ def run(
       privtab filter alice load table -p lake.yaml -s store:grants.db --dialect sqlite --rows store:grants.db --table filters
     """
     from privtab.filters.filter import filter_of
-    from privtab.ir.serialise import vocabulary
+    from privtab.ir import vocabulary
     from privtab_analysis.entitlements.universe import notes as unknown
 
     program = asked.program()

@@ -26,8 +26,8 @@ from privtab_analysis.commands._shown import rule_json, show_place
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from privtab.ir.nodes import Program
-    from privtab.reference.evaluate import Reference
+    from privtab.ir import Program
+    from privtab.reference import Reference
     from privtab.state.nodes import State
     from privtab_analysis.authorised import Authority
     from privtab_analysis.effects import GainedFact, Path, Step
@@ -70,7 +70,7 @@ def run(
       privtab paths bob -p studio.yaml -s state.yaml
       privtab paths --all -p studio.yaml -s state.yaml
     """
-    from privtab.reference.evaluate import Reference
+    from privtab.reference import Reference
     from privtab_analysis.entitlements.universe import notes as unknown
     from privtab_analysis.goals import goal, operation_goal
 

@@ -38,7 +38,7 @@ from privtab_analysis.commands._shown import show_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from privtab.ir.nodes import Program
+    from privtab.ir import Program
     from privtab.state.names import Places
     from privtab.state.nodes import State
     from privtab.state.raw import RawState

@@ -18,7 +18,7 @@ from privtab_analysis.commands._ask import (
 from privtab_analysis.commands._shown import show_words
 
 if TYPE_CHECKING:
-    from privtab.ir.nodes import Program
+    from privtab.ir import Program
     from privtab_analysis.permissions import AllowedOperation, WhatCan
 
 PANEL = "Ask"
@@ -51,7 +51,7 @@ def run(
       privtab what-can alice table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
       privtab what-can role:analyst -p gravitino/1.1.0 -s state.yaml
     """
-    from privtab.reference.evaluate import Reference
+    from privtab.reference import Reference
     from privtab_analysis.entitlements.universe import notes as unknown
     from privtab_analysis.permissions import what_can as find_operations
 

@@ -44,7 +44,7 @@ def run(
       privtab who-can drop table:m/c/s/t --by principal \\
               -p gravitino/1.1.0 -s state.yaml
     """
-    from privtab.reference.evaluate import Reference
+    from privtab.reference import Reference
     from privtab_analysis.entitlements.universe import asked_entities
     from privtab_analysis.entitlements.universe import notes as unknown
     from privtab_analysis.principals import who_can as find_who_can

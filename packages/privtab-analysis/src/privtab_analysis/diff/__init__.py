@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from privtab.base import Worker, face
 from privtab.base.worker import spare_processes
-from privtab.ir.nodes import Program
-from privtab.ir.support import Tool
+from privtab.ir import Program, Tool
 from privtab_analysis.diff.compare import Comparison, cell
 from privtab_analysis.diff.declared import compare_declared
 from privtab_analysis.diff.nodes import (

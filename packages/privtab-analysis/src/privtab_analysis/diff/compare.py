@@ -7,13 +7,19 @@ from dataclasses import replace
 from itertools import product
 from typing import Literal, NamedTuple, assert_never
 
+from privtab import ir
 from privtab.base import Undecided
 from privtab.base.paths import at_level
-from privtab.ir import nodes as ir
-from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import has_absent, reached_atoms, walk_condition, walk_reached
-from privtab.ir.names import effect_texts
-from privtab.ir.unroll import Levels, levels_that_matter, unrolled
+from privtab.ir import (
+    ImplicationChecker,
+    effect_texts,
+    has_absent,
+    levels_that_matter,
+    reached_atoms,
+    unrolled,
+    walk_condition,
+    walk_reached,
+)
 from privtab_analysis.diff.declared import combine_verdicts, compare_effects, verdict
 from privtab_analysis.diff.nodes import Cell, DeclarationChange, Pair, PathForm, RowChange, Shape, Verdict, Witness
 from privtab_analysis.diff.renames import Renaming
@@ -410,7 +416,7 @@ class _Side:
         nested = self.unrolled.nested.get(type_)
         return self.program.entities[nested].nested if nested else int(type_ in self._one_level.types)
 
-    def shape(self, rule: ir.Rule, levels: Levels, most: int) -> Shape:
+    def shape(self, rule: ir.Rule, levels: Mapping[str, int], most: int) -> Shape:
         """The requests that a row accepts with these numbers of levels."""
         slots = tuple(
             replace(slot, types=tuple(t for t in slot.types if self._accepts(t, levels[slot.name])))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias, TypeVar
 
 from privtab.base import ANY_PRIVILEGE, Attribute, Attributes
-from privtab.ir.nodes import Effect, EntityType, Program, Role, Rule, Target
+from privtab.ir import Effect, EntityType, Program, Role, Rule, Target
 from privtab.state.names import StateNames
 from privtab_analysis.diff.nodes import DeclarationChange, DeclarationKind, Detail, Verdict
 

@@ -9,9 +9,7 @@ from enum import StrEnum
 from typing import Literal, NamedTuple, TypeAlias
 
 from privtab.base import Request, Span
-from privtab.ir.formula import asked_condition
-from privtab.ir.nodes import Formula, Or, Program, Rule
-from privtab.ir.shapes import rule_flags
+from privtab.ir import Formula, Or, Program, Rule, asked_condition, rule_flags
 
 Pair: TypeAlias = tuple[str, str]
 """(entity type, operation)"""

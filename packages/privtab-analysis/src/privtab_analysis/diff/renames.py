@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from privtab import ir
 from privtab.base import UsageError, hint
 from privtab.base.sql_text import Word
-from privtab.ir import nodes as ir
-from privtab.ir.formula import replace_atoms, with_targets
+from privtab.ir import replace_atoms, with_targets
 from privtab_analysis.diff.nodes import Pair
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from privtab.base import Diagnostic, FindingKind, Request, Severity, Span
 from privtab.base.diagnostics import Related
-from privtab.ir.names import value_text
+from privtab.ir import value_text
 from privtab_analysis.diff import nodes
 
 MAX_NAMED = 12

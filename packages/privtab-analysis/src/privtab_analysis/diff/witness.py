@@ -8,14 +8,30 @@ from functools import partial
 
 from privtab.base import NOT_SET, Entity, InvalidRequest, Request, base_type
 from privtab.base.attributes import Value
-from privtab.ir.canonical import Listing
-from privtab.ir.comparisons import Comparisons
-from privtab.ir.exact import ImplicationChecker
-from privtab.ir.facts import Assigned, Fact, Granted, Holding, Owned
-from privtab.ir.formula import reached_atoms, replace_atoms, resolve_can
-from privtab.ir.nodes import NEVER, Atom, Can, Compare, Formula, Or, Program, Rule, Target, Term
-from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
-from privtab.reference.witness import WitnessBuilder
+from privtab.ir import (
+    NEVER,
+    Assigned,
+    Atom,
+    Can,
+    Compare,
+    Comparisons,
+    Fact,
+    Formula,
+    Granted,
+    Holding,
+    ImplicationChecker,
+    Listing,
+    Or,
+    Owned,
+    Program,
+    Rule,
+    Target,
+    Term,
+    reached_atoms,
+    replace_atoms,
+    resolve_can,
+)
+from privtab.reference import EvaluationContext, Explanation, Reference, WitnessBuilder
 from privtab.state.load import from_tables, validate
 from privtab_analysis.diff.nodes import Decided, PathForm, Shape, Shows, Tables, Types, Witness
 

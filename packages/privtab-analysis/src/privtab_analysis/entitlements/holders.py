@@ -8,7 +8,7 @@ from typing import Any
 
 from privtab.base import last_name, path_of
 from privtab.engines.index import Index
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX, ScopeOverlap
 from privtab.state.holdings import Holdings
 from privtab.state.links import with_derived_rows

@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 from privtab.base import Entity, Locations, last_name, once, path_of
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import program_json
+from privtab.ir import Program, program_json
 from privtab.state import row_index
 from privtab.state.located import lying_in
 from privtab.state.nodes import Assignment, State

@@ -7,8 +7,7 @@ from copy import copy
 
 from privtab.base import Entity, Locations, Request, decode_name, nearest
 from privtab.base.names import refers_to
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
+from privtab.ir import Program, vocabulary
 from privtab.state.chains import GROUP_PREFIX
 from privtab.state.located import locations
 from privtab.state.nodes import State

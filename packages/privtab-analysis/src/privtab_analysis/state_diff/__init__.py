@@ -16,10 +16,7 @@ from typing import TypeAlias
 from privtab.base import LEFT_OUT, Entity, GivenAttributes, count, current_moment
 from privtab.base.paths import count_names
 from privtab.base.sql_text import Word
-from privtab.ir.formula import direct_atoms
-from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule, Term
-from privtab.ir.shapes import rule_flags
-from privtab.ir.support import Tool
+from privtab.ir import RESOURCE, HasBelow, OwnsBelow, Program, Rule, Term, Tool, direct_atoms, rule_flags
 from privtab.state.names import NO_PLACES, Places
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key

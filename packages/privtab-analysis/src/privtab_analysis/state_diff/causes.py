@@ -9,8 +9,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from privtab.base import Entity, GivenAttributes, last_name, path_of
-from privtab.ir.formula import compared_terms, uses_below
-from privtab.ir.nodes import Program
+from privtab.ir import Program, compared_terms, uses_below
 from privtab.state.chains import GROUP_PREFIX
 from privtab.state.nodes import State
 from privtab_analysis.state_diff.entities import Addresses, EntityTree, prefixes, written

@@ -15,8 +15,7 @@ from functools import cached_property
 
 from privtab.base import Entity, last_name, path_of
 from privtab.base.paths import count_names
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
+from privtab.ir import Program, vocabulary
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.universe import universe
 

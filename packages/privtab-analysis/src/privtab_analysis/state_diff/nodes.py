@@ -8,7 +8,7 @@ from itertools import islice, product
 from math import prod
 
 from privtab.base import Entity, GivenAttributes, PathShape
-from privtab.ir.nodes import RESOURCE, Rule
+from privtab.ir import RESOURCE, Rule
 from privtab.state.findings import RowLocation
 from privtab.state.row_texts import row_sentence
 from privtab_analysis.state_diff.entities import EntityClass

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from privtab.base import Entity
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.located import locations
 from privtab.state.nodes import ENTITY_COLUMNS, State
 from privtab.state.raw import TABLE_COLUMNS

@@ -10,11 +10,21 @@ from typing import Any, TypeAlias
 
 from privtab.base import Attribute, Entity, GivenAttributes, PathShape, Request
 from privtab.base.attributes import Value
-from privtab.ir.comparisons import representatives
-from privtab.ir.formula import asked_condition, compared_terms, reached_atoms
-from privtab.ir.nodes import RESOURCE, Compare, Formula, Or, Program, Rule, Term
-from privtab.ir.serialise import vocabulary
-from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.ir import (
+    RESOURCE,
+    Compare,
+    Formula,
+    Or,
+    Program,
+    Rule,
+    Term,
+    asked_condition,
+    compared_terms,
+    reached_atoms,
+    representatives,
+    vocabulary,
+)
+from privtab.reference import EvaluationContext, Reference
 from privtab.state import attribute_rows
 from privtab.state.chains import GROUP_PREFIX
 from privtab.state.names import UsedParts, used_parts

@@ -9,8 +9,7 @@ from itertools import islice
 from typing import Any
 
 from privtab.base import count
-from privtab.ir.names import value_text
-from privtab.ir.nodes import RESOURCE
+from privtab.ir import RESOURCE, value_text
 from privtab_analysis.state_diff.entities import EntityClass
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.subjects import ANY_OTHER

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from privtab.base import FILTER_KINDS, LEFT_OUT, Diagnostic, FindingKind, Severity, SourceFile, source
-from privtab.ir.nodes import Program, Rule
-from privtab.ir.serialise import vocabulary
+from privtab.ir import Program, Rule, vocabulary
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 from privtab_connect.documents import document as find

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from privtab.backends.rego import links, quoted, template
 from privtab.base.names import PLAIN
 from privtab.base.sql_text import DENIAL, Word
-from privtab.ir.nodes import Program, SqlFilter
+from privtab.ir import Program, SqlFilter
 from privtab_connect.doors.document import KEYWORDS, Alternative, Answer, Conditions, Door, Form, Kind, Place, Shape
 
 _WORD = re.compile(r"[a-zA-Z_]\w*", re.ASCII)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab_connect.doors import emit
 from privtab_connect.doors.document import Door, load
 

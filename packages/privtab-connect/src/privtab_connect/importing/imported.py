@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from privtab.base import Entity
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab_connect.importing import answers, run
 from privtab_connect.importing.document import load
 

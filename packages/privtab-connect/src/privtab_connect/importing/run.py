@@ -14,7 +14,7 @@ from urllib.parse import quote
 from jmespath.exceptions import JMESPathError
 
 from privtab.base import Entity, FileError, UsageError, no_collection
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import ENTITY_COLUMNS, State

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from privtab.base import ALWAYS, Entity, Request, Span, UsageError
-from privtab.ir.names import privilege_names
-from privtab.ir.nodes import ALWAYS as NO_GATE
-from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
-from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.ir import ALWAYS as NO_GATE
+from privtab.ir import RESOURCE, Has, Program, Rule, Target, privilege_names
+from privtab.reference import EvaluationContext, Reference
 from privtab.state.findings import RowLocation, StateFinding
 from privtab.state.names import NO_PLACES, Places
 from privtab.state.nodes import ALL_TABLES, Assignment, Grant, State

@@ -20,7 +20,7 @@ from privtab.base import (
     source,
 )
 from privtab.base.names import unencoded
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 from privtab.state.nodes import ALL_TABLES

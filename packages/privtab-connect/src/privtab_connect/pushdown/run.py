@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from privtab.base import Request
-from privtab.ir.nodes import Program
-from privtab.reference.evaluate import Reference
+from privtab.ir import Program
+from privtab.reference import Reference
 from privtab.state.names import NO_PLACES, Places
 from privtab.state.nodes import State
 from privtab_connect.pushdown import Options, target_module

@@ -14,7 +14,7 @@ from privtab_server.commands._registry_options import open_registry
 from privtab_server.store_states import opened_store, running_store
 
 if TYPE_CHECKING:
-    from privtab.ir.nodes import Program
+    from privtab.ir import Program
     from privtab_analysis.diff.nodes import Diff
     from privtab_logs.moments import Moments
     from privtab_logs.report import Report

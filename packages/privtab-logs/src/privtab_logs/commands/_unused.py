@@ -28,7 +28,7 @@ from privtab_server.store_states import running_store
 
 if TYPE_CHECKING:
     from privtab.base import Diagnostic
-    from privtab.ir.nodes import Program
+    from privtab.ir import Program
     from privtab.state.names import Places
     from privtab.state.nodes import State
     from privtab.state.raw import RawRow

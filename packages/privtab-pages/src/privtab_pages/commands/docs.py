@@ -9,7 +9,7 @@ from privtab.base import STATE_HELP, UsageError, no_collection
 from privtab.command import OutputOption, PolicyArguments, deliver, err, is_stored, load_state, option, out, stop
 
 if TYPE_CHECKING:
-    from privtab.ir.nodes import Program
+    from privtab.ir import Program
     from privtab_analysis.diff.nodes import Diff
 
 PANEL = "Write"

@@ -30,7 +30,7 @@ from privtab_server.commands._serving import ServerSettings
 
 if TYPE_CHECKING:
     from privtab.base import Request
-    from privtab.ir.nodes import Program
+    from privtab.ir import Program
     from privtab.state.names import Places
     from privtab.state.nodes import State
     from privtab_pages.explore.world import World

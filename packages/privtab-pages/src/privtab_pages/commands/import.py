@@ -59,7 +59,7 @@ def table(
       privtab import table matrix.csv --column requires=Needed --name Programs=program --set ALL=READ,WRITE
     """
     from privtab.base import SourceFile
-    from privtab.ir.nodes import Program
+    from privtab.ir import Program
     from privtab.pipeline import load_program
     from privtab_pages.imported import HEADINGS, TableReader, edited, no_table, own_policy
     from privtab_pages.policy import PolicyPage

@@ -7,8 +7,7 @@ from itertools import islice
 from urllib.parse import parse_qsl
 
 from privtab.base import UsageError, count, parse_key_values
-from privtab.ir.nodes import Program
-from privtab.ir.support import Tool
+from privtab.ir import Program, Tool
 from privtab.state.load import as_raw, from_tables, validate
 from privtab.state.nodes import ALL_TABLES, State
 from privtab.state.raw import TABLE_COLUMNS

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from privtab.base import Entity, UsageError, count
 from privtab.filters.filter import filter_of
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.names import place_text
 from privtab.state.nodes import ALL_TABLES, State
 from privtab_analysis.changes import RemoveDenial, apply, change_text

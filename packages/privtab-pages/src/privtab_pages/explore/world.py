@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from privtab.base import Entity, Request, UsageError, hint
-from privtab.ir.nodes import Program
-from privtab.reference.evaluate import Reference
+from privtab.ir import Program
+from privtab.reference import Reference
 from privtab.state.names import NO_PLACES, Places
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.universe import Universe, named, universe, users

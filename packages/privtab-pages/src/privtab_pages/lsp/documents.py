@@ -18,7 +18,7 @@ from privtab.base import (
     SourceFile,
 )
 from privtab.base.staged import has_mark
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.language import syntax
 from privtab.language.syntax import Tables
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose

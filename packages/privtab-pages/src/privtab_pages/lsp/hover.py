@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from privtab.backends.describe import describe_rule, not_listed, set_texts
 from privtab.base import listed_names
-from privtab.ir.nodes import Program, Rule
+from privtab.ir import Program, Rule
 from privtab.model.names import DeclaredNames
 from privtab_pages.lsp.occurrences import Occurrence, meet
 

@@ -321,7 +321,7 @@ def _print_effect(proposal: Answer) -> None:
 
 def _operation(access: Mapping[str, Any]) -> str:
     """An operation, what a request for it gives, and whether it is sensitive."""
-    from privtab.ir.names import value_text
+    from privtab.ir import value_text
 
     given = dict(access["attributes"])
     owners = given.pop("with", {}).items()

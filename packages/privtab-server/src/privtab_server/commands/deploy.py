@@ -43,7 +43,7 @@ from privtab_server.commands._tokens import token_of
 from privtab_server.registry_states import running_states
 
 if TYPE_CHECKING:
-    from privtab.ir.nodes import Program
+    from privtab.ir import Program
     from privtab.state.nodes import State
     from privtab_server.registry.deploy.canary import CanaryOutcome, CanaryPlan
     from privtab_server.registry.deploy.gates import Gate

@@ -30,11 +30,8 @@ from privtab.base import (
     once,
 )
 from privtab.base.names import PRIVILEGE_ATTRIBUTE
-from privtab.ir.formula import walk_reached
-from privtab.ir.names import privilege_names
-from privtab.ir.nodes import Compare, Program
-from privtab.ir.serialise import vocabulary
-from privtab.reference.evaluate import Reference
+from privtab.ir import Compare, Program, privilege_names, vocabulary, walk_reached
+from privtab.reference import Reference
 from privtab.state.located import locations
 from privtab.state.names import used_parts
 from privtab.state.nodes import State

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from privtab.base import Change, Entity, Request, current_moment, listed_names
-from privtab.ir.nodes import Conflict, Program
-from privtab.ir.serialise import vocabulary
-from privtab.reference.evaluate import Reference
+from privtab.ir import Conflict, Program, vocabulary
+from privtab.reference import Reference
 from privtab.state.located import locations
 from privtab_server.errors import StoreConflict
 from privtab_server.store.authority import holder_of

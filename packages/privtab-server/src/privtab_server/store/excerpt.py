@@ -13,9 +13,7 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from privtab.base import Change, Entity, Request, decode_name
-from privtab.ir.formula import reached_atoms
-from privtab.ir.nodes import HasBelow, OwnsBelow, Program
-from privtab.ir.serialise import vocabulary
+from privtab.ir import HasBelow, OwnsBelow, Program, reached_atoms, vocabulary
 from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX
 from privtab.state.links import LINK_COLUMNS as LINKS
 from privtab.state.names import used_parts

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any, Literal, TypeAlias, assert_never
 
 from privtab.base import Entity, InvalidRequest, PrivtabError, Request, StateInvalid, UnsupportedError, UsageError
-from privtab.ir.serialise import vocabulary
+from privtab.ir import vocabulary
 from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, validate
 from privtab.state.principal_rows import may_name_entity

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, or_, select
 
 from privtab.base import Change, StateInvalid
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.load import validate
 from privtab.state.nodes import State
 from privtab.state.raw import TABLE_COLUMNS, RawRow, RawState

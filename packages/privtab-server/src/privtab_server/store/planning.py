@@ -22,9 +22,8 @@ from privtab.base import (
     UsageError,
     current_moment,
 )
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
-from privtab.reference.evaluate import Reference
+from privtab.ir import Program, vocabulary
+from privtab.reference import Reference
 from privtab.state.load import from_tables
 from privtab.state.located import locations
 from privtab.state.nodes import State

@@ -25,8 +25,7 @@ from privtab.base import (
     once,
     unusable_character,
 )
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import program_json, vocabulary
+from privtab.ir import Program, program_json, vocabulary
 from privtab.state.load import from_tables
 from privtab.state.names import used_parts
 from privtab.state.raw import RawState

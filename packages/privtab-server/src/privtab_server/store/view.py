@@ -11,8 +11,7 @@ from typing import Any
 
 from privtab.base import Entity, InvalidRequest, Locations, Request, StateInvalid, Vocabulary, current_moment
 from privtab.engines.python import OpenEngine, Opener
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
+from privtab.ir import Program, vocabulary
 from privtab.state.index import index_bytes
 from privtab.state.located import locations
 from privtab.state.nodes import ENTITY_COLUMNS, State

@@ -9,7 +9,7 @@ import pytest
 
 from privtab.base import SourceFile
 from privtab.bundle.program import program_in
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import comparable, load_program, policy_artifacts
 from privtab_analysis.diff.waivers import read_waivers
 from privtab_server.commands._rollout import show_gate

@@ -12,8 +12,7 @@ from checkout import ROOT
 from privtab.base import FileError
 from privtab.bundle.archive import archive
 from privtab.bundle.program import program_in
-from privtab.ir.deserialise import program_from_json
-from privtab.ir.serialise import program_json
+from privtab.ir import program_from_json, program_json
 from privtab.pipeline import comparable, find_policies, load_program, optimised, policy_artifacts
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.nodes import Verdict

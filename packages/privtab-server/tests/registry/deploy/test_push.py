@@ -14,7 +14,7 @@ from privtab.base import UsageError
 from privtab.bundle import state_bundle
 from privtab.bundle.pack import PolicyArtifacts
 from privtab.engines.opa.server import OpaServer
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate

@@ -11,7 +11,7 @@ from privtab.base import current_moment, quoted_privilege
 from privtab.state.row_texts import row_sentence
 
 if TYPE_CHECKING:
-    from privtab.ir.nodes import Program
+    from privtab.ir import Program
     from privtab.state.nodes import State
     from privtab_spark.certification.figures import DestructivePrincipal, WrittenRows
 

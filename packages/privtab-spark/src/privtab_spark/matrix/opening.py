@@ -23,8 +23,7 @@ from privtab.base import (
     strict_loads,
 )
 from privtab.engines.index import Index
-from privtab.ir.nodes import Program
-from privtab.ir.support import Feature
+from privtab.ir import Feature, Program
 from privtab.state.holdings import Holdings
 from privtab.state.index import index_document
 from privtab.state.links import with_derived_rows

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.base import Entity
 from privtab.engines.conditions import ALWAYS, atoms_of
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.names import used_parts
 from privtab.state.written import as_written
 from privtab_analysis.entitlements.universe import PRINCIPALS, Universe

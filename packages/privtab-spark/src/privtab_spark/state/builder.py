@@ -26,9 +26,7 @@ from pyspark.sql import functions as fn
 from privtab.base import StateInvalid, sharded_revision
 from privtab.bundle.archive import json_bytes
 from privtab.bundle.shards import LISTING, listing_of
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
-from privtab.ir.support import Tool
+from privtab.ir import Program, Tool, vocabulary
 from privtab.state.shards import PEOPLE_PART, check_windows_of_shards, part_roots
 from privtab_spark.frames import union
 from privtab_spark.state import shards

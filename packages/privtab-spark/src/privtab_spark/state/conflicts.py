@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as fn
 
 from privtab.base import UsageError
-from privtab.ir.nodes import Program
-from privtab.ir.semantics import HierarchyKind
-from privtab.ir.serialise import vocabulary
+from privtab.ir import HierarchyKind, Program, vocabulary
 from privtab.state.attribute_rows import two_values_problem
 from privtab.state.links import LINK_COLUMNS, invalid_links
 from privtab.state.located import wrong_places

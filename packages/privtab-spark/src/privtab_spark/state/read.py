@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as fn
 
 from privtab.base import WINDOW_COLUMNS, FileError, StateInvalid, UsageError, state_location
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.findings import FINDING_NAMES, RowLocation, StateFinding
 from privtab.state.load import no_table_message, validate
 from privtab.state.names import StateNames, used_parts

@@ -16,8 +16,7 @@ import pyarrow as pa
 from pyspark.sql import functions as fn
 
 from privtab.base import ALWAYS, WINDOW_COLUMNS, Entity, Window, parse_moment
-from privtab.ir.nodes import Program
-from privtab.ir.semantics import HierarchyKind
+from privtab.ir import HierarchyKind, Program
 from privtab.state.coded import CodedColumn, RawTable
 from privtab.state.findings import StateFinding
 from privtab.state.large import CheckedTable, ColumnChecker

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from privtab.base import WINDOW_COLUMNS
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.findings import StateFinding
 from privtab.state.nodes import ENTITY_COLUMNS, State
 from privtab.state.raw import TABLE_COLUMNS

@@ -18,8 +18,7 @@ from pyspark.sql import functions as fn
 
 from privtab.base import ALWAYS, WINDOW_COLUMNS, arrow
 from privtab.base.arrow import Codes
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
+from privtab.ir import Program, vocabulary
 from privtab.state.coded import CodedColumn, numbered_rows
 from privtab.state.large_index import given_privileges
 from privtab.state.nodes import ColumnRows, State

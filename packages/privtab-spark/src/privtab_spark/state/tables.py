@@ -15,8 +15,7 @@ from pyspark.sql import functions as fn
 
 from privtab.base import ALWAYS, PRINCIPAL_KINDS, WINDOW_COLUMNS, HasWindows, UsageError, Window, parse_moment
 from privtab.bundle.archive import json_bytes
-from privtab.ir.nodes import EntityType, Program
-from privtab.ir.serialise import program_json
+from privtab.ir import EntityType, Program, program_json
 from privtab.state.coded import CodedColumn, numbered_rows
 from privtab.state.large_index import given_privileges
 from privtab.state.names import used_parts

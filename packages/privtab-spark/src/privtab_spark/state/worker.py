@@ -22,7 +22,7 @@ from pyspark.sql import functions as fn
 from privtab.base import ALWAYS, WINDOW_COLUMNS, FileError, arrow
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.pack import shard_files
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.coded import CodedColumn
 from privtab.state.findings import FINDING_NAMES
 from privtab.state.nodes import ColumnRows, State

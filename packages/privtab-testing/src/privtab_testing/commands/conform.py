@@ -28,7 +28,7 @@ from privtab_analysis.commands._waivers import waivers_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from privtab.ir.nodes import Rule
+    from privtab.ir import Rule
     from privtab.state.nodes import State
     from privtab_testing.conform import Question, QuestionPlan, SystemAnswer
     from privtab_testing.conform.driver import Driver

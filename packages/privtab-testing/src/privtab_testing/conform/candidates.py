@@ -8,14 +8,23 @@ from itertools import chain, islice, product
 from math import prod
 
 from privtab.base import NOT_SET, Entity, Request, Undecided
-from privtab.ir.canonical import Leaf, canonical_form
-from privtab.ir.exact import request_settings
-from privtab.ir.formula import asked_condition
-from privtab.ir.nodes import RESOURCE, Has, HasBelow, Owner, OwnsBelow, Program, Rule, Target
-from privtab.ir.serialise import vocabulary
-from privtab.ir.shapes import present
-from privtab.ir.support import Tool
-from privtab.ir.unroll import located_sets
+from privtab.ir import (
+    RESOURCE,
+    Has,
+    HasBelow,
+    Leaf,
+    Owner,
+    OwnsBelow,
+    Program,
+    Rule,
+    Target,
+    Tool,
+    asked_condition,
+    canonical_form,
+    located_sets,
+    request_settings,
+    vocabulary,
+)
 from privtab_analysis.rights import Right, key_of, right_text, with_key
 from privtab_testing.scenarios import Form
 from privtab_testing.scenarios.callers import (
@@ -31,7 +40,7 @@ from privtab_testing.scenarios.callers import (
 from privtab_testing.scenarios.generated import Caller
 from privtab_testing.scenarios.needs import Callers
 from privtab_testing.scenarios.prove import Cell
-from privtab_testing.scenarios.suggest import RequestNames
+from privtab_testing.scenarios.suggest import RequestNames, present
 
 MAX_SETTINGS = 512
 """The most kinds of request (flags, types of objects) that are looked at for one row."""

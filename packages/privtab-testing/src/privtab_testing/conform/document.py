@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
 from privtab.base import Diagnostic, PolicyInvalid, SourceFile, sorted_diagnostics, source
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose, plain_tree
 from privtab.state.load import from_tables, validate

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from privtab.base import Entity, Request, base_type, decode_name
-from privtab.ir.nodes import Program, Rule
-from privtab.ir.serialise import vocabulary
+from privtab.ir import Program, Rule, vocabulary
 from privtab.state.nodes import State
 from privtab_testing.conform import SystemAnswer, World
 from privtab_testing.conform.document import Call, Calls, DriverDocument, Operation

@@ -27,7 +27,7 @@ from privtab.base import (
     strict_loads,
 )
 from privtab.client import HttpTransport, Sender, SendError, Transport
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab_connect.errors import TemplateError
 from privtab_connect.importing.template import Template
 from privtab_testing.conform import SystemAnswer, World

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from privtab.base import count
-from privtab.ir.names import atom_text
+from privtab.ir import atom_text
 from privtab.language.report import Case, Failure, Suite, junit
 from privtab.state.nodes import State
 from privtab_analysis.diff.markdown import as_text

@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from privtab import ir
 from privtab.base import Entity, InvalidRequest, Request
-from privtab.ir import nodes as ir
-from privtab.ir.algebra import Rebuilder
-from privtab.ir.formula import replace_atoms, resolve_can
-from privtab.ir.serialise import vocabulary
-from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.ir import Rebuilder, replace_atoms, resolve_can, vocabulary
+from privtab.reference import EvaluationContext, Reference
 from privtab.state.nodes import Assignment, Grant, State
 
 CONTINUED = "_more"

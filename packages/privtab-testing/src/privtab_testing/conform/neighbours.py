@@ -12,11 +12,10 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 
+from privtab import ir
 from privtab.base import PRINCIPAL_KINDS, Entity, Request
-from privtab.ir import nodes as ir
-from privtab.ir.formula import on_entity, uses_below
-from privtab.ir.serialise import vocabulary
-from privtab.reference.evaluate import Reference
+from privtab.ir import on_entity, uses_below, vocabulary
+from privtab.reference import Reference
 from privtab.state.nodes import ALL_TABLES, State
 from privtab_testing.conform import Question, QuestionPlan
 from privtab_testing.conform import misreadings as wrong

@@ -10,9 +10,8 @@ from dataclasses import replace
 from itertools import islice
 
 from privtab.base import Undecided
-from privtab.ir.formula import reached_atoms
-from privtab.ir.nodes import Compare, Program, Rule
-from privtab.reference.evaluate import Reference
+from privtab.ir import Compare, Program, Rule, reached_atoms
+from privtab.reference import Reference
 from privtab_testing.conform import Question, QuestionPlan
 from privtab_testing.conform.candidates import THROUGH_ROLES, Candidate, Candidates, Setting
 from privtab_testing.conform.misreadings import right_answer

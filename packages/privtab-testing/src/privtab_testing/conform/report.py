@@ -9,7 +9,7 @@ from datetime import date
 from itertools import zip_longest
 from pathlib import Path
 
-from privtab.ir.nodes import Program, Rule
+from privtab.ir import Program, Rule
 from privtab.pipeline import load_program
 from privtab_analysis.diff.nodes import Waiver
 from privtab_testing.conform import Failing, Question, QuestionPlan, SystemAnswer, Verdict

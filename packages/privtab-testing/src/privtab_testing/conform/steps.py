@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from privtab.base import Entity, Request
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
+from privtab.ir import Program, vocabulary
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_testing.conform import Question, World
 from privtab_testing.conform.misreadings import CONTINUED, Renaming, above

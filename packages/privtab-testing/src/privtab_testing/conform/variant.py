@@ -12,13 +12,12 @@ from typing import Any
 import yaml
 
 from privtab.base import Diagnostic, FileError, PolicyInvalid, SourceFile, UsageError
-from privtab.ir.names import condition_text
-from privtab.ir.nodes import ALWAYS, Program, Rule
+from privtab.ir import ALWAYS, Program, Rule, condition_text
 from privtab.language.syntax.keys import OPEN
 from privtab.language.syntax.yaml_tree import Mapping as MappingNode
 from privtab.language.syntax.yaml_tree import Node, Scalar, Sequence, compose, plain_tree
 from privtab.pipeline import find_policy, load_program
-from privtab.reference.evaluate import Reference
+from privtab.reference import Reference
 from privtab_testing.conform import Question, QuestionPlan, SystemAnswer
 from privtab_testing.scenarios.masks import Key, Mask, Observed, dependencies, dependents
 from privtab_testing.scenarios.mutants import Mutants

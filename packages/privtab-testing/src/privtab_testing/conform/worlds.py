@@ -9,9 +9,7 @@ from typing import TypeVar
 
 from privtab.base import Entity, Request, base_type
 from privtab.base.paths import level_of
-from privtab.ir.formula import reached_atoms, with_targets
-from privtab.ir.nodes import Owner, Program, Rule, Target
-from privtab.ir.serialise import vocabulary
+from privtab.ir import Owner, Program, Rule, Target, reached_atoms, vocabulary, with_targets
 from privtab.state.nodes import State
 from privtab_analysis.rights import Right, key_of, target_of
 from privtab_testing.conform import Question, QuestionPlan, World

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from privtab.base import Diagnostic, Located, Request, Severity, Span
-from privtab.ir.nodes import Program, Rule
+from privtab.ir import Program, Rule
 from privtab.state.nodes import ALL_TABLES, State
 
 CaseKind: TypeAlias = Literal["case", "item", "need", "cell", "step"]

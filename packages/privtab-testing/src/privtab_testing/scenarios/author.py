@@ -22,8 +22,7 @@ from privtab.base import (
     flag_name,
 )
 from privtab.base.attributes import Value
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
+from privtab.ir import Program, vocabulary
 from privtab.language.syntax import yaml_tree
 from privtab.language.syntax.yaml_tree import Node
 from privtab.state.findings import RowLocation, StateFinding

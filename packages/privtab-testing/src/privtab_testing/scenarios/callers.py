@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias, get_args
 
+from privtab import ir
 from privtab.base import Entity, encode_name, once, path_of
 from privtab.base.attributes import Value
-from privtab.ir import nodes as ir
-from privtab.ir.canonical import Leaf
-from privtab.ir.formula import direct_atoms, on_entity
-from privtab.ir.serialise import vocabulary
+from privtab.ir import Leaf, direct_atoms, on_entity, vocabulary
 from privtab_analysis.rights import (
     ONESELF,
     Giving,

@@ -13,7 +13,7 @@ from itertools import product, starmap
 from typing import TypeAlias
 
 from privtab.base import Effect, Entity, InvalidRequest, Located, Request, Span, flag_name
-from privtab.ir.nodes import SqlFilter
+from privtab.ir import SqlFilter
 from privtab.language.syntax.node_reader import near
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 from privtab.state.located import locations

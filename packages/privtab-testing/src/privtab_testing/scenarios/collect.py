@@ -8,8 +8,7 @@ from pathlib import Path
 
 from privtab.base import Diagnostic, PolicyInvalid, Severity, SourceFile, UsageError, sorted_diagnostics
 from privtab.base.staged import SUFFIXES, is_marked
-from privtab.ir.formula import walk_reached
-from privtab.ir.nodes import Can, Program, Rule
+from privtab.ir import Can, Program, Rule, walk_reached
 from privtab.language.syntax.yaml_tree import Node, compose
 from privtab.pipeline import find_policies, lint_policy, system_folder
 from privtab.state.nodes import State

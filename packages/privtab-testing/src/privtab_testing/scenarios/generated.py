@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from privtab.base import Entity, GivenAttributes, Request
 from privtab.base.attributes import Value
-from privtab.ir.nodes import Has, Holds, Owner, Program, Term
+from privtab.ir import Has, Holds, Owner, Program, Term
 from privtab.state import attribute_rows
 from privtab.state.located import locations
 from privtab.state.nodes import Assignment, AttributeRow, Placement, State

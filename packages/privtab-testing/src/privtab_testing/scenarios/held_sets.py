@@ -8,11 +8,11 @@ from itertools import product
 from math import prod
 from typing import TypeVar, cast
 
+from privtab import ir
 from privtab.base import ANY_PRIVILEGE, Attribute, Entity, did_you_mean
 from privtab.base.attributes import AttributeKind, Operator
 from privtab.base.attributes import Scalar as Constant
 from privtab.base.names import unquoted
-from privtab.ir import nodes as ir
 from privtab.language.syntax import yaml_tree
 from privtab.language.syntax.expression import Comparison, parse_condition
 from privtab.language.syntax.node_reader import near

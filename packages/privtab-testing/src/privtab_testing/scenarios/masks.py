@@ -9,11 +9,22 @@ from typing import TypeAlias, TypeVar
 
 from privtab.base import LEFT_OUT, Request, Undecided, once
 from privtab.base.caching import once_within
-from privtab.ir.algebra import Algebra
-from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import move_to_slot, walk_condition
-from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Can, Formula, Program, Rule, When
-from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.ir import (
+    ALWAYS,
+    RESOURCE,
+    Algebra,
+    Atom,
+    ByType,
+    Can,
+    Formula,
+    ImplicationChecker,
+    Program,
+    Rule,
+    When,
+    move_to_slot,
+    walk_condition,
+)
+from privtab.reference import EvaluationContext, Reference
 from privtab_testing.scenarios import Case
 
 Key: TypeAlias = tuple[str, str]

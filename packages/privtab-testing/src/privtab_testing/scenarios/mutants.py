@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from privtab import ir
 from privtab.base import PRINCIPAL_TABLES, Attribute
 from privtab.base.attributes import Operator, Scalar
 from privtab.base.paths import Level
-from privtab.ir import nodes as ir
-from privtab.ir.formula import on_entity, reached_atoms
-from privtab.ir.names import condition_text
+from privtab.ir import condition_text, on_entity, reached_atoms
 from privtab.state.names import StateNames
 from privtab_testing.scenarios.masks import dependencies
 

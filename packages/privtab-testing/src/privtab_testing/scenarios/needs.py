@@ -9,10 +9,21 @@ from math import prod
 
 from privtab.base import Entity, Locations, Request, Span, Undecided, UsageError
 from privtab.base.attributes import Scalar
-from privtab.ir.comparisons import Comparisons
-from privtab.ir.formula import asked_condition, reached_atoms
-from privtab.ir.nodes import RESOURCE, Atom, Compare, Has, HasBelow, OwnsBelow, Program, Target, Term
-from privtab.ir.serialise import vocabulary
+from privtab.ir import (
+    RESOURCE,
+    Atom,
+    Compare,
+    Comparisons,
+    Has,
+    HasBelow,
+    OwnsBelow,
+    Program,
+    Target,
+    Term,
+    asked_condition,
+    reached_atoms,
+    vocabulary,
+)
 from privtab.language.syntax.yaml_tree import Node
 from privtab.state.located import locations
 from privtab.state.nodes import Placement, State

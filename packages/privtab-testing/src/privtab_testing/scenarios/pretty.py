@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from privtab.base import count
-from privtab.ir.nodes import Rule
+from privtab.ir import Rule
 from privtab_testing.scenarios.prove import Cell
 from privtab_testing.scenarios.results import Result, because
 from privtab_testing.scenarios.run import Failure

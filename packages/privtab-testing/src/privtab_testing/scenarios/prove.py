@@ -9,13 +9,26 @@ from functools import partial, reduce
 from typing import Literal, TypeAlias
 
 from privtab.base import Undecided
-from privtab.ir.canonical import Leaf, atom_of, canonical_form
-from privtab.ir.exact import ImplicationChecker, request_settings
-from privtab.ir.formula import asked_condition, reached_atoms
-from privtab.ir.names import atom_text
-from privtab.ir.nodes import And, Compare, Formula, HasBelow, Or, OwnsBelow, Program, Rule
-from privtab.ir.shapes import rule_flags
-from privtab.ir.support import Tool
+from privtab.ir import (
+    And,
+    Compare,
+    Formula,
+    HasBelow,
+    ImplicationChecker,
+    Leaf,
+    Or,
+    OwnsBelow,
+    Program,
+    Rule,
+    Tool,
+    asked_condition,
+    atom_of,
+    atom_text,
+    canonical_form,
+    reached_atoms,
+    request_settings,
+    rule_flags,
+)
 from privtab_testing.scenarios import Case, CasePlan, Form
 from privtab_testing.scenarios.masks import SETTING_COST, Budget, Key, Mask, Observed, noticing
 from privtab_testing.scenarios.mutants import Mutant, Mutants

@@ -11,8 +11,7 @@ from typing import Any
 
 from privtab.base import FileError, SourceFile, Span, read_text
 from privtab.base.request import why_denied
-from privtab.ir.names import atom_text
-from privtab.ir.nodes import Rule
+from privtab.ir import Rule, atom_text
 from privtab.language import syntax
 from privtab.language.report import Case as JUnitCase
 from privtab.language.report import Failure as JUnitFailure

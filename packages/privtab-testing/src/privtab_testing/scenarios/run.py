@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from privtab.base import Decision, PrivtabError, Request
-from privtab.ir.nodes import Effect, Program
-from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.ir import Effect, Program
+from privtab.reference import EvaluationContext, Reference
 from privtab.state.nodes import State
 from privtab_testing.scenarios import Because, Case, CasePlan
 

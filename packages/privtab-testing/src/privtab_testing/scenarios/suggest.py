@@ -12,13 +12,10 @@ from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
-from privtab.base import NOT_SET, base_type
+from privtab import ir
+from privtab.base import LEFT_OUT, NOT_SET, base_type
 from privtab.base.paths import level_of
-from privtab.ir import nodes as ir
-from privtab.ir.formula import RequestAlgebra, asked_condition, reached_atoms, resolve_can, walk_reached
-from privtab.ir.names import atom_words
-from privtab.ir.serialise import vocabulary
-from privtab.ir.shapes import present
+from privtab.ir import RequestAlgebra, asked_condition, atom_words, reached_atoms, resolve_can, vocabulary, walk_reached
 from privtab_testing.scenarios import Form
 
 Tree: TypeAlias = "str | list[list[str]] | dict[str, list[Tree]]"
@@ -243,6 +240,11 @@ class _WaysWriter(RequestAlgebra[Value]):
             number += 1
             name = f"{base}_{number}"
         return name
+
+
+def present(types: Mapping[str, str]) -> dict[str, str]:
+    """The types of the objects that a request has, of those by slot."""
+    return {slot: type_ for slot, type_ in types.items() if type_ != LEFT_OUT}
 
 
 class RequestNames:

@@ -89,7 +89,7 @@ def run(
       privtab routes app:app --probe all --header 'Authorization: Bearer test'
       privtab routes openapi.yaml -p shop.yaml --format sarif -o routes.sarif
     """
-    from privtab.ir.serialise import vocabulary
+    from privtab.ir import vocabulary
     from privtab_web._coverage import covered, no_gateway
     from privtab_web._declared import read_declared, read_openapi
     from privtab_web._inspect import inspected, load_app

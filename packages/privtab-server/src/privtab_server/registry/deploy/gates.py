@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from privtab.base import Diagnostic, Severity, count, load_plugin
 from privtab.checks.lint.settings import FailOn
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import comparable, lint_policy
 from privtab.state.nodes import State
 from privtab_analysis.diff import diff

@@ -14,7 +14,7 @@ from privtab.base import UsageError
 from privtab.bundle.pack import BundledDoor, shard_bundles, state_bundle
 from privtab.bundle.provenance import provenance
 from privtab.bundle.sign import SigningKey
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import policy_artifacts
 from privtab.state.nodes import State
 from privtab_server.registry import deploy

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from privtab.base import PrivtabError, UsageError
 from privtab.bundle.program import program_in
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.summary import page_values
 from privtab_analysis.html import page as html

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.state.raw import TABLE_COLUMNS
 
 PREFIX = "/store/v1"
