@@ -6,7 +6,7 @@ import pytest
 
 from privtab.base.request import Entity
 from privtab.base.source import SourceFile
-from privtab.ir.nodes import Program
+from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state.nodes import Assignment, Grant, Placement, State
 from privtab_analysis.principal_rows import about_principal

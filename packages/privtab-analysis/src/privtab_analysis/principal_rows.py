@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from privtab.base import Entity, Locations
-from privtab.ir.nodes import Program
-from privtab.ir.semantics import OwnerKind
+from privtab.ir import Program
 from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab.state.principal_rows import may_name_entity, principal_entity
@@ -29,7 +28,7 @@ def about_principal(state: State, table: str, principal: Entity, program: Progra
         return State()  # nobody may do anything with what lies nowhere
     container = place_of(program, where, principal)
 
-    def is_name(name: str, kind: OwnerKind) -> bool:
+    def is_name(name: str, kind: str) -> bool:
         return may_name_entity(program, kind, name, principal)
 
     def is_principal(text: str) -> bool:
@@ -43,7 +42,7 @@ def about_principal(state: State, table: str, principal: Entity, program: Progra
         entity = Entity.parse(entity) if isinstance(entity, str) else entity
         return entity is None or container is None or container in (where.find(entity) or ())
 
-    def here(kind: OwnerKind, name: str) -> bool:
+    def here(kind: str, name: str) -> bool:
         return inside(principal_entity(program, kind, name))
 
     def is_about_it(cells: Sequence[Any]) -> bool:
