@@ -51,7 +51,7 @@ class Feeds:
         self.trouble: StorageFailure | None = None
         self.failures = 0
         self.signed = False
-        """Whether the registry accepts signed bundles only."""
+        """True if the registry accepts signed bundles only."""
         self._only = frozenset(only)
         self._poll = poll
         self._channels: dict[tuple[str, str], Channel] = {}
@@ -59,10 +59,10 @@ class Feeds:
         self._requested: dict[tuple[str, str], set[tuple[str, str]]] = {}
         self._missing: RecentlyUsed[tuple[str, str], Channel] = RecentlyUsed(MOST_MISSING, seconds=MISSING_SECONDS)
         self._bundles: RecentlyUsed[str, bytes] = RecentlyUsed()
-        """By digest; `_drop_bundles` knows which may go."""
+        """Bundles by digest; `_drop_bundles` removes unneeded bundles."""
         self._in_progress: dict[str, asyncio.Task[bytes]] = {}
         self.places: dict[str, set[str]] = {}
-        """Where each revision was active since the start, as `channel/system`."""
+        """Places where each revision was active since the start, as `channel/system`."""
         self.kinds: RecentlyUsed[str, str] = RecentlyUsed(
             MOST_KINDS, dropped=lambda identity, _: self.places.pop(identity, None)
         )
@@ -323,7 +323,7 @@ class Activity:
 
     def __init__(self) -> None:
         self._known: dict[str, RecentlyUsed[str, Active]] = {}
-        """By `stream_name`; the revision that is active comes last."""
+        """Revisions by `stream_name`; the active revision comes last."""
 
     def record(self, channel: Channel) -> None:
         """Record since when a channel runs its revisions, and until when it ran others."""
