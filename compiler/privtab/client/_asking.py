@@ -81,7 +81,7 @@ class _AnswerKind(Generic[T]):
 
 
 class ClientFlows:
-    """The methods of every client, as flows, with the docstrings of those methods."""
+    """The methods of every client, as flows, with the docstrings of the methods."""
 
     def __init__(self, engine: ClientEngine, mode: Mode, observer: Observer) -> None:
         self.engine = engine

@@ -1,4 +1,4 @@
-"""The engine of `Embedded`: keeps bundles current, refuses those that are older than what it has run, and decides with them."""
+"""The engine of `Embedded`: keeps bundles current, refuses bundles older than what it has run, and decides with them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class RollbackGuard:
         self._highest = dict(highest)
 
     def _known(self, highest: Sequences) -> Sequences:
-        """The highest of these sequences and of those in the file."""
+        """The highest of these sequences and of the sequences in the file."""
         known = dict(highest)
         for key, found in _read(self._file).items() if self._file is not None else ():
             known[key] = max(known.get(key, found), found, key=lambda entry: entry[0])

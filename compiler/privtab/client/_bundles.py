@@ -239,7 +239,7 @@ class LocalLocation(BundleLocation):
         self.path = Path(where)
 
     def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
-        """As BundleLocation.read. A folder yields the archives directly in it or, if it has none, those in its subfolders."""
+        """As BundleLocation.read. A folder yields the archives directly in it or, if it has none, the archives in its subfolders."""
         try:
             if (self.path / MANIFEST).is_file():
                 return [self._folder(before, keep)]

@@ -43,8 +43,8 @@ class Embedded(Asker):
 
     `Embedded("policy.tar.gz", state="store:grants.db", refresh=1, max_staleness=5)` reads the state from a store.
 
-    With `verification_key` (PEM files with public keys) all bundles must be signed, and none may be older than its predecessor:
-    that of this process, and with `sequence_file` also of those before it. `min_sequence` is the lowest sequence of all.
+    With `verification_key` (PEM files with public keys) all bundles must be signed, and none may be older than its predecessor
+    in this process and, with `sequence_file`, in earlier processes. `min_sequence` is the lowest sequence of all.
 
     FileError, DecisionUnavailable: there is no policy or no state to start with. SignatureRefused: a bundle has no trusted
     signature.

@@ -89,7 +89,7 @@ class DoorLog:
         return dict(enumerate(found))
 
     def _listed(self, asked: Any, about: Sequence[Any]) -> dict[int, Any]:
-        """The requests about the objects of a list, by position; those that are none are left out."""
+        """The requests about the objects of a list, by position; objects without a request are left out."""
         found: dict[int, Any] = {}
         before: list[str] = []
         for alternative in self._alternatives(asked):

@@ -100,7 +100,7 @@ class Moments:
         return self._decider(("then", policy, state), by, by, self.state, state)
 
     def now(self, policy: str | None, state: str | None) -> Decider:
-        """The new policy, with the new state or that of a moment. Raises Unknown."""
+        """The new policy, with the new state or a moment's state. Raises Unknown."""
         fixed = self.new_state
         if fixed is not None:
             return self._decider(("new",), self.new, None, lambda _: fixed, None)
@@ -141,7 +141,7 @@ class Moments:
     def _document(
         self, policy: Policy, packed_for: Policy | None, state: KnownState
     ) -> tuple[Mapping[str, Any], frozenset[str]]:
-        """The index of a state as a policy reads it: of rows that the policy does not know, those that can only allow are left out.
+        """The index of a state as a policy reads it: rows that the policy does not know are left out if they can only allow.
 
         Besides, the root entities whose shards are missing. `packed_for`: the policy that read the state's bundle at its moment.
         """

@@ -222,7 +222,7 @@ def _batch(call: Call, asked: Any, result: Any, problem: str | None) -> Iterator
 
 
 def _at_door(call: Call, asked: Any, result: Any, problem: str | None, reading: Reading) -> Iterator[Row]:
-    """The decisions of a door, if the mask wrote its question as requests of the policy: those that it allows, or the one that it denies.
+    """The decisions of a door, if the mask wrote its question as requests of the policy: the requests that it allows, or the one that it denies.
 
     What lists allow, and whom filters show what, an entry does not tell: that is a row with a problem. A question that is none of the
     policy's is denied whatever a state says.

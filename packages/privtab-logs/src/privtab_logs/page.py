@@ -159,7 +159,7 @@ def _held(program: Program, found: Unused, state: State) -> Counter[tuple[str, s
 
 
 def _roles(found: Unused) -> list[str]:
-    """The roles of the maps: those most used, then those with the most rights."""
+    """The roles of the maps: the most used roles, then the roles with the most rights."""
     used: Counter[str] = Counter()
     for (role, _), number in found.usage.through.items():
         used[role] += number

@@ -28,7 +28,7 @@ FILTERS = "decides a row filter or a column mask"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Rows to remove. Of those that stay although they could be removed: `needed`, each with an allow that is lost without it."""
+    """Rows to remove. Of rows that stay although they could be removed: `needed`, each with an allow that is lost without it."""
 
     removed: tuple[Row, ...]
     state: State

@@ -112,7 +112,7 @@ def replay(
 
 
 def usable(batch: pa.RecordBatch, package: str, skip: Callable[[str, int], None]) -> pa.RecordBatch:
-    """The decisions of one system that can be decided again; `skip` is told how many others there are, and why."""
+    """The decisions of one system that can be decided again; `skip` gets the number of the others, and the reason."""
     ours = pc.equal(batch["system"], package).fill_null(fill_value=True)  # logs of other systems name none
     skip(OTHER_SYSTEM, len(batch) - (pc.sum(ours).as_py() or 0))
     for entry in pc.value_counts(batch["problem"].filter(ours).drop_null()):
@@ -145,7 +145,7 @@ def _of_batch(batch: pa.RecordBatch, moments: Moments, package: str, found: Repl
 
 
 def without(rows: pa.RecordBatch, chosen: pa.Array, why: str, skip: Callable[[str, int], None]) -> pa.RecordBatch:
-    """Rows without some that cannot be decided, of which `skip` is told."""
+    """Rows without some that cannot be decided, which `skip` gets."""
     skip(why, pc.sum(chosen).as_py() or 0)
     return rows.filter(pc.invert(chosen))
 

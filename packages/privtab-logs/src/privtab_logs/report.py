@@ -212,7 +212,7 @@ def _most(questions: pa.Table, name: str) -> tuple[tuple[str, int], ...]:
 
 
 def _place(pair: tuple[str, ...], moments: Moments, revision: str | None) -> tuple[Span | None, str | None]:
-    """The place of a row in the new policy, or in that of the moment if the new one has it no more."""
+    """The place of a row in the new policy, or in the moment's policy if the new policy no longer has it."""
     policies = [moments.new, *([] if moments.policy is None else [moments.policy_at(revision)])]
     for program, _ in policies:
         rule = program.rules.get((pair[0], pair[-1]))

@@ -119,7 +119,7 @@ class Unused:
     operations: tuple[OperationUse, ...]
     roles: tuple[RoleUse, ...]
     users: tuple[UserUse, ...]
-    """Users of whose rights at most a third was used, those with the most first."""
+    """Users of whose rights at most a third was used, users with the most rights first."""
     proposal: Proposal
 
     @property

@@ -131,7 +131,7 @@ def _own_lines(row: Node, lines: list[str]) -> range | None:
 
 
 def _last(node: Node) -> Node:
-    """The part of a node with which it ends; the end of a block is that of its last value."""
+    """The part of a node with which it ends; the end of a block is the end of its last value."""
     while isinstance(node, MappingNode | SequenceNode) and not node.flow_style and node.value:
         found = node.value[-1]
         node = found[1] if isinstance(found, tuple) else found

@@ -69,7 +69,7 @@ class Usage:
     """For each allow, rows that suffice for it."""
     by_caller: dict[Caller, list[int]] = field(default_factory=dict)
     relevant: dict[Caller, frozenset[Row]] = field(default_factory=dict)
-    """For each caller, the rows on which their allows depend: those used, and denials."""
+    """For each caller, the rows on which their allows depend: the used rows, and denials."""
     operations: dict[tuple[str, str], Seen] = field(default_factory=dict)
     """The rows of the table, by type and operation, that allowed something."""
     denied: dict[tuple[str, str], int] = field(default_factory=dict)

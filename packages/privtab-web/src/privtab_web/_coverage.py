@@ -216,7 +216,7 @@ def _unknown(needs: RequestTemplate | None, vocabulary: Vocabulary, span: Span, 
 
 
 def _rows(vocabulary: Vocabulary | None, used: Iterable[str]) -> Iterator[str]:
-    """The rows of the policy that are not used; those whose type only a function knows are used on every type."""
+    """The rows of the policy that are not used; rows whose type only a function knows are used on every type."""
     taken = set(used)
     for type_, operations in vocabulary.operations.items() if vocabulary is not None else ():
         yield from (f"{type_}/{name}" for name in operations if not {f"{type_}/{name}", f"*/{name}"} & taken)

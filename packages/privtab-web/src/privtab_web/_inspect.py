@@ -233,7 +233,7 @@ _ANGLES = re.compile(r"<(?:(\w+)(?:\([^>]*\))?:)?(\w+)>")
 
 
 def _written(path: str) -> str:
-    """A path in Starlette's notation, from that of Werkzeug or Django. Types stay: two routes may differ by them alone."""
+    """A path in Starlette's notation, from Werkzeug's or Django's. Types stay: two routes may differ by them alone."""
     return _ANGLES.sub(lambda found: f"{{{found[2]}{f':{found[1]}' if found[1] else ''}}}", path)
 
 

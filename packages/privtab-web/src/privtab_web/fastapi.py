@@ -82,7 +82,7 @@ def answer_errors(app: FastAPI, *, tell: Tell | str = Tell.SUMMARY) -> None:
 def _values(template: RequestTemplate, request: Request) -> dict[str, Any]:
     """The arguments by name; None for missing ones.
 
-    Where the handler reads another value, as that of a repeated argument, they become a set of texts, which is no valid name or path.
+    Where the handler reads another value, such as a repeated argument's, the values become a set of texts, which is no valid name or path.
     """
     values: dict[str, Any] = {}
     for name in template.names:

@@ -1,6 +1,6 @@
 """Find the documents about other systems: in the user's folders of policies, among the shipped policies, and here.
 
-Here are those that are about no one system: `scim`, and `tables` of a database.
+This folder has the documents for no single system: `scim`, and `tables` of a database.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def documents(kind: str) -> dict[str, Path]:
 
 
 def names(kind: str) -> str:
-    """The names of a kind's documents, for a help text: of those shipped, where the settings are wrong, as commands report."""
+    """The names of a kind's documents, for a help text: only the shipped ones if the settings are wrong, which commands report."""
     try:
         return ", ".join(documents(kind))
     except SettingsInvalid:

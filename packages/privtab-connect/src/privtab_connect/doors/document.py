@@ -48,7 +48,7 @@ class Place:
     items: tuple[str, ...] | None = None
     """The keys that lead from an item of the list to its value; None for a place that has one value."""
     skip: tuple[tuple[str, ...], str] | None = None
-    """Items that are left out: those with this value under these keys."""
+    """Items that are left out: items with this value under these keys."""
 
     @classmethod
     def parse(cls, text: str) -> Place | None:
@@ -107,7 +107,7 @@ class Derived:
     """The position of the name in a path."""
     sign: str
     reads: str
-    """The row by which the type, and those right below it, are read: all of it must be readable, unfiltered."""
+    """The row by which the type, and the types right below it, are read: all of it must be readable, unfiltered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

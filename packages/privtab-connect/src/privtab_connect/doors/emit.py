@@ -105,7 +105,7 @@ def door_json(door: Door) -> dict[str, Any]:
 
 
 def _rows(door: Door, *, filters: bool) -> dict[str, Any]:
-    """The alternatives of each operation that ask for rows, or those that ask for filters and masks."""
+    """The alternatives of each operation that ask for rows, or the alternatives that ask for filters and masks."""
     return {
         name: [_alternative_json(door, found[:n], a) for n, a in enumerate(found) if a.filters == filters]
         for name, found in door.operations.items()
@@ -207,7 +207,7 @@ def _conditions(conditions: Conditions, base: str = "given") -> list[str]:
 
 
 def shape_of(answer: Answer) -> Shape:
-    """An answer with placeholders, of a list of filters or masks that of each."""
+    """An answer with placeholders; for a list of filters or masks, the answer for each."""
     return _SHAPES[answer.form] if answer.shape is None else answer.shape
 
 

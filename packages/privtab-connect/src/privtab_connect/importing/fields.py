@@ -44,7 +44,7 @@ ONE_OF = "one of"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Type:
-    """The values of a field that is read: of one of the TYPES, or one of those listed."""
+    """The values of a field that is read: of one of the TYPES, or one of the listed values."""
 
     name: str
     """As the document writes it."""
@@ -97,7 +97,7 @@ class Fields:
 
     named: Mapping[str, Field]
     optional: frozenset[str] = frozenset()
-    """Names that may be left out, of those with a type."""
+    """Names, among those with a type, that may be left out."""
     nullable: frozenset[str] = frozenset()
     """Names whose value may be null, which means as much as nothing."""
     bare: bool = False

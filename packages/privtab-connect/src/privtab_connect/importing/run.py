@@ -68,7 +68,7 @@ class ImportResult:
     def refused(
         self, *, strict: bool, allow_partial: bool, accept: Collection[str] = ()
     ) -> tuple[UntranslatedItem, ...]:
-        """Return the items that forbid the use of the state: all not taken if `strict`, otherwise those that may deny unless `allow_partial`.
+        """Return the items that forbid the use of the state: all not taken if `strict`, otherwise items that may deny unless `allow_partial`.
 
         `accept`: names of items that do not forbid it.
         """
@@ -108,7 +108,7 @@ def run(
 ) -> ImportResult:
     """Ask a system what a document asks, and check the rows against a policy.
 
-    `values`: those for the document's `needs`, by name. `entities`: those that wildcards may stand for. Raises UsageError where a value is
+    `values`: values for the document's `needs`, by name. `entities`: entities that wildcards may stand for. Raises UsageError where a value is
     missing or strange, FileError where the system does not answer: then nothing is taken.
     """
     values = dict(values or {})
@@ -406,7 +406,7 @@ def _row_text(table: str, row: Row) -> str:
 
 
 def _lookup_names(step: ImportStep) -> Iterator[str]:
-    """The names of the look-ups of a step and of those in it."""
+    """The names of the look-ups of a step and of the steps in it."""
     yield from step.keep
     for inner in step.steps:
         yield from _lookup_names(inner)

@@ -70,7 +70,7 @@ class MappingDocument:
     """(entity type, operation) → alternatives of what the target requires for it."""
 
     def places(self, object_: Object) -> tuple[Object, ...]:
-        """The objects whose grants count for one: itself, and if grants are inherited, those that contain it."""
+        """The objects whose grants count for one: itself, and if grants are inherited, the objects that contain it."""
         if not self.inherits:
             return (object_,)
         kinds = self.traits.kinds
@@ -135,7 +135,7 @@ class _Reader(DocumentReader):
     def _privileges(
         self, node: Node | None, objects: MappingOf[str, str], traits: Traits
     ) -> dict[str, dict[str, tuple[str, ...]]]:
-        """The native privileges of each privilege; `same`: that of the same name, wherever it can be granted."""
+        """The native privileges of each privilege; `same`: the privilege of the same name, wherever it can be granted."""
         if isinstance(node, Scalar) and node.text == SAME:
             return {
                 name: {type_: (name,) for type_ in privilege.on if type_ in objects}
@@ -350,7 +350,7 @@ class NativeNames:
         return any(name != self._document.within[type_] for type_, name in around.items())
 
     def _container(self, entity: Entity) -> dict[str, str]:
-        """The names of the entities that contain a principal, by type, of those that contain all objects of the target."""
+        """The names of the entities that contain a principal, by type, among the entities that contain all objects of the target."""
         names = zip(self._named_types(entity.type), map(unencoded, entity.names), strict=False)
         return {type_: name for type_, name in names if type_ in self._document.within}
 

@@ -1,6 +1,6 @@
 """Native rights: what a target system can hold. A right is one fact; rights are compared, recorded and shown.
 
-A plan is the difference between the rights that are there and those that should be, by who granted them.
+A plan is the difference between the existing rights and the desired rights, by who granted them.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def accounts_of(right: Right) -> tuple[Account, ...]:
 
 
 def linked(accounts: Collection[Account], links: Mapping[Account, AbstractSet[Account]]) -> set[Account]:
-    """Some accounts, and those to which links lead from these at any distance."""
+    """Some accounts, and the accounts to which links lead from them at any distance."""
     found, waiting = set(accounts), [*accounts]
     while waiting:
         further = links.get(waiting.pop(), frozenset()) - found
@@ -197,7 +197,7 @@ class Traits:
     role_kind: str | None = None
     """The kind of object that a role or a login is, for privileges on it such as granting it to others."""
     knows_names: bool = True
-    """True if the target knows its accounts and objects; if not, those that rows name are there."""
+    """True if the target knows its accounts and objects; if not, all that rows name exist."""
     login_hosts: bool = False
     """True if a login has a host beside its name."""
 

@@ -167,7 +167,7 @@ class MariaDb:
         )
 
     def _accounts(self) -> tuple[set[Account], set[Account], set[Right]]:
-        """All accounts, those that may do anything, and what they hold on the server."""
+        """All accounts, the accounts that may do anything, and their privileges on the server."""
         accounts: set[Account] = set()
         unlimited: set[Account] = set()
         rights: set[Right] = set()

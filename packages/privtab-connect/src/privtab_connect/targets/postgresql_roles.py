@@ -26,13 +26,13 @@ SET, ADMIN = "SET", "ADMIN OPTION"
 
 
 def role_object(account: Account) -> Object:
-    """The object that an account is for those who switch to it or grant it."""
+    """The object that an account is for users who switch to it or grant it."""
     return Object("role", (account.name,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
-    """The roles of a server, by their names, and those with NOINHERIT."""
+    """The roles of a server, by their names, and the roles with NOINHERIT."""
 
     accounts: Mapping[str, Account]
     isolated: frozenset[Account]

@@ -130,7 +130,7 @@ class Ranger:
         return inventory
 
     def requests(self, plan: PushPlan) -> tuple[str, ...]:
-        """As Session.requests: the policies that change, one a line; those without items are removed."""
+        """As Session.requests: the policies that change, one a line; policies without items are removed."""
         before = {policy["name"]: policy for policy in self._policies() if self._owned(policy)}
         after = {policy["name"]: policy for policy in self._pushed(plan)}
         changed = [_line(policy) for name, policy in after.items() if _line(before.get(name)) != _line(policy)]

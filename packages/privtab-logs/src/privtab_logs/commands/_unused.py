@@ -134,7 +134,7 @@ def answered(
 ) -> Answer:
     """Find what is unused; write the narrower state to `propose`. `diff`: whether to find who would lose what.
 
-    `allow_incomplete`: write it even if the answer does not speak for the whole log, of which allows then may be lost. Ends the command for a log without a decision: with the code for findings, unless `allow_empty`.
+    `allow_incomplete`: write it even if the answer does not cover the whole log, of which allows then may be lost. Ends the command for a log without a decision: with the code for findings, unless `allow_empty`.
     """
     with needing("`privtab unused`", "compiler", "registry", "store"):
         from privtab_logs.distinct import distinct

@@ -69,7 +69,7 @@ class AppSettings:
     """The address that callers use, without a trailing slash."""
     tokens: Tokens | None = None
     of_users: bool = False
-    """True if each token is that of the user of its name, who may ask only about themselves unless the token states scopes."""
+    """True if each token belongs to the user of its name, who may ask only about themselves unless the token states scopes."""
     max_body: int = 1024 * 1024
     """Maximum bytes of a request."""
     refresh: float | None = None

@@ -229,7 +229,7 @@ def _channel(channel: Channel) -> list[RenderableType]:
 
 
 def _counts_by_policy(snapshot: ChannelSnapshot) -> list[DecisionCount]:
-    """The counts by revision of the policy, without those by state, since each decision is counted for both."""
+    """The counts by revision of the policy, without the counts by state, since each decision is counted for both."""
     releases = [*snapshot.channels, *(entry for entries in snapshot.histories.values() for entry in entries)]
     states = {release.state for release in releases} | {
         identity for release in releases for identity in release.shards.values()

@@ -99,7 +99,7 @@ def check(registry: Registry, *, repair: bool = False) -> CheckReport:
 def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remove: bool = False) -> GcReport:
     """Find revisions older than `older_than` seconds that are in none of the last `keep` releases of any channel.
 
-    `remove` deletes them, except those that are meanwhile released or put again. Raises RegistryError if the last release
+    `remove` deletes them, except bundles that are meanwhile released or put again. Raises RegistryError if the last release
     of a channel cannot be read.
     """
     found = _unneeded(registry, keep, older_than)
@@ -166,7 +166,7 @@ def _age(revision: Revision, now: datetime) -> float:
 def _unreadable(
     registry: Registry, revisions: list[Revision], broken: list[BrokenRecord], *, repair: bool
 ) -> Iterator[Problem]:
-    """Unreadable records; `repair` rewrites those whose bundle is found."""
+    """Unreadable records; `repair` rewrites the records whose bundle is found."""
     rewritten: set[str] = set()
     if broken and repair:
         broken_paths = {record.path for record in broken}

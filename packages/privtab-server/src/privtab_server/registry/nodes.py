@@ -110,7 +110,7 @@ class Channel:
     broken: Mapping[int, str] = field(default_factory=dict)
     """Unreadable releases since this one, and why each cannot be read."""
     lost: bool = False
-    """True if one of them may have been active: the copy that would tell is missing, too."""
+    """True if one of them may have been active: the copy that would tell is also missing."""
 
     def started_since(self, before: Channel) -> list[tuple[str, str]]:
         """The revisions, with their digests, that this entry runs and `before` did not."""
@@ -221,7 +221,7 @@ def _json_of(node: _Node, *without: str) -> dict[str, Any]:
 
 
 def _node(where: str, node: type[_Node], value: Any, **given: Any) -> _Node:
-    """A node with the fields that JSON has, but for those that are given; raises RegistryError if one is missing, or of another type."""
+    """A node with the fields that JSON has, except the given fields; raises RegistryError if one is missing, or of another type."""
     annotations = {field.name: str(field.type) for field in fields(node) if field.name not in given}
     if missing := [name for name in annotations if not isinstance(value, dict) or name not in value]:
         raise RegistryError(f"{where} is broken: `{missing[0]}` is missing")

@@ -1,6 +1,6 @@
 """The records of revisions, one file for each stored bundle, and of the releases of a channel.
 
-A bundle is checked before, and there are holds on those that a release is about to name. An unreadable record does not affect the
+A bundle is checked before, and bundles that a release is about to name are held. An unreadable record does not affect the
 others.
 
 Releases are files numbered without gaps, of which the highest is active. An unreadable one does not stop the channel: an earlier
@@ -146,7 +146,7 @@ def _checked(
 
 
 def _revision(path: str, document: Mapping[str, Any]) -> object:
-    """The revision recorded in a program or a state; that of a shard is two levels deeper."""
+    """The revision recorded in a program or a state; a shard's is two levels deeper."""
     if path.startswith(_STATES) and isinstance(document.get("windowed"), dict):
         document = document["windowed"]
     parts = document.get("at")

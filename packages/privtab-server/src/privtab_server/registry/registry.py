@@ -291,7 +291,7 @@ class Registry:
         expect: int | None = None,
         canary: Canary | None = None,
     ) -> Channel:
-        """Release revisions to a channel, atomically; those not given stay, except a canary, which ends.
+        """Release revisions to a channel, atomically; revisions not given stay, except a canary, which ends.
 
         `state` for a whole state, or `shards` (shard → revision) for all of a sharded one; each replaces the other.
         `expect`: the number that the last release must still have (`Channel.last`). Raises RegistryConflict if it has another,

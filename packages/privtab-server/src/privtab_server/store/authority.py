@@ -96,7 +96,7 @@ def declares(program: Program) -> bool:
 def delegating(
     program: Program, table: str, verb: Verb, type_: str, privileges: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """The operations on an entity of a type that delegate rows of a table; of grants, those with all of some privileges."""
+    """The operations on an entity of a type that delegate rows of a table; for grants, the operations with all of some privileges."""
     known = _delegations(program)
     found = known.get((table, "delegate" if verb == "add" else "withdraw", type_))
     # Who may add rows may remove them, where the policy does not tell them apart.

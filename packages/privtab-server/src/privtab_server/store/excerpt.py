@@ -88,7 +88,7 @@ class Excerpt:
         return known[key]
 
     def complete(self) -> lookups.Rows:
-        """The rows that were read, with those that say where their entities lie."""
+        """The rows that were read, with the rows that say where their entities lie."""
         self.place()
         return self.rows
 
@@ -395,7 +395,7 @@ class Excerpt:
                     self._between(table, column, f"{prefix}{path}", f"{prefix}{path}/")
 
     def _between(self, table: str, column: str, own: str, begin: str) -> list[lookups.Cells]:
-        """The rows with a text in a column, and those whose text begins so."""
+        """The rows with a text in a column, and the rows whose text begins so."""
         end = begin[:-1] + chr(ord(begin[-1]) + 1)
         values = {"cut_own": own[:CUT], "own": own, "begin": begin, "end": end}
         values |= {"cut_begin": begin[:CUT], "cut_end": end[:CUT]}
@@ -418,7 +418,7 @@ class Excerpt:
         return found
 
     def _added(self, table: str, fits: Callable[[lookups.Cells], bool]) -> Iterator[lookups.Cells]:
-        """The rows that the changes of this excerpt add, of those that fit."""
+        """The rows that fit among the rows that the changes of this excerpt add."""
         for id_, change in self._pending.get(table, {}).items():
             cells: Any = change.row
             if change.action == "add" and fits(cells):
@@ -427,7 +427,7 @@ class Excerpt:
 
 
 def reached(start: Iterable[str], step: Callable[[set[str]], set[str]]) -> set[str]:
-    """Some texts, and all that steps from them lead to; each is stepped from once, with those that were found with it."""
+    """Some texts, and all that steps from them lead to; each step starts from all texts that were found together, once."""
     found, waiting = set[str](), set(start)
     while waiting:
         found |= waiting

@@ -152,7 +152,7 @@ class GuardedStore:
         auditors: Sequence[str] = (),
         record: Callable[[Outcome, float], None] = lambda outcome, seconds: None,  # noqa: ARG005
     ) -> None:
-        """`auditors`: users who may read all rows and the journal. `record` is told of each change, with the seconds it took."""
+        """`auditors`: users who may read all rows and the journal. `record` gets each change, with the seconds it took."""
         self.store = store
         self.view = view
         self.authority = authority
@@ -203,7 +203,7 @@ class GuardedStore:
     def visible(self, user: str, tables: Sequence[str], about: str | None = None) -> tuple[int, dict[str, list[Row]]]:
         """The rows that a user may read, by table, and the number of the change that they were read after.
 
-        Users read the rows that name them, their groups or their roles, and those that they may add or remove. `about`: only
+        Users read the rows that name them, their groups or their roles, and the rows that they may add or remove. `about`: only
         rows that name this principal or entity.
         """
         snapshot = self.view.now()
@@ -387,6 +387,6 @@ def _guard(snapshot: Snapshot) -> Guard:
 
 
 def _named(row: Row) -> set[str]:
-    """The principals that a row is about: those who hold what it says."""
+    """The principals that a row is about: the holders of its right."""
     found = {row[name] for name in ("grantee", "principal", "owner") if name in row}
     return found | ({f"user:{row['user'].removeprefix('user:')}"} if "user" in row else set())

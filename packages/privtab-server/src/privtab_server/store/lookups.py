@@ -135,7 +135,7 @@ def select_where(table: str, columns: tuple[str, ...], whole: frozenset[str], be
 
 @cache
 def select_below(table: str, column: str, *, within: bool) -> Select[Any]:
-    """The rows with the text `own`, and those from `begin` to before `end`; `within`: whether these are as short as in the index."""
+    """The rows with the text `own`, and the rows from `begin` to before `end`; `within`: whether these texts are as short as in the index."""
     text = STATE[table].c[column]
     low = cut(text) >= bindparam("cut_begin")
     around = and_(low, cut(text) < bindparam("cut_end")) if within else cut(text) == bindparam("cut_begin")

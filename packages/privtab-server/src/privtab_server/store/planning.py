@@ -203,7 +203,7 @@ def _placed(program: Program, excerpt: Excerpt, request: Request, new: Entity) -
 def _effects(
     excerpt: Excerpt, request: Request, decision: Decision, new: Entity | None
 ) -> tuple[list[Change], dict[str, list[dict[str, str]]]]:
-    """The rows that the effects of a decision remove, and those that they add."""
+    """The rows that the effects of a decision remove, and the rows that they add."""
     removed: list[Change] = []
     added: dict[str, list[dict[str, str]]] = {}
     for effect in decision.effects:
@@ -289,7 +289,7 @@ def _removals(excerpt: Excerpt, rows: RawState) -> list[Change]:
 
 
 def _joined(effects: RawState, requested: RawState | None) -> RawState:
-    """The rows of effects and those that the caller gives, of which only the latter keep their numbers: they tell rows apart."""
+    """The rows of effects and the rows of the caller. Only the caller's rows keep their numbers, which tell rows apart."""
     if requested is None:
         return effects
     rows = {table: tuple(listed) for table, listed in requested.rows.items()}

@@ -218,7 +218,7 @@ class Store(Journal):
         request_id: str | None = None,
         expect: int | None = None,
     ) -> Outcome:
-        """As `perform`, for an operation that changes rows: those to add and to remove, beside its effects.
+        """As `perform`, for an operation that changes rows: rows to add and to remove, beside its effects.
 
         The caller names the operation of the policy that permits the change, as in `grant_role` on a role; it must not come
         from a source that is not trusted. Rows must be about the objects of the request or about what lies below them.
@@ -392,7 +392,7 @@ class Store(Journal):
         changes: Sequence[Change],
         pending: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Raise StoreConflict if a change that the caller does not know, of those after `expect`, concerns what they change.
+        """Raise StoreConflict if a change after `expect`, which the caller does not know, concerns the same rows.
 
         Where no row changes, that is one by the same operation on the same objects: of two creations the second comes too late.
         """

@@ -105,7 +105,7 @@ class Objects:
     # --- what there is ---
 
     def all(self, type_: str, path: Sequence[str] = ()) -> Iterator[Entity]:
-        """The objects of a type, those in `path` alone if it is given."""
+        """The objects of a type, or only the objects in `path` if it is given."""
         inside = "".join(f"{name}/" for name in path)
         known: Iterable[Entity]
         if self.program.entities[type_].principal == "user":

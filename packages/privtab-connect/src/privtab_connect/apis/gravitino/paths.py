@@ -15,7 +15,7 @@ class Kind:
     one: str
     """The name of one of them in a body."""
     many: str = ""
-    """The name of several; as a rule, that of one with an `s`."""
+    """The name of several; as a rule, the name of one with an `s`."""
     listed: str = "names"
     """The name of a listing without details; empty if listings always have them."""
     gone: tuple[str, ...] = ("dropped",)

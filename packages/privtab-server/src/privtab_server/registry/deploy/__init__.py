@@ -86,7 +86,7 @@ class Sidecar:
     def loaded(self, kind: str, system: str) -> LoadedBundle | None:
         """The bundle whose name says that it has the policy or the state of a system, or None.
 
-        If OPA has bundles of several systems, the name of the bundle contains that of the system.
+        If OPA has bundles of several systems, the name of the bundle contains the system's name.
         """
         named = [bundle for bundle in self.bundles if kind in re.split(r"[/_\s-]", bundle.name)]
         return next((bundle for bundle in named if system in bundle.name), named[0] if len(named) == 1 else None)

@@ -177,7 +177,7 @@ class RuleComparison:
 
     @property
     def difference(self) -> float:
-        """The canary's share minus that of the others."""
+        """The canary's share minus the others' share."""
         return self.canary.share(self.of) - self.others.share(self.of)
 
     @property
@@ -205,7 +205,7 @@ Counts: TypeAlias = dict[tuple[bool, str], RuleCount]
 
 
 def counts(decision_counts: Iterable[DecisionCount], canary: str, others: str) -> Counts:
-    """The decisions by two revisions of one kind, that of the canary and that of the others."""
+    """The decisions by two revisions of one kind, the canary's and the others'."""
     by_rule: Counts = {}
     for count in decision_counts:
         if count.revision in {canary, others}:
@@ -225,7 +225,7 @@ def decision_count(by_rule: Counts, *, canary: bool) -> int:
 
 
 def compare(by_rule: Counts, *, tolerance: float, rate: float = ERROR_RATE) -> tuple[RuleComparison, ...]:
-    """Compare all rules used on either side; those that moved come first.
+    """Compare all rules used on either side; rules that moved come first.
 
     A rule moved if its shares differ significantly and by more than `tolerance` (0 to 1).
     """

@@ -175,7 +175,7 @@ def _check_redirect(response: requests.Response, *_: object, **__: object) -> No
 
 
 def _modules(client: OpaClient, name: str) -> dict[str, str]:
-    """The modules of an earlier push, by id. Those of bundles have other ids."""
+    """The modules of an earlier push, by id. Modules of bundles have other ids."""
     ids = (id_ for id_ in client.get_policies_list() if id_.startswith(f"privtab_push/{name}/"))
     return {id_: str(client.get_policy(quote(id_))["result"]["raw"]) for id_ in ids}
 

@@ -216,7 +216,7 @@ class PackedBundles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextRevisions:
-    """The revisions to release; those that are None stay."""
+    """The revisions to release; kinds that are None stay."""
 
     policy: str | None = None
     state: str | None = None

@@ -232,7 +232,7 @@ class Feeds:
             self.canaries[place] = RunningCanary(place=place, since=since, revisions=frozenset(runs))
 
     def _drop_bundles(self) -> None:
-        """Drop inactive bundles beyond the limit, those that were not used for longest first, but the last one."""
+        """Drop inactive bundles beyond the limit, the longest unused first, but the last one."""
         active = {digest for channel in self._channels.values() for digest in channel.digests.values()}
         inactive = {digest: len(bundle) for digest, bundle in self._bundles.items() if digest not in active}
         total = sum(inactive.values())

@@ -147,7 +147,7 @@ MOST_CHARACTERS = 64 << 20
 
 
 class FleetTracker:
-    """All known sidecars; those unseen for long are forgotten."""
+    """All known sidecars; sidecars unseen for long are forgotten."""
 
     def __init__(self, *, forget: float = 900.0) -> None:
         self.started = time.time()

@@ -327,7 +327,7 @@ def list_names(kind: str, guarded: GuardedStore, call: calls.Call) -> calls.Json
 
 
 def _page(call: calls.Call, number: int, name: str, items: list[Any], key: Callable[[Any], str]) -> calls.JsonResponse:
-    """One page of sorted items: those after the cursor, which names the last one that was read."""
+    """One page of sorted items: the items after the cursor, which names the last one that was read."""
     text = call.query.get("limit", "100")
     if not text.isdecimal() or not text.isascii() or len(text) > 6 or not 1 <= int(text) <= MOST_LISTED:
         raise calls.Malformed(f"`limit` is a number from 1 to {MOST_LISTED}")

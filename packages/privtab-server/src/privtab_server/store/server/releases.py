@@ -34,7 +34,7 @@ class StoreReleases(Releases):
     """One channel with the policy and the state of a store: its last release is the last change.
 
     Nothing is written: a restarted server makes the same bundles of the same rows, so that sidecars keep theirs.
-    With a key, bundles are signed. If it has a sequence, that of a state is higher by the number of its change: it grows with
+    With a key, bundles are signed. If it has a sequence, a state's sequence is higher by the number of its change: it grows with
     each change, and with each policy for which the key's was raised.
     """
 
