@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from unusual_names import UNUSABLE as LISTED
 
 from privtab.base import names
-from privtab.base.names import PLAIN, UNUSABLE, is_unicode, unusable_character
+from privtab.base.names import PLAIN_CHARACTERS, UNUSABLE, is_unicode, unusable_character
 
 
 def test_the_function_and_the_class_of_regular_expressions_mean_the_same() -> None:
@@ -18,5 +18,5 @@ def test_the_function_and_the_class_of_regular_expressions_mean_the_same() -> No
     found = {character for character, wrong in zip(every, matches, strict=True) if wrong}
     assert found == {character for character in every if unusable_character(character)}
     assert found == {character for character in LISTED if is_unicode(character)}
-    assert not found & {*PLAIN}
+    assert not found & {*PLAIN_CHARACTERS}
     assert all(names.unusable_character(character) for character in LISTED)

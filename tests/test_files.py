@@ -98,7 +98,7 @@ def test_what_is_no_file_is_refused_by_every_way_to_read_one(kind: str, folder: 
     path = folder / "it.xlsx"
     HOSTILE[kind](path)
     with at_most(5):
-        for read in (files.read_content, files.read_text, files.secret, files.archive, page_source, key_text):
+        for read in (files.read_content, files.read_text, files.read_secret, page_source, key_text):
             with pytest.raises((FileError, OSError)):
                 read(path)
         with pytest.raises(UsageError):
@@ -211,7 +211,7 @@ def test_a_secret_that_others_may_read_is_warned_of(mode: int, warns: bool, tmp_
     file.write_text("abc")
     file.chmod(mode)
     with pytest.warns(files.SecretWarning) if warns else _no_warning():
-        assert files.secret(file) == "abc"
+        assert files.read_secret(file) == "abc"
 
 
 @contextmanager
@@ -227,7 +227,7 @@ def _by_token(path: Path) -> Any:
     return Token(None, str(path))
 
 
-@pytest.mark.parametrize("read", [files.secret, key_text, _by_token])
+@pytest.mark.parametrize("read", [files.read_secret, key_text, _by_token])
 @pytest.mark.parametrize("mode", [0o602, 0o622, 0o666, 0o777])
 def test_a_secret_that_others_may_write_is_refused(mode: int, read: Callable[[Path], Any], tmp_path: Path) -> None:
     file = tmp_path / "token"
@@ -244,9 +244,9 @@ def test_a_secret_that_others_may_replace_is_refused(tmp_path: Path) -> None:
     file.write_text("abc")
     file.chmod(0o600)
     with pytest.raises(UsageError, match="other users may write to"):
-        files.secret(file)
+        files.read_secret(file)
     (tmp_path / "open").chmod(0o1777)
-    assert files.secret(file) == "abc", "as Kubernetes mounts secrets: others cannot replace what they do not own"
+    assert files.read_secret(file) == "abc", "as Kubernetes mounts secrets: others cannot replace what they do not own"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -255,4 +255,4 @@ def test_a_secret_of_another_user_is_refused(tmp_path: Path) -> None:
     file.write_text("abc")
     os.chown(file, 12345, 12345)
     with pytest.raises(UsageError, match="belongs to user 12345"):
-        files.secret(file)
+        files.read_secret(file)

@@ -10,7 +10,7 @@ import pytest
 from privtab.base import staged as _staged
 from privtab.base.errors import BundleWriteError, UsageError
 from privtab.base.files import others_with_access
-from privtab.base.staged import link_of_others, staged, write_all, write_file
+from privtab.base.staged import link_of_others, staged_file, write_file, write_files
 from privtab.checks.lint.config import settings_for
 
 OTHER = 65534
@@ -104,8 +104,8 @@ def test_a_link_of_another_user_is_not_followed_without_a_question(
         with pytest.raises(BundleWriteError, match=r"build is a link that another user made: name .*ours itself"):
             write_file(folder / "file", b"1")
         with pytest.raises(BundleWriteError, match="another user"):
-            write_all({folder / "file": b"1"})
-        with pytest.raises(OSError, match="another user"), staged(folder / "file", [b"1"]):
+            write_files({folder / "file": b"1"})
+        with pytest.raises(OSError, match="another user"), staged_file(folder / "file", [b"1"]):
             pass
     assert list((tmp_path / "ours").iterdir()) == []
     asked: list[str] = []
@@ -116,7 +116,7 @@ def test_a_link_of_another_user_is_not_followed_without_a_question(
 
     monkeypatch.setattr(_staged, "ask", yes)
     monkeypatch.setattr(_staged, "_followed", set())
-    write_all({trap / name: b"1" for name in "abc"})
+    write_files({trap / name: b"1" for name in "abc"})
     write_file(trap / "d", b"1")
     assert asked == [f"{trap} is a link to {tmp_path / 'ours'}, which another user made. Write there?"]
     assert len(list((tmp_path / "ours").iterdir())) == 4

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from privtab.base.errors import BundleWriteError
-from privtab.base.staged import staged, write_all, write_file
+from privtab.base.staged import staged_file, write_file, write_files
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
-@pytest.mark.parametrize("put", [write_file, lambda path, content: write_all({path: content})])
+@pytest.mark.parametrize("put", [write_file, lambda path, content: write_files({path: content})])
 def test_a_pipe_is_written_to_and_not_replaced(put: Callable[[Path, bytes], None], tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -28,8 +28,8 @@ def test_a_pipe_is_written_to_and_not_replaced(put: Callable[[Path, bytes], None
 def test_a_device_is_written_to_or_refused_and_never_replaced(tmp_path: Path) -> None:
     device = tmp_path / "device"
     device.symlink_to(os.devnull)
-    write_all({device: b"content"})
-    with pytest.raises(FileExistsError, match="is not replaced"), staged(device, [b"content"]):
+    write_files({device: b"content"})
+    with pytest.raises(FileExistsError, match="is not replaced"), staged_file(device, [b"content"]):
         pass
     assert device.is_symlink()
     bound = socket.socket(socket.AF_UNIX)
@@ -50,7 +50,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 
 def test_many_files_are_written_to_their_folders(tmp_path: Path) -> None:
     files = {tmp_path / f"{n % 3}" / f"file_{n}": str(n).encode() for n in range(50)}
-    write_all(files)
+    write_files(files)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
 
 
@@ -58,5 +58,5 @@ def test_the_first_of_many_files_that_cannot_be_written_is_named(tmp_path: Path)
     (tmp_path / "file").write_bytes(b"old")
     files = {tmp_path / "a": b"1", tmp_path / "file" / "b": b"2", tmp_path / "file" / "c": b"3"}
     with pytest.raises(BundleWriteError, match=r"cannot write .*file/b"):
-        write_all(files)
+        write_files(files)
     assert [path.name for path in tmp_path.iterdir()] == ["file"], "without its folder, nothing is written"

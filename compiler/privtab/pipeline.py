@@ -15,8 +15,7 @@ from privtab.base.caching import once
 from privtab.base.diagnostics import Diagnostic, Severity, sorted_diagnostics
 from privtab.base.errors import FileError, PolicyInvalid, UsageError
 from privtab.base.hints import did_you_mean
-from privtab.base.source import SourceFile
-from privtab.base.staged import SUFFIXES, files_below, is_marked
+from privtab.base.source import SUFFIXES, SourceFile, files_below, is_marked
 from privtab.base.worker import LARGE, beside
 from privtab.checks.lint.config import OWN_FILE, settings_for
 from privtab.checks.lint.settings import Settings

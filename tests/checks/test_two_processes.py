@@ -21,7 +21,7 @@ def resolved(name: str) -> Policy:
 @pytest.fixture
 def _two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("privtab.checks.LARGE", 1)
-    monkeypatch.setattr("privtab.base.worker.spare_processes", lambda: 1)
+    monkeypatch.setattr("privtab.base.worker.Worker.spare", lambda: 1)
 
 
 @pytest.mark.usefixtures("_two_processes")

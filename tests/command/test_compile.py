@@ -197,11 +197,11 @@ def test_child_processes_check_and_compile_the_same(
 ) -> None:
     settings = f"[lint.severity]\nP305 = '{severity}'\n"
     policy.with_name("privtab.toml").write_text(settings, encoding="utf-8")
-    monkeypatch.setattr("privtab.base.worker.spare_processes", lambda: 0)
+    monkeypatch.setattr("privtab.base.worker.Worker.spare", lambda: 0)
     alone = privtab("compile", policy, "-o", tmp_path / "alone")
     for module in ("pipeline", "bundle.pack", "command.compile"):
         monkeypatch.setattr(f"privtab.{module}.LARGE", 1)
-    monkeypatch.setattr("privtab.base.worker.spare_processes", lambda: 1)
+    monkeypatch.setattr("privtab.base.worker.Worker.spare", lambda: 1)
     beside = privtab("compile", policy, "-o", tmp_path / "beside")
     assert (beside.code, beside.err) == (alone.code, alone.err)
     assert alone.code == (severity == "error")

@@ -136,7 +136,7 @@ def test_the_revision_of_a_large_policy_is_computed_in_a_child_process_and_only_
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two"))
     for module in ("bundle.pack", "command.describe"):
         monkeypatch.setattr(f"privtab.{module}.LARGE", 1)
-    monkeypatch.setattr("privtab.base.worker.spare_processes", lambda: 1)
+    monkeypatch.setattr("privtab.base.worker.Worker.spare", lambda: 1)
     text = privtab("describe", policy).out
     assert "revision not computed yet" in text
     assert not (tmp_path / "two" / "privtab").exists()

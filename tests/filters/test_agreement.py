@@ -13,7 +13,7 @@ from worlds import attributes as worlds_attributes
 
 from privtab.base.attributes import Attribute
 from privtab.base.errors import InvalidRequest, UnsupportedError
-from privtab.base.names import encode_name, unencoded
+from privtab.base.names import encode_name, unencoded_name
 from privtab.base.request import Entity, Request
 from privtab.base.source import SourceFile
 from privtab.engines.index import Index
@@ -108,7 +108,7 @@ def test_a_filter_allows_what_the_reference_allows(seed: int, features: tuple[st
     state = worlds.state(program, seed)
     engine = RowEngine(policy_artifacts(program).program, Index(index_document(program, state)))
     reference = Reference(program, state)
-    known = sorted({unencoded(name) for name in state_names(program, state)} | {*worlds.USERS, *worlds.ROLES})
+    known = sorted({unencoded_name(name) for name in state_names(program, state)} | {*worlds.USERS, *worlds.ROLES})
     random, compared, valued = Random(seed), 0, 0
     for asked in random.sample(requests := worlds.requests(program, seed, per_rule=2), min(REQUESTS, len(requests))):
         request = replace(asked, attributes=replace(asked.attributes, entity={}))

@@ -13,7 +13,7 @@ from filtered_databases import FOLDED, Run, insert
 from pyspark.sql import SparkSession
 
 from privtab.base.errors import InvalidRequest
-from privtab.base.names import unencoded
+from privtab.base.names import unencoded_name
 from privtab.base.request import NOT_SET, Entity, Request
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
@@ -73,10 +73,10 @@ def _names(program: Program, entity: Entity) -> list[str]:
     shape = vocabulary(program).shapes[entity.type].written
     names = list(entity.names)
     if shape.nested is None:
-        return [unencoded(name) for name in names]
+        return [unencoded_name(name) for name in names]
     first = shape.chain[shape.nested][1] - 1
     last = len(names) - (shape.depth - first - 1)
-    return [*map(unencoded, names[:first]), "/".join(names[first:last]), *map(unencoded, names[last:])]
+    return [*map(unencoded_name, names[:first]), "/".join(names[first:last]), *map(unencoded_name, names[last:])]
 
 
 QUICK = ("gravitino/1.1.0", "sqlite")

@@ -10,7 +10,7 @@ from itertools import combinations, product
 import pytest
 from counterexamples import counterexample
 
-from privtab.base.attributes import Value, holds
+from privtab.base.attributes import AttributeValue, holds
 from privtab.base.source import SourceFile
 from privtab.ir.canonical import canonical_form
 from privtab.ir.comparisons import Comparisons
@@ -35,7 +35,7 @@ tables: {table: {read: READ (table) and request.mfa}}
 ON = Target(slot="", type="table")
 TEXTS = ("a", "b", "p", "q", "r")
 """Two constants, and a text of its own for each attribute."""
-DOMAINS: Mapping[Term, tuple[Value | None, ...]] = {
+DOMAINS: Mapping[Term, tuple[AttributeValue | None, ...]] = {
     Term(kind="user", attribute="team"): (None, *TEXTS),
     Term(kind="entity", attribute="team", target=ON): (None, *TEXTS),
     Term(kind="request", attribute="team"): (None, *TEXTS),
@@ -88,7 +88,7 @@ def formula(rnd: random.Random, part: int, depth: int = 2) -> Formula:
     return And(parts=parts) if rnd.random() < 0.5 else Or(parts=parts)
 
 
-def compares(compare: Compare, values: Mapping[Term, Value | None]) -> bool:
+def compares(compare: Compare, values: Mapping[Term, AttributeValue | None]) -> bool:
     left = values.get(compare.left)
     if left is None:
         return False
@@ -98,7 +98,7 @@ def compares(compare: Compare, values: Mapping[Term, Value | None]) -> bool:
     return left in compare.right if compare.operator == "in" else holds(left, compare.operator, compare.right[0])
 
 
-def worlds(part: int) -> Iterator[tuple[bool, Mapping[Term, Value | None]]]:
+def worlds(part: int) -> Iterator[tuple[bool, Mapping[Term, AttributeValue | None]]]:
     terms = (TEAMS, (RANK, LEVEL), (COLOR, TAGS, MFA))[part]
     for values in product(*(DOMAINS[term] for term in terms)):
         for reads in (False, True):
@@ -111,7 +111,7 @@ def holding(f: Formula, part: int) -> frozenset[int]:
     return frozenset(number for number, (reads, values) in numbered if decided(f, values, reads=reads))
 
 
-def decided(f: Formula, values: Mapping[Term, Value | None], *, reads: bool) -> bool:
+def decided(f: Formula, values: Mapping[Term, AttributeValue | None], *, reads: bool) -> bool:
     def atom(a: Atom) -> bool:
         return compares(a, values) if isinstance(a, Compare) else reads
 

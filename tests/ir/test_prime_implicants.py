@@ -9,7 +9,7 @@ from generated_programs import lowered
 from seeds import seeds
 
 from privtab.backends.describe import describe_rule, not_listed, set_texts
-from privtab.base.attributes import Attribute, Value
+from privtab.base.attributes import Attribute, AttributeValue
 from privtab.base.errors import Undecided
 from privtab.ir import prime_implicants
 from privtab.ir.canonical import MinimalSets, atom_of, canonical_form
@@ -118,12 +118,12 @@ def texts(program: Program, sets: MinimalSets) -> list[list[str]]:
     return sorted(sorted(atom_text(atom, rule) for atom in atoms) for atoms in sets)
 
 
-def worlds(program: Program, seed: int, number: int) -> list[dict[tuple[str, str], Value | None]]:
+def worlds(program: Program, seed: int, number: int) -> list[dict[tuple[str, str], AttributeValue | None]]:
     """Random values of all attributes, and whether each other atom holds."""
     rnd = random.Random(seed)
 
-    def value(declared: Attribute) -> Value | None:
-        choices: list[Value | None] = list(declared.values) if declared.type == "enum" else []
+    def value(declared: Attribute) -> AttributeValue | None:
+        choices: list[AttributeValue | None] = list(declared.values) if declared.type == "enum" else []
         match declared.type:
             case "bool":
                 choices = [True, False]
@@ -146,7 +146,7 @@ def worlds(program: Program, seed: int, number: int) -> list[dict[tuple[str, str
 
 
 def holds(
-    program: Program, formula: Formula, values: dict[tuple[str, str], Value | None], held: frozenset[str]
+    program: Program, formula: Formula, values: dict[tuple[str, str], AttributeValue | None], held: frozenset[str]
 ) -> bool:
     def atom(leaf: Atom) -> bool:
         if isinstance(leaf, Compare):

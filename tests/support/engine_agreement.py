@@ -18,7 +18,7 @@ from privtab.base.errors import InvalidRequest
 from privtab.base.names import decode_name
 from privtab.base.request import Decision, Request
 from privtab.base.shard_names import shard_name
-from privtab.base.sql_text import FILTER_KINDS, AppliedFilter, Word, denial, first, identifier, literal
+from privtab.base.sql_text import FILTER_KINDS, AppliedFilter, FilterWord, denial, first, identifier, literal
 from privtab.base.vocabulary import Vocabulary
 from privtab.bundle import PolicyArtifacts
 from privtab.engines.index import Index
@@ -164,11 +164,11 @@ def applied(reference: Reference, request: Request) -> AppliedFilter:
     for part in listed[name].parts:
         if isinstance(part, str):
             pieces.append(part)
-        elif part == Word("column"):
+        elif part == FilterWord("column"):
             pieces.append(identifier(decode_name(request.resource.names[-1]), program.dialect))
         else:
-            of_caller: object = request.user if part == Word("user") else sorted(context.groups)
-            value = of_caller if isinstance(part, Word) else context.value(part)
+            of_caller: object = request.user if part == FilterWord("user") else sorted(context.groups)
+            value = of_caller if isinstance(part, FilterWord) else context.value(part)
             pieces.append(literal(sorted(value) if isinstance(value, frozenset) else value, program.dialect))
     return denial(kind) if None in pieces else AppliedFilter(name, "".join(map(str, pieces)))
 

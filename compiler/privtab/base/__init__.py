@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from privtab.base.lazy import face
 
 if TYPE_CHECKING:
-    from privtab.base.attributes import Attribute, Attributes, GivenAttributes, requested_attribute
+    from privtab.base.arrow import array_numbers, array_truth, integer_array, text_array
+    from privtab.base.attributes import Attribute, Attributes, AttributeValue, GivenAttributes, requested_attribute
     from privtab.base.caching import once
     from privtab.base.collection import no_collection
-    from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span, sorted_diagnostics
+    from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Related, Severity, Span, sorted_diagnostics
     from privtab.base.effects import PRINCIPAL_TABLES, Change, Effect
     from privtab.base.errors import (
         AccessDenied,
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
-    from privtab.base.files import read_content, read_text
-    from privtab.base.formats import STATE_HELP, state_location
+    from privtab.base.files import check_secret, read_content, read_secret, read_text
+    from privtab.base.formats import LOCAL_ENDINGS, STATE_HELP, state_location
     from privtab.base.hints import did_you_mean, hint, listed_names, nearest
     from privtab.base.key_values import parse_key_values
     from privtab.base.locations import Locations
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from privtab.base.names import (
         ANY_PRIVILEGE,
         LEFT_OUT,
+        PLAIN_CHARACTERS,
         PRINCIPAL_KINDS,
         bare_name,
         check_principal,
@@ -57,55 +59,57 @@ if TYPE_CHECKING:
         last_name,
         path_of,
         quoted_privilege,
+        unencoded_name,
         unusable_character,
     )
-    from privtab.base.paths import PathShape, base_type
+    from privtab.base.paths import PathShape, base_type, count_names, level_of
     from privtab.base.plugins import load_plugin, plugin_names
-    from privtab.base.printable import count, no_formula, printable_json, printable_text
+    from privtab.base.printable import count, no_formula, printable_json, printable_output, printable_text
     from privtab.base.recently_used import RecentlyUsed
-    from privtab.base.request import NOT_SET, Decision, Entity, Request, flag_name
-    from privtab.base.resources import how_to_install, templates_folder
+    from privtab.base.request import NOT_SET, Decision, Entity, Request, flag_name, read_context, smallest_sets
+    from privtab.base.resources import documents_below, find_document, how_to_install, templates_folder, text_templates
     from privtab.base.shard_names import sharded_revision
     from privtab.base.signatures import Trust
     from privtab.base.source import SourceFile
-    from privtab.base.sql_text import FILTER_KINDS
-    from privtab.base.staged import write_file
-    from privtab.base.strict_json import strict_loads
+    from privtab.base.sql_text import FILTER_KINDS, AppliedFilter, FilterWord
+    from privtab.base.staged import staged_file, write_file, write_files
+    from privtab.base.strict_json import StrictDecoder, strict_loads
     from privtab.base.vocabulary import Vocabulary
     from privtab.base.worker import Worker
 else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
-            "attributes": "Attribute Attributes GivenAttributes requested_attribute",
+            "arrow": "array_numbers array_truth integer_array text_array",
+            "attributes": "Attribute AttributeValue Attributes GivenAttributes requested_attribute",
             "caching": "once",
             "collection": "no_collection",
-            "diagnostics": "Diagnostic FindingKind Located Severity Span sorted_diagnostics",
+            "diagnostics": "Diagnostic FindingKind Located Related Severity Span sorted_diagnostics",
             "effects": "PRINCIPAL_TABLES Change Effect",
             "errors": "AccessDenied BrokenBundle DecisionError DecisionUnavailable ExitCode FileError HasWindows"
-            " InvalidRequest PolicyError PolicyInvalid PrivtabError SettingsInvalid SignatureRefused StateInvalid Undecided"
-            " UnsupportedError UsageError",
-            "files": "read_content read_text",
-            "formats": "STATE_HELP state_location",
+            " InvalidRequest PolicyError PolicyInvalid PrivtabError SettingsInvalid SignatureRefused"
+            " StateInvalid Undecided UnsupportedError UsageError",
+            "files": "check_secret read_content read_secret read_text",
+            "formats": "LOCAL_ENDINGS STATE_HELP state_location",
             "hints": "did_you_mean hint listed_names nearest",
             "key_values": "parse_key_values",
             "lazy": "face",
             "locations": "Locations",
             "moments": "ALWAYS WINDOW_COLUMNS Window WrongTime current_moment moment_text parse_moment",
-            "names": "ANY_PRIVILEGE LEFT_OUT PRINCIPAL_KINDS bare_name check_principal decode_name encode_name is_wildcard"
-            " last_name path_of quoted_privilege unusable_character",
-            "paths": "PathShape base_type",
+            "names": "ANY_PRIVILEGE LEFT_OUT PLAIN_CHARACTERS PRINCIPAL_KINDS bare_name check_principal decode_name encode_name"
+            " is_wildcard last_name path_of quoted_privilege unencoded_name unusable_character",
+            "paths": "PathShape base_type count_names level_of",
             "plugins": "load_plugin plugin_names",
-            "printable": "count no_formula printable_json printable_text",
+            "printable": "count no_formula printable_json printable_output printable_text",
             "recently_used": "RecentlyUsed",
-            "request": "NOT_SET Decision Entity Request flag_name",
-            "resources": "how_to_install templates_folder",
+            "request": "Decision Entity NOT_SET Request flag_name read_context smallest_sets",
+            "resources": "documents_below find_document how_to_install templates_folder text_templates",
             "shard_names": "sharded_revision",
             "signatures": "Trust",
             "source": "SourceFile",
-            "sql_text": "FILTER_KINDS",
-            "staged": "write_file",
-            "strict_json": "strict_loads",
+            "sql_text": "AppliedFilter FILTER_KINDS FilterWord",
+            "staged": "staged_file write_file write_files",
+            "strict_json": "StrictDecoder strict_loads",
             "vocabulary": "Vocabulary",
             "worker": "Worker",
         },

@@ -18,7 +18,7 @@ Codes: TypeAlias = npt.NDArray[np.int64]
 Truth: TypeAlias = npt.NDArray[np.bool_]
 
 
-def texts(values: Sequence[str]) -> pa.Array:
+def text_array(values: Sequence[str]) -> pa.Array:
     """An array of strings, as `pa.array` makes it; the texts must not be None and must be encodable in UTF-8.
 
     >>> texts(["a", "", "ä"]).to_pylist()
@@ -35,18 +35,18 @@ def texts(values: Sequence[str]) -> pa.Array:
     return pa.LargeStringArray.from_buffers(len(values), pa.py_buffer(ends), pa.py_buffer(content))
 
 
-def integers(values: Codes) -> pa.Array:
+def integer_array(values: Codes) -> pa.Array:
     """An array of numbers, which shares the memory of `values`."""
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def truths(values: Truth) -> pa.Array:
+def truth_array(values: Truth) -> pa.Array:
     """An array of booleans."""
     packed = np.packbits(values, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
 
 
-def numbers(array: pa.Array, null: int = -1) -> Codes:
+def array_numbers(array: pa.Array, null: int = -1) -> Codes:
     """The integers in an array; `null` stands for nulls.
 
     >>> numbers(pa.Array.from_buffers(pa.int32(), 2, [None, pa.py_buffer(np.array([3, 4], np.int32))])).tolist()
@@ -58,11 +58,11 @@ def numbers(array: pa.Array, null: int = -1) -> Codes:
         return np.zeros(0, np.int64)
     found = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * width).astype(np.int64)
     if array.null_count:
-        found[~truth(array.is_valid())] = null  # pyarrow's `fill_null` loads pandas
+        found[~array_truth(array.is_valid())] = null  # pyarrow's `fill_null` loads pandas
     return found
 
 
-def truth(array: pa.Array) -> Truth:
+def array_truth(array: pa.Array) -> Truth:
     """The booleans in an array without nulls.
 
     >>> truth(truths(np.array([True, False]))).tolist()
@@ -91,7 +91,7 @@ def text_bytes(texts: pa.Array) -> tuple[npt.NDArray[np.integer], npt.NDArray[np
 
 def position(array: pa.Array, text: str) -> int:
     """The first position of a text in an array of strings, or -1."""
-    found: int = pc.index(array, texts([text])[0].cast(array.type)).as_py()
+    found: int = pc.index(array, text_array([text])[0].cast(array.type)).as_py()
     return found
 
 

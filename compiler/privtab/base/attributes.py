@@ -22,7 +22,7 @@ Origin: TypeAlias = Literal["state", "request"]
 """Where a value comes from."""
 Operator: TypeAlias = Literal["=", "<", "<=", ">", ">=", "in", "contains"]
 Scalar: TypeAlias = str | int | bool
-Value: TypeAlias = Scalar | Sequence[str]
+AttributeValue: TypeAlias = Scalar | Sequence[str]
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,15}")
 MOST_TEXT = 65_536

@@ -78,6 +78,10 @@ class Diagnostic:
             "related": [{"message": related.message, **asdict(related.span)} for related in self.related],
         }
 
+    def render(self, source: str | None = None, *, color: bool = False) -> str:
+        """The finding as text; with the line and carets below its span if `source`, the text of its file, is given."""
+        return render([self], {} if source is None else {self.span.path: source}, color=color)
+
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:

@@ -10,7 +10,6 @@ import os
 import stat
 import warnings
 from collections.abc import Iterable
-from io import BytesIO
 from pathlib import Path
 
 from privtab.base.errors import FileError, UsageError
@@ -92,17 +91,6 @@ def read_content(path: Path | str, largest: int = LARGEST) -> bytes:
     return found
 
 
-def archive(path: Path | str, largest: int = 8 * LARGEST) -> BytesIO:
-    """Read a zip archive, as workbooks are. Raises as `read_content`, also for one that unpacks to more than `largest` bytes."""
-    from zipfile import ZipFile
-
-    packed = BytesIO(read_content(path))
-    with ZipFile(packed) as found:
-        if sum(entry.file_size for entry in found.infolist()) > largest:  # what the reader of an entry holds it to
-            raise FileError(f"`{path}` unpacks to more than {_size(largest)}")
-    return packed
-
-
 def read_text(path: Path | str, largest: int = LARGEST) -> str:
     """Read a text file in UTF-8. Raises FileError."""
     try:
@@ -111,7 +99,7 @@ def read_text(path: Path | str, largest: int = LARGEST) -> str:
         raise FileError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
 
 
-def secret(path: Path | str) -> str:
+def read_secret(path: Path | str) -> str:
     """Read a file with tokens or a key. Raises FileError, and UsageError where another user may write it.
 
     Warns with SecretWarning where other users may read it. A link, as Kubernetes mounts one, counts as what it leads to.

@@ -36,7 +36,7 @@ _TEXTS = tuple(ending for f in FILE_FORMATS if f.name not in ("orc", "parquet") 
 WHOLE = tuple(ending for f in FILE_FORMATS if f.whole for ending in f.endings)
 READERS: Mapping[str, str] = {ending: f.reader for f in FILE_FORMATS if f.reader for ending in f.endings}
 """The module that reads a file without Spark, by file ending."""
-LOCAL = tuple(READERS)
+LOCAL_ENDINGS = tuple(READERS)
 GZIP = ".gz"
 """How the name of a packed file of texts ends, after the ending of its format."""
 

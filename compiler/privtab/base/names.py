@@ -24,7 +24,7 @@ forms. What policies and states may not hold either, since nobody sees it, is `i
 """
 UNUSABLE = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in RANGES)
 """These characters as part of a class in a regular expression of Go, RE2 or Java; UTF-8 cannot encode surrogates."""
-PLAIN = f"{ascii_lowercase}/{digits}_-.{ascii_uppercase} !#$&'()+,:;<=>@[]^`{{|}}~"
+PLAIN_CHARACTERS = f"{ascii_lowercase}/{digits}_-.{ascii_uppercase} !#$&'()+,:;<=>@[]^`{{|}}~"
 """Printable ASCII but for the signs of escapes, wildcards and quoted texts: what nearly all names consist of, common ones first."""
 _UNUSABLE = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in RANGES)}\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -149,15 +149,6 @@ def quoted_privilege(privilege: str) -> str:
     return f'"{privilege}"' if " " in privilege and privilege != ANY_PRIVILEGE else privilege
 
 
-def unquoted(text: str) -> str:
-    """The name of a privilege that may stand in quotes.
-
-    >>> unquoted("READ"), unquoted('"USE CATALOG"')
-    ('READ', 'USE CATALOG')
-    """
-    return text[1:-1] if len(text) > 2 and text[0] == text[-1] == '"' else text
-
-
 def encode_name(name: str) -> str:
     """Encode a name for a path: percent-encode `/` and `%`, and a name that consists only of `*` and `?`.
 
@@ -183,10 +174,10 @@ def decode_name(name: str) -> str:
     return name
 
 
-def unencoded(name: str) -> str:
+def unencoded_name(name: str) -> str:
     """The name that a path encodes; the inverse of `encode_name`.
 
-    >>> unencoded("a%2Fb"), unencoded("%2A"), unencoded("%252A")
+    >>> unencoded_name("a%2Fb"), unencoded_name("%2A"), unencoded_name("%252A")
     ('a/b', '*', '%2A')
     """
     if not _ESCAPED_WILDCARD.fullmatch(name):

@@ -168,6 +168,7 @@ class Request:
         action = _text(_mapping(request.get("action"), "action").get("name"), "action.name")
         context = _mapping(request.get("context", {}), "context")
         objects = _mapping(context.get("with", {}), "context.with")
+        roles, flags = read_context(context)
         of_objects = ((f"context.with.{name}", one) for name, one in objects.items())
         for where, part in (("action", request["action"]), ("resource", request.get("resource")), *of_objects):
             _mapping(_mapping(part, where).get("properties", {}), f"{where}.properties")
@@ -180,8 +181,8 @@ class Request:
                 _text(name, "a name in context.with"): _entity(o, f"context.with.{name}", names)
                 for name, o in objects.items()
             },
-            active_roles=context_roles(context),
-            flags=frozenset(flag for flag in context_flags(context) if flag_name(flag) not in declared.request),
+            active_roles=roles,
+            flags=frozenset(flag for flag in flags if flag_name(flag) not in declared.request),
             attributes=_given_attributes(request, declared) if declared else GivenAttributes.NONE,
         )
 
@@ -297,6 +298,14 @@ class Decision:
         """The decision in its JSON form, as AuthZEN has it."""
         return {"decision": self.allowed, "context": dict(self.context)}
 
+    def why_denied(self, *, brief: bool = False) -> str:
+        """What is missing or which denial applies, as text for users; empty if nothing would turn the denial into an allow.
+
+        >>> Decision(allowed=False, context={"missing": [["READ (table:m/c)", "USE (schema:m)"]]}).why_denied()
+        'missing: READ (table:m/c) and USE (schema:m)'
+        """
+        return why_denied_briefly(self.missing) if brief else why_denied(self.missing)
+
     def describe(self, request: Request, *, brief: bool = False) -> str:
         """One sentence for users: who is allowed or denied what, and what is missing or which denial applies.
 
@@ -307,8 +316,7 @@ class Decision:
             return f"user:{request.user} may {operation}"
         error = self.context.get("error")
         message = error.get("message") if isinstance(error, Mapping) else None
-        why = why_denied_briefly if brief else why_denied
-        explanation = message if isinstance(message, str) else why(self.missing)
+        explanation = message if isinstance(message, str) else self.why_denied(brief=brief)
         return f"user:{request.user} may not {operation}{f'; {explanation}' if explanation else ''}"
 
 
@@ -351,7 +359,7 @@ def roles_not_held(user: str, roles: Iterable[str]) -> dict[str, str]:
     return {"kind": "role_not_held", "message": f"user:{user} does not hold the active role(s) {names}"}
 
 
-def smallest(sets: Iterable[Iterable[str]]) -> list[list[str]]:
+def smallest_sets(sets: Iterable[Iterable[str]]) -> list[list[str]]:
     """The sets that contain no other, each sorted, smallest first: what is missing for an allow."""
     minimal: list[frozenset[str]] = []
     for candidate in sorted(set(map(frozenset, sets)), key=len):
@@ -427,15 +435,18 @@ def _is_given(attribute: Attribute | None) -> bool:
     return attribute is not None and "request" in attribute.origins
 
 
-def context_flags(context: Mapping[str, Any]) -> Iterable[str]:
-    """The flags in a context: all are set except those that are `false`, since a flag can only require more."""
-    read = {"with", ACTIVE_ROLES} if context_roles(context) is not None else {"with"}
-    named = ((name, value) for name, value in context.items() if name and name not in read and "=" not in name)
-    return (f"{name}{NOT_SET}" if value is False else name for name, value in named)
+def read_context(context: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, list[str]]:
+    """The active roles and the flags in a context.
 
+    No roles for other values than a list of names, which are read as a flag: policies with active roles refuse it. All flags are set
+    except those that are `false`, since a flag can only require more.
 
-def context_roles(context: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The active roles in a context. None for other values too, which are read as a flag: policies with active roles refuse it."""
+    >>> read_context({"pii": True, "mfa": False, "active_roles": ["analyst"]})
+    (('analyst',), ['pii', 'mfa=false'])
+    """
     value = context.get(ACTIVE_ROLES)
     listed = isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(name, str) for name in value)
-    return tuple(value) if listed and value is not None else None
+    roles = tuple(value) if listed and value is not None else None
+    read = ("with",) if roles is None else ("with", ACTIVE_ROLES)
+    named = ((name, value) for name, value in context.items() if name and name not in read and "=" not in name)
+    return roles, [f"{name}{NOT_SET}" if value is False else name for name, value in named]

@@ -44,8 +44,12 @@ RESERVED = frozenset({"names", "state", *(file.removesuffix(".yaml") for file in
 """Names of files in the folder of a system that are no versions."""
 
 
-def documents(kind: str, folders: Iterable[Path] = ()) -> dict[str, Path]:
-    """The documents of a kind by the names of their systems' folders: those below `folders`, then the shipped ones."""
+def documents_below(folders: Iterable[Path], kind: str) -> dict[str, Path]:
+    """The documents of a kind by the names of their systems' folders: those below `folders`, then the shipped ones.
+
+    >>> documents_below([], "import")["trino"].name
+    'import.yaml'
+    """
     found: dict[str, Path] = {}
     for folder in dict.fromkeys((*folders, policies())):
         for path in sorted(folder.glob(f"*/{DOCUMENTS[kind]}")):
@@ -53,15 +57,18 @@ def documents(kind: str, folders: Iterable[Path] = ()) -> dict[str, Path]:
     return found
 
 
-def document(name: str, kind: str, folders: Iterable[Path] = ()) -> tuple[str, Path]:
+def find_document(name: str, kind: str, folders: Iterable[Path] = ()) -> tuple[str, Path]:
     """The name of a document and its file, of a path or of a name. Raises UsageError.
 
     A document in the folder of a system has the name of the folder, any other that of its file.
+
+    >>> find_document("trino", "door")[0]
+    'trino'
     """
     path = Path(name)
     if path.is_file():
         return path.resolve().parent.name if path.name == DOCUMENTS[kind] else path.stem, path
-    known = documents(kind, folders)
+    known = documents_below(folders, kind)
     if name in known:
         return name, known[name]
     advice = did_you_mean(name, known) or f"there are {', '.join(sorted(known))}"
@@ -79,7 +86,7 @@ def opa() -> Path:
 
 
 @lru_cache(maxsize=4)
-def environment(folder: str) -> Environment:
+def text_templates(folder: str) -> Environment:
     """The templates of one folder. The output is not HTML, so nothing is escaped: quote values with a filter."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

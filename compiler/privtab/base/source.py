@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,6 +66,14 @@ class SourceFile:
             undecodable = None if undecodable is None else undecodable - 1
         return cls.of(path, text, undecodable=undecodable)
 
+    def has_mark(self, key: str) -> bool:
+        r"""Whether the file is a document in YAML or JSON with a key, in any way of writing it.
+
+        >>> SourceFile.of("p.yaml", "privtab: 1\\nsystem: shop\\n").has_mark("privtab")
+        True
+        """
+        return _has_mark(self.text, key)
+
     def position(self, offset: int) -> tuple[int, int]:
         """1-based line and column of an offset."""
         line = bisect_right(self.starts, offset)
@@ -80,3 +90,35 @@ def _shown(file: Path) -> str:
     if file.is_absolute() and file.is_relative_to(Path.cwd()):
         file = file.relative_to(Path.cwd())
     return file.as_posix()
+
+
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """The YAML and JSON files in a folder and below it, sorted."""
+    return (path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES and path.is_file())
+
+
+def is_marked(path: Path, key: str, *, unreadable: bool) -> bool:
+    """Whether a file is marked with the key. `unreadable`: the answer for a file that cannot be read."""
+    try:
+        return _has_mark(read_content(path).decode("utf-8-sig"), key)
+    except (OSError, FileError, UnicodeDecodeError):
+        return unreadable
+
+
+def _has_mark(text: str, key: str) -> bool:
+    """Whether a document in YAML or JSON has a key, in any way of writing it."""
+    # At the start of a line, or after the bracket that begins the document.
+    if re.search(rf"""^\ufeff?(?:\{{\s*)?["']?{key}["']?\s*:""", text, re.MULTILINE):
+        return True
+    return f'"{key}"' in text and text.lstrip().startswith("{") and _has_key(text, key)
+
+
+def _has_key(text: str, key: str) -> bool:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and key in document

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from privtab.base.errors import InvalidRequest
-from privtab.base.names import unencoded, unusable_character
+from privtab.base.names import unencoded_name, unusable_character
 
 FilterKind: TypeAlias = Literal["row_filter", "column_mask"]
 FILTER_KINDS: tuple[FilterKind, ...] = ("row_filter", "column_mask")
@@ -66,7 +66,7 @@ NO_IDENTIFIER = ("\\", "${")
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class FilterWord:
     """A placeholder that is one of WORDS."""
 
     text: str
@@ -261,7 +261,7 @@ def identifier(name: str, dialect: str) -> str | None:
 
 def shows_all(kind: FilterKind, name: str, dialect: str) -> AppliedFilter:
     """What shows every row, or a column as it is; `name`: the last one on its path. Raises InvalidRequest for one that no column has."""
-    text = identifier(unencoded(name), dialect) if kind == "column_mask" else "TRUE"
+    text = identifier(unencoded_name(name), dialect) if kind == "column_mask" else "TRUE"
     if text is None:
         raise InvalidRequest(f"`{name}` is not the name of a column")
     return AppliedFilter(None, text)

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
-import re
 import secrets
-import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 from privtab.base import files
-from privtab.base.errors import BundleWriteError, FileError, UsageError
+from privtab.base.errors import BundleWriteError, UsageError
 
 _MOST_LINKS = 40
 """As many as Linux follows on one way."""
@@ -56,27 +52,27 @@ ask: Callable[[str], bool] = _no
 """Asks a question; commands set it to ask at the terminal."""
 
 
-def write_file(path: Path, content: bytes, *, in_place: bool = False) -> None:
-    """Write a whole file or nothing, and create its folder if necessary.
+def write_file(path: Path, content: bytes | Iterable[bytes], *, in_place: bool = False) -> int:
+    """Write a whole file, also in pieces, or nothing, and create its folder if necessary; returns the number of bytes.
 
-    Raises BundleWriteError, and UsageError for a file that was read, unless it is changed `in_place`.
+    Raises FileError, and UsageError for a file that was read, unless it is changed `in_place`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_file(Path(folder) / "new" / "state.json", b"{}")
+    2
     """
-    write_pieces(path, [content], in_place=in_place)
-
-
-def write_pieces(path: Path, pieces: Iterable[bytes], *, in_place: bool = False) -> int:
-    """As `write_file`, for content in pieces; returns the number of bytes. If the pieces end with an error, nothing is written."""
     _refuse_inputs([path], in_place=in_place)
     with _naming(path):
-        size = _put(path, pieces)
-        sync_folder(path)
-    return size
+        return _put(path, [content] if isinstance(content, bytes) else content)
 
 
-def write_all(outputs: Mapping[Path, bytes], *, in_place: bool = False) -> None:
+def write_files(outputs: Mapping[Path, bytes], *, in_place: bool = False) -> None:
     """As `write_file`, for many files in several threads, since most of the time is waiting for the disk.
 
     If one cannot be written, others may have been.
+
+        write_files({folder / "policy.rego": module, folder / "data.json": data})
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -121,18 +117,21 @@ def _put(path: Path, pieces: Iterable[bytes], *, prepared: bool = False) -> int:
         _follow(path)
         with path.open("wb") as file:
             return sum(map(file.write, pieces))
-    with staged(path, pieces, prepared=prepared) as temporary:
+    with staged_file(path, pieces, prepared=prepared) as temporary:
         size = temporary.stat().st_size
         temporary.replace(path)
     return size
 
 
 @contextlib.contextmanager
-def staged(path: Path, pieces: Iterable[bytes], prefix: str = "", *, prepared: bool = False) -> Iterator[Path]:
+def staged_file(path: Path, pieces: Iterable[bytes], prefix: str = "", *, prepared: bool = False) -> Iterator[Path]:
     """Write the content to a new file beside `path`, on the disk; unless renamed, it is deleted at the end.
 
-    The umask of the process determines its permissions. `prepared`: the folder is there, and links on the way were asked about.
-    Raises OSError, also where a device, a pipe or a socket would be replaced.
+    The umask of the process determines its permissions. `prepared`: the folder is there, links on the way were asked about, and the
+    caller makes new names survive a power failure. Raises OSError, also where a device, a pipe or a socket would be replaced.
+
+        with staged_file(path, [content]) as temporary:
+            temporary.replace(path)
     """
     if not prepared:
         _prepare(path.parent)
@@ -147,6 +146,8 @@ def staged(path: Path, pieces: Iterable[bytes], prefix: str = "", *, prepared: b
             file.flush()
             os.fsync(file.fileno())
         yield temporary
+        if not prepared:
+            sync_folder(path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -207,60 +208,3 @@ def sync_folder(path: Path) -> None:
             os.fsync(handle)
     finally:
         os.close(handle)
-
-
-SUFFIXES = (".yaml", ".yml", ".json")
-
-
-def files_below(folder: Path) -> Iterator[Path]:
-    """The YAML and JSON files in a folder and below it, sorted."""
-    return (path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES and path.is_file())
-
-
-def is_marked(path: Path, key: str, *, unreadable: bool) -> bool:
-    """Whether a file is marked with the key. `unreadable`: the answer for a file that cannot be read."""
-    try:
-        return has_mark(files.read_content(path).decode("utf-8-sig"), key)
-    except (OSError, FileError, UnicodeDecodeError):
-        return unreadable
-
-
-def has_mark(text: str, key: str) -> bool:
-    """Whether a document in YAML or JSON has a key, in any way of writing it."""
-    # At the start of a line, or after the bracket that begins the document.
-    if re.search(rf"""^\ufeff?(?:\{{\s*)?["']?{key}["']?\s*:""", text, re.MULTILINE):
-        return True
-    return f'"{key}"' in text and text.lstrip().startswith("{") and _has_key(text, key)
-
-
-def _has_key(text: str, key: str) -> bool:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(document, dict) and key in document
-
-
-@contextmanager
-def atomic_folder(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder that replaces `target` on success and is removed on failure."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    suffix = secrets.token_hex(4)
-    temporary = target.parent.resolve() / f".{target.name}.{suffix}"
-    temporary.mkdir()
-    try:
-        yield temporary
-        if target.exists():
-            replaced = target.parent / f".{target.name}.{suffix}.old"
-            target.rename(replaced)
-            temporary.rename(target)
-            if replaced.is_dir():
-                shutil.rmtree(replaced, ignore_errors=True)
-            else:
-                replaced.unlink()
-        else:
-            temporary.rename(target)
-    except OSError as error:
-        raise FileError(f"cannot write {target}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

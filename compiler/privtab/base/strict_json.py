@@ -26,25 +26,28 @@ def strict_loads(text: str | bytes) -> Any:
     return value
 
 
-class Incomplete(ValueError):
-    """A text is no value of JSON, perhaps since its end is missing."""
+class StrictDecoder:
+    """Reads values from within a longer text, as strictly as `strict_loads`; not for several threads.
 
-    def __init__(self, error: json.JSONDecodeError, start: int) -> None:
-        super().__init__(error.msg)
-        self.position = error.pos - start
-        """Where it stops to be one, from the start of the value."""
-        self.open_text = error.msg.startswith("Unterminated string")
+    >>> StrictDecoder().at('[{"a": 1}]', 1, compact=False)
+    ({'a': 1}, 9)
+    """
 
+    class Incomplete(ValueError):
+        """A text is no value of JSON, perhaps since its end is missing."""
 
-class Decoder:
-    """Reads values from within a longer text, as strictly as `strict_loads`; not for several threads."""
+        def __init__(self, error: json.JSONDecodeError, start: int) -> None:
+            super().__init__(error.msg)
+            self.position = error.pos - start
+            """Where it stops to be one, from the start of the value."""
+            self.open_text = error.msg.startswith("Unterminated string")
 
     def __init__(self) -> None:
         self._sizes: list[int] = []
         self._counting = json.JSONDecoder(object_hook=self._counted, parse_constant=_no_number).raw_decode
 
     def at(self, text: str, start: int, *, compact: bool) -> tuple[Any, int]:
-        """The value that begins at a position, and where it ends. Raises ValueError; lone surrogates are left to `check_pairs`.
+        """The value that begins at a position, and where it ends. Raises ValueError; lone surrogates are left to `check`.
 
         `compact`: there is no space between a name and its colon, so that the number of `":` tells, as in `strict_loads`, whether all
         members are in the value.
@@ -57,13 +60,18 @@ class Decoder:
                     return value, end
             return _decode_at(text, start)
         except json.JSONDecodeError as error:
-            raise Incomplete(error, start) from None
+            raise self.Incomplete(error, start) from None
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
 
     def _counted(self, found: dict[str, Any]) -> dict[str, Any]:
         self._sizes.append(len(found))
         return found
+
+    @staticmethod
+    def check(value: object) -> None:
+        """Raise ValueError if a text in a value has a lone surrogate, which only an escape can produce."""
+        check_pairs(value)
 
 
 def loads_object(text: str | bytes, what: str, error: type[Exception]) -> dict[str, Any]:

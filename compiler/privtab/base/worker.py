@@ -14,18 +14,24 @@ LARGE = 1_000
 """The rows of a policy from which parts of checking and compiling it take far longer than starting a process for them."""
 
 
-def spare_processes() -> int:
-    """The number of child processes that can run in parallel with this one."""
-    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1) - 1 if hasattr(os, "fork") else 0
-
-
 @dataclass(slots=True)
 class Worker(Generic[T]):
-    """A child process at work; call `result` once."""
+    """A child process at work; call `result` once.
+
+    worker = Worker.start(lambda: compile_policy(text))
+    compiled = worker.result()
+    """
 
     work: Callable[[], T]
     process: int
     reading: int
+
+    @staticmethod
+    def spare() -> int:
+        """The number of child processes that can run in parallel with this one."""
+        if not hasattr(os, "fork"):
+            return 0
+        return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1) - 1
 
     @classmethod
     def start(cls, work: Callable[[], T]) -> Worker[T]:
@@ -66,4 +72,4 @@ def beside(work: Callable[[], T], *, large: bool) -> Callable[[], T]:
 
     Only for commands: a child of a process with further threads may wait for a lock for ever.
     """
-    return Worker.start(work).result if large and spare_processes() else work
+    return Worker.start(work).result if large and Worker.spare() else work

@@ -68,6 +68,11 @@ class SigningKey:
     """The number of the bundle in its sequence, which only increases."""
     key: Any = field(repr=False)
 
+    @property
+    def fingerprint(self) -> str:
+        """The hash of the public key; other keys may have the same id."""
+        return key_id(self.key.public_key())
+
     @classmethod
     def of(
         cls,

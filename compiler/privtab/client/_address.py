@@ -192,7 +192,7 @@ class Token:
             return self._token
         try:
             if (stamp := file_stamp(self._file)) != self._stamp:
-                self._token = _clean(files.secret(self._file).strip(), "token_file")
+                self._token = _clean(files.read_secret(self._file).strip(), "token_file")
                 self._stamp = stamp
         except (OSError, FileError, UsageError) as error:
             if self._token is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.base import indented_json, strict_json
 from privtab.base.printable import count
-from privtab.base.staged import write_all, write_file
+from privtab.base.staged import write_file, write_files
 from privtab.command._output import out
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def write_outputs(folder: Path, outputs: Mapping[str, Mapping[str, bytes]], *, c
     groups that are no longer written. Files that this function did not write are left alone.
     """
     before = _manifest(folder)
-    write_all({folder / relative: content for files in outputs.values() for relative, content in files.items()})
+    write_files({folder / relative: content for files in outputs.values() for relative, content in files.items()})
     after = {group: sorted(files) for group, files in outputs.items()}
     other_groups = {} if complete else {group: files for group, files in before.items() if group not in after}
     current_files = {relative for files in (*after.values(), *other_groups.values()) for relative in files}

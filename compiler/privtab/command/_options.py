@@ -199,7 +199,7 @@ def read_token(path: Path | None, option: str = "--token-file") -> str | None:
     """
     if path is None:
         return None
-    text = files.secret(path).strip()
+    text = files.read_secret(path).strip()
     if not text or len(text.split()) != 1:
         raise UsageError(f"`{option} {path}`: it holds one token and nothing else")
     return text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base.errors import BrokenBundle, BundleWriteError, UsageError
 from privtab.base.printable import count
-from privtab.base.staged import write_file, write_pieces
+from privtab.base.staged import write_file
 from privtab.command._app import Commands
 from privtab.command._options import SigningOptions, VerificationOptions
 from privtab.command._output import (
@@ -72,7 +72,7 @@ def sign_bundles(
         target = output or bundle
         try:
             with opened(bundle) as file:
-                size = write_pieces(target, signed_pieces(file, signing), in_place=True)
+                size = write_file(target, signed_pieces(file, signing), in_place=True)
         except BrokenBundle as error:
             raise BrokenBundle(f"{bundle}: {error}") from None
         rows.append({"bundle": str(target), "bytes": size, "key": signing.id, "algorithm": signing.algorithm})

@@ -11,7 +11,7 @@ import typer
 
 from privtab import __version__
 from privtab.base.errors import UsageError
-from privtab.base.resources import environment
+from privtab.base.resources import text_templates
 from privtab.base.staged import write_file
 from privtab.command._output import deliver, out
 from privtab.command._parameters import argument, option
@@ -88,7 +88,7 @@ def run(
     if existing:
         raise UsageError(f"{folder} has {', '.join(existing)} already: nothing was written")
     values = {"system": system, "version": __version__, **_EXAMPLE[start]}
-    texts = {path: environment("init").get_template(name).render(values) for path, name in sources.items()}
+    texts = {path: text_templates("init").get_template(name).render(values) for path, name in sources.items()}
     for path, text in texts.items():
         write_file(folder / path, text.encode())
     console = out()

@@ -66,7 +66,7 @@ def _tables(index: Index) -> dict[str, EncodedTable]:
     principals = TextDictionary(chain.from_iterable(holders for _, holders in entities))
     principal = principals.codes(chain.from_iterable(holders for _, holders in entities), len(entity))
     held = words(list(chain.from_iterable(holders.values() for _, holders in entities)))
-    entity_texts, principal_texts = arrow.texts([key for key, _ in entities]), arrow.texts(list(principals))
+    entity_texts, principal_texts = arrow.text_array([key for key, _ in entities]), arrow.text_array(list(principals))
 
     def having(bit: int) -> Codes:
         word, shift = divmod(bit.bit_length() - 1, WORD)
@@ -78,7 +78,7 @@ def _tables(index: Index) -> dict[str, EncodedTable]:
         rows = [having(bit(privilege)) for privilege in privileges]
         privilege = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
         selected = np.concatenate(rows) if rows else np.zeros(0, np.int64)
-        texts = (arrow.texts(privileges), entity_texts, principal_texts)
+        texts = (arrow.text_array(privileges), entity_texts, principal_texts)
         found[effect] = EncodedTable((privilege, entity[selected], principal[selected]), texts)
     owned = having(OWNER)
     found["owners"] = EncodedTable((entity[owned], principal[owned]), (entity_texts, principal_texts))
@@ -90,7 +90,9 @@ def _tables(index: Index) -> dict[str, EncodedTable]:
         texts_of_principals = TextDictionary(flat)
         owners = np.repeat(np.arange(len(lengths)), np.array(lengths, np.int64))
         codes = texts_of_principals.codes(flat, len(flat))
-        found[name] = EncodedTable((owners, codes), (arrow.texts(list(listed)), arrow.texts(list(texts_of_principals))))
+        found[name] = EncodedTable(
+            (owners, codes), (arrow.text_array(list(listed)), arrow.text_array(list(texts_of_principals)))
+        )
     for name, scoped in (("scoped", index.scoped), ("group_scoped", index.group_scoped)):
         rows_of_scopes = ((holder, scope, roles) for holder, own in scoped.items() for scope, roles in own.items())
         found[name] = _encoded(
@@ -109,7 +111,7 @@ def _encoded(rows: Sequence[tuple[str, ...]], width: int) -> EncodedTable:
     columns = list(zip(*rows, strict=True)) if rows else [()] * width
     texts = [TextDictionary(column) for column in columns]
     codes = [own.codes(column, len(column)) for own, column in zip(texts, columns, strict=True)]
-    return EncodedTable(codes, [arrow.texts(list(own)) for own in texts])
+    return EncodedTable(codes, [arrow.text_array(list(own)) for own in texts])
 
 
 def build_arrays(
@@ -148,7 +150,7 @@ def build_arrays(
             tables["owners"].texts[0],
             tables["members"].texts[0],
             tables["scoped"].texts[1],
-            arrow.texts(list(shared_scopes)),
+            arrow.text_array(list(shared_scopes)),
         ]
     )
     granted: list[_GrantedBits] = []
@@ -193,7 +195,7 @@ def build_arrays(
 def _united(arrays: Sequence[pa.Array]) -> tuple[pa.Array, list[Codes]]:
     """The distinct texts of several arrays, and the number of each array's texts among them."""
     encoded = pa.concat_arrays([array.cast(pa.string()) for array in arrays]).dictionary_encode()
-    codes = arrow.numbers(encoded.indices)
+    codes = arrow.array_numbers(encoded.indices)
     return encoded.dictionary, np.split(codes, np.cumsum([len(array) for array in arrays])[:-1])
 
 
@@ -208,9 +210,11 @@ def _people(
     table = tables["principals"]
     user_codes, principal_codes = table.columns
     used, codes = np.unique(principal_codes, return_inverse=True)
-    used_principals = table.texts[1].take(arrow.integers(used))
+    used_principals = table.texts[1].take(arrow.integer_array(used))
     of_groups = [p for own in groups.values() for p in own]
-    principals, (numbers, _, shared) = _united([used_principals, arrow.texts(of_groups), arrow.texts(of_everyone)])
+    principals, (numbers, _, shared) = _united(
+        [used_principals, arrow.text_array(of_groups), arrow.text_array(of_everyone)]
+    )
     known_users = TextDictionary.of(users)
     pairs = known_users.find(table.texts[0])[user_codes] << 32 | numbers[codes]
     if everyone:
@@ -281,10 +285,10 @@ class _Places:
         for type_ in sorted(chains, key=lambda name: -len(chains[name])):
             types = chains[type_]
             depth = types[-1][1]
-            of_type = np.flatnonzero(arrow.truth(pc.starts_with(entities, f"{type_}:")))
-            paths = pc.utf8_slice_codeunits(entities.take(arrow.integers(of_type)), len(type_) + 1)
+            of_type = np.flatnonzero(arrow.array_truth(pc.starts_with(entities, f"{type_}:")))
+            paths = pc.utf8_slice_codeunits(entities.take(arrow.integer_array(of_type)), len(type_) + 1)
             right_depth = widths(paths, depth)[0] == depth
-            paths, of_type = paths.filter(arrow.truths(right_depth)), of_type[right_depth]
+            paths, of_type = paths.filter(arrow.truth_array(right_depth)), of_type[right_depth]
             texts, (path_codes, *child_codes) = _united([paths, *(parents for _, parents in below[type_])])
             self.numbers[type_] = np.full(len(entities), -1, np.int64)
             self.numbers[type_][of_type] = path_codes
@@ -303,6 +307,6 @@ class _Places:
             containers = np.zeros(count, np.int64)
         else:
             containers = self._above[type_] if single else self._above[type_][level.parent_codes]
-        names = arrow.texts([""]) if single else level.names
+        names = arrow.text_array([""]) if single else level.names
         last_names = np.zeros(count, np.int64) if single else level.name_codes
         return TypeArrays(type_, containers << 32 | last_names, TextDictionary.of(names), single=single, root=root)

@@ -76,7 +76,7 @@ class Level:
     """For each path, the position of its last name in `names`."""
 
 
-_EMPTY = arrow.texts([""])
+_EMPTY = arrow.text_array([""])
 
 
 class Paths:

@@ -117,7 +117,7 @@ class TextDictionary:
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._codes = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-        self._array = arrow.texts(list(self._codes)).cast(pa.string())
+        self._array = arrow.text_array(list(self._codes)).cast(pa.string())
 
     @classmethod
     def of(cls, texts: pa.Array) -> TextDictionary:
@@ -163,7 +163,7 @@ class TextDictionary:
         found = self._table.find(hashed(texts))
         hits = np.flatnonzero(found >= 0)
         same = pc.equal(texts.take(pa.array(hits)), self._array.take(pa.array(found[hits])))
-        found[hits[~arrow.truth(same)]] = -1
+        found[hits[~arrow.array_truth(same)]] = -1
         return found
 
     def may_have(self, texts: pa.Array, skipped: Codes | None = None) -> Truth:

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from privtab.base.effects import with_changes
 from privtab.base.errors import DecisionUnavailable, PolicyError
 from privtab.base.locations import Locations, ids, not_placed
-from privtab.base.names import unencoded
+from privtab.base.names import unencoded_name
 from privtab.base.paths import base_type
-from privtab.base.request import Decision, Entity, Request, roles_not_held, smallest
+from privtab.base.request import Decision, Entity, Request, roles_not_held, smallest_sets
 from privtab.base.sql_text import (
     DIALECTS,
     FILTER_KINDS,
@@ -92,7 +92,7 @@ class Explanation:
 
     def missing(self) -> list[list[str]]:
         """The smallest sets of atoms that would turn a denial into an allow, smallest first; denials to remove are listed as such."""
-        return smallest(
+        return smallest_sets(
             [text for number in numbers for text in self._missing_of(number)] for numbers in self.listed.sets
         )
 
@@ -270,7 +270,7 @@ class RowEngine:
                 groups = [name for kind, _, name in (p.partition(":") for p in caller.principals) if kind == "group"]
                 return literal(groups, dialect)
             case "column":
-                return identifier(unencoded(request.resource.names[-1]), dialect)
+                return identifier(unencoded_name(request.resource.names[-1]), dialect)
             case _:
                 located = self.located(request)
                 if located is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from privtab.base.errors import UnsupportedError
-from privtab.base.names import encode_name, path_of, unencoded
+from privtab.base.names import encode_name, path_of, unencoded_name
 from privtab.base.paths import PathShape, base_type, naming
 from privtab.base.request import Entity, Request
 from privtab.engines.conditions import Comparison, ConditionReader
@@ -80,7 +80,7 @@ class Regions:
         level = self.levels[depth]
         by_rest: dict[Expression, list[str]] = {}
         for name, inner in region.named.items():
-            by_rest.setdefault(self._expression(inner, depth + 1, allowed), []).append(unencoded(name))
+            by_rest.setdefault(self._expression(inner, depth + 1, allowed), []).append(unencoded_name(name))
         rest = self._expression(region.other, depth + 1, allowed)
         by_rest.pop(rest, None)
         if len(by_rest) > MOST_BRANCHES:
@@ -106,7 +106,7 @@ class Regions:
             yield Beginning(names, allowed[other])
         if isinstance(region, Split):
             for name, inner in region.named.items():
-                yield from self._beginnings(inner, (*names, unencoded(name)), allowed, above=allowed[other])
+                yield from self._beginnings(inner, (*names, unencoded_name(name)), allowed, above=allowed[other])
 
     def _nested(self, region: Nest, depth: int, allowed: Sequence[bool]) -> Iterator[Expression]:
         """For each of the paths that are named: itself, and what lies below it; what is the same in a whole branch is said at its top."""
@@ -274,4 +274,4 @@ def _names(trie: Trie) -> Iterator[Iterable[str]]:
 
 def _is_name(word: str) -> bool:
     """Return whether a word can stand in a path as it is."""
-    return bool(word) and "/" not in word and encode_name(unencoded(word)) == word
+    return bool(word) and "/" not in word and encode_name(unencoded_name(word)) == word

@@ -16,13 +16,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from privtab.base.attributes import Attribute, Scalar, Value, holds
+from privtab.base.attributes import Attribute, AttributeValue, Scalar, holds
 from privtab.base.errors import Undecided
 from privtab.ir.nodes import RESOURCE, Compare, Program, Term
 
 STEPS = 20_000
 """Limit on the assignments of one search."""
-Values: TypeAlias = Mapping[Term, Value]
+Values: TypeAlias = Mapping[Term, AttributeValue]
 """The values of attributes; those without one are left out."""
 
 
@@ -44,7 +44,7 @@ class Comparisons:
 
     def _found(self, true: frozenset[Compare], false: frozenset[Compare]) -> Values | None:
         """As `values`: attributes that no comparison connects are looked at on their own."""
-        found: dict[Term, Value] = {}
+        found: dict[Term, AttributeValue] = {}
         left = {compare: frozenset(map(self.term, compare.terms)) for compare in (*true, *false)}
         # Where there is a default, a comparison can hold although no value is chosen.
         by_default = (c for c in false if any(self.type_of(self.term(term)).default is not None for term in c.terms))
@@ -128,10 +128,10 @@ class _Search:
         self._steps = STEPS
 
     def found(self) -> Values | None:
-        chosen: dict[Term, Value | None] = {}
+        chosen: dict[Term, AttributeValue | None] = {}
         return self._complete(chosen) if self._assign(0, chosen) else None
 
-    def _assign(self, number: int, chosen: dict[Term, Value | None]) -> bool:
+    def _assign(self, number: int, chosen: dict[Term, AttributeValue | None]) -> bool:
         if number == len(self._scalars):
             return self._words(chosen) is not None
         term = self._scalars[number]
@@ -146,7 +146,7 @@ class _Search:
         del chosen[term]
         return False
 
-    def _words(self, chosen: Mapping[Term, Value | None]) -> dict[Term, set[str]] | None:
+    def _words(self, chosen: Mapping[Term, AttributeValue | None]) -> dict[Term, set[str]] | None:
         """The words that each set must have; None if it must have and lack one word."""
         required: dict[Term, set[str]] = {term: set() for term, type_ in self.types.items() if type_.type == "set"}
         for bound, truth in self._literals:
@@ -157,7 +157,7 @@ class _Search:
                 return None
         return required
 
-    def _complete(self, chosen: Mapping[Term, Value | None]) -> Values:
+    def _complete(self, chosen: Mapping[Term, AttributeValue | None]) -> Values:
         words = {term: sorted(words) for term, words in (self._words(chosen) or {}).items() if words}
         return {term: value for term, value in chosen.items() if value is not None} | words
 
@@ -213,11 +213,13 @@ class _Bound:
         right = theory.term(compare.right) if isinstance(compare.right, Term) else None
         return cls(compare, theory.term(compare.left), right, None if right is None else theory.type_of(right))
 
-    def word(self, chosen: Mapping[Term, Value | None]) -> object:
+    def word(self, chosen: Mapping[Term, AttributeValue | None]) -> object:
         """The word that is in the set, or not."""
         return self.constants[0] if self.compare.operator == "contains" else chosen[self.left]
 
-    def admits(self, chosen: Mapping[Term, Value | None], types: Mapping[Term, Attribute], *, truth: bool) -> bool:
+    def admits(
+        self, chosen: Mapping[Term, AttributeValue | None], types: Mapping[Term, Attribute], *, truth: bool
+    ) -> bool:
         """Whether the chosen values of scalars leave it possible that the comparison is true, or false."""
         left = chosen[self.left]
         if self.set is not None:

@@ -16,7 +16,7 @@ from privtab.base.diagnostics import Span
 from privtab.base.effects import BY_ACTIVE_ROLE, EffectKind
 from privtab.base.names import PRINCIPAL_KINDS, PrincipalKind
 from privtab.base.paths import MOST_LEVELS, Level
-from privtab.base.sql_text import FILTER_KINDS, Word
+from privtab.base.sql_text import FILTER_KINDS, FilterWord
 from privtab.ir import nodes as ir
 from privtab.ir import semantics
 from privtab.ir.names import condition_text, undeclared_creation
@@ -71,11 +71,11 @@ def _filters(top: _JsonObject) -> Iterator[ir.SqlFilter]:
                 yield ir.SqlFilter(kind=kind, entity=entity, name=one.text("name"), parts=parts)
 
 
-def _sql_part(part: object, where: str) -> str | Word | ir.Term:
+def _sql_part(part: object, where: str) -> str | FilterWord | ir.Term:
     if isinstance(part, str):
         return part
     value = _JsonObject(part, where)
-    return Word(value.text("word")) if "word" in value.document else _term(value)
+    return FilterWord(value.text("word")) if "word" in value.document else _term(value)
 
 
 class _JsonObject:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from privtab.base.attributes import Value
+from privtab.base.attributes import AttributeValue
 from privtab.base.caching import once
 from privtab.base.names import quoted_privilege
 from privtab.ir import nodes as ir
@@ -130,7 +130,7 @@ def term_text(term: ir.Term, place: Callable[[ir.Target], str]) -> str:
     return f"{term.kind}.{term.attribute}" if term.target is None else f"{term.attribute} ({place(term.target)})"
 
 
-def value_text(value: Value) -> str:
+def value_text(value: AttributeValue) -> str:
     """The value of an attribute as a condition spells it; a set as a list."""
     if isinstance(value, bool):
         return str(value).lower()

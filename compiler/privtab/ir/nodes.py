@@ -14,7 +14,7 @@ from privtab.base.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Att
 from privtab.base.caching import once, once_for_each
 from privtab.base.diagnostics import Span
 from privtab.base.nodes import dataclass
-from privtab.base.sql_text import FilterKind, Word, operation_of
+from privtab.base.sql_text import FilterKind, FilterWord, operation_of
 from privtab.ir import atoms, declarations
 from privtab.ir.atoms import AtomKind
 from privtab.ir.semantics import Semantics
@@ -260,7 +260,7 @@ class SqlFilter:
     kind: FilterKind
     entity: str
     name: str
-    parts: tuple[str | Word | Term, ...]
+    parts: tuple[str | FilterWord | Term, ...]
     """Of its text; attributes are placeholders, too."""
 
     @property
@@ -275,8 +275,8 @@ class SqlFilter:
         return "".join(part.translate(braces) if isinstance(part, str) else _placeholder(part) for part in self.parts)
 
 
-def _placeholder(part: Word | Term) -> str:
-    if isinstance(part, Word):
+def _placeholder(part: FilterWord | Term) -> str:
+    if isinstance(part, FilterWord):
         return f"{{{part.text}}}"
     target = part.target
     level = "" if target is None or target.level == "nearest" else f"{target.level} "

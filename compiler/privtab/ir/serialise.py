@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, get_args
 
 from privtab.base.caching import once
 from privtab.base.names import PRINCIPAL_KINDS, small_letters
-from privtab.base.sql_text import Word
+from privtab.base.sql_text import FilterWord
 from privtab.base.vocabulary import Vocabulary
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Canonical, Leaf, Listing, canonical_form
@@ -94,8 +94,8 @@ def _filters(program: ir.Program) -> dict[str, Any]:
     return found
 
 
-def _sql_part(part: str | Word | ir.Term) -> str | dict[str, Any]:
-    if isinstance(part, Word):
+def _sql_part(part: str | FilterWord | ir.Term) -> str | dict[str, Any]:
+    if isinstance(part, FilterWord):
         return {"word": part.text}
     return part if isinstance(part, str) else _term(part, _place)
 

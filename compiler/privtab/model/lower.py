@@ -9,7 +9,7 @@ from typing import TypeAlias, assert_never
 from privtab.base.caching import once
 from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT
 from privtab.base.paths import Level
-from privtab.base.sql_text import Placeholder, Word
+from privtab.base.sql_text import FilterWord, Placeholder
 from privtab.ir import nodes as ir
 from privtab.ir.formula import references
 from privtab.ir.nodes import Origin
@@ -110,9 +110,9 @@ class Lowering:
         parts = tuple(part if isinstance(part, str) else self.sql_value(part) for part in filter_.parts)
         return ir.SqlFilter(kind=filter_.kind, entity=filter_.entity, name=filter_.name, parts=parts)
 
-    def sql_value(self, part: Placeholder | m.TermUse) -> Word | ir.Term:
+    def sql_value(self, part: Placeholder | m.TermUse) -> FilterWord | ir.Term:
         """Lower one placeholder."""
-        return Word(part.words) if isinstance(part, Placeholder) else self.term(part)
+        return FilterWord(part.words) if isinstance(part, Placeholder) else self.term(part)
 
     def effect(self, outcome: m.ResolvedEffect) -> ir.Effect:
         """Lower one effect."""

@@ -15,7 +15,7 @@ from privtab.base.effects import with_changes
 from privtab.base.locations import not_placed
 from privtab.base.names import LEFT_OUT, last_name, path_of, refers_to
 from privtab.base.paths import base_type, level_of
-from privtab.base.request import Decision, Entity, Request, roles_not_held, smallest
+from privtab.base.request import Decision, Entity, Request, roles_not_held, smallest_sets
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, Listing
 from privtab.ir.formula import asked_condition, located, on_each_level, resolve_can
@@ -422,7 +422,7 @@ class Explanation:
 
     def missing(self) -> list[list[str]]:
         """The smallest sets of atoms that would turn a denial into an allow, smallest first; denials to remove are listed as such."""
-        return smallest([text for atom in atoms for text in self._missing_of(atom)] for atoms in self.sets)
+        return smallest_sets([text for atom in atoms for text in self._missing_of(atom)] for atoms in self.sets)
 
     def _missing_of(self, atom: Leaf) -> list[str]:
         evaluation = self.evaluation

@@ -8,7 +8,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import assert_never
 
-from privtab.base.attributes import GivenAttributes, Value
+from privtab.base.attributes import AttributeValue, GivenAttributes
 from privtab.base.names import LEFT_OUT
 from privtab.base.paths import base_type, level_of
 from privtab.base.request import Entity, Request
@@ -101,7 +101,7 @@ class WitnessBuilder:
 
     def _given(self) -> GivenAttributes:
         """The values that only the request can give."""
-        found: dict[str, dict[str, Value]] = {}
+        found: dict[str, dict[str, AttributeValue]] = {}
         for term, value in self.values.items():
             if not self.is_in_state(term):
                 slot = term.kind if term.target is None else f"with {term.target.slot}"

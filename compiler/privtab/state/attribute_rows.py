@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from privtab.base.attributes import MOST_TEXT, Attribute, Value
+from privtab.base.attributes import MOST_TEXT, Attribute, AttributeValue
 from privtab.base.hints import did_you_mean, listed_names
 from privtab.base.names import unusable_character
 from privtab.base.request import Entity
@@ -106,7 +106,7 @@ def two_values_problem(owner: str, name: str, values: Collection[str]) -> RowPro
     return RowProblem("S189", message, "keep one of the rows")
 
 
-def value_of(attribute: Attribute, texts: Iterable[str]) -> Value | None:
+def value_of(attribute: Attribute, texts: Iterable[str]) -> AttributeValue | None:
     """The value that rows give an attribute; None if it has none, or more than one."""
     values = {value for text in texts if (value := attribute.read(text)) is not None}
     if attribute.type == "set":
@@ -114,7 +114,7 @@ def value_of(attribute: Attribute, texts: Iterable[str]) -> Value | None:
     return values.pop() if len(values) == 1 else None
 
 
-def attribute_texts(value: Value) -> tuple[str, ...]:
+def attribute_texts(value: AttributeValue) -> tuple[str, ...]:
     """The values of the rows that give an attribute a value: one, or one for each word of a set."""
     match value:
         case bool():
@@ -145,7 +145,7 @@ def attribute_parts(program: Program, state: State) -> dict[str, Any]:
     }
 
 
-def _values(declared: Mapping[str, Attribute], texts: Mapping[str, list[str]]) -> dict[str, Value]:
+def _values(declared: Mapping[str, Attribute], texts: Mapping[str, list[str]]) -> dict[str, AttributeValue]:
     found = {name: value_of(declared[name], texts[name]) for name in sorted(texts) if name in declared}
     return {name: value for name, value in found.items() if value is not None}
 

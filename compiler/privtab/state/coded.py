@@ -43,7 +43,7 @@ class CodedColumn(Column):
                 texts = texts.unify_dictionaries()
             texts = texts.combine_chunks()
         coded = texts if isinstance(texts, pa.DictionaryArray) else texts.cast(pa.string()).dictionary_encode()
-        found = cls(arrow.numbers(coded.indices), coded.dictionary.cast(pa.string()))
+        found = cls(arrow.array_numbers(coded.indices), coded.dictionary.cast(pa.string()))
         # A file's own dictionary may have repeated or unused texts.
         return found.compact() if coded is texts else found
 
@@ -52,7 +52,7 @@ class CodedColumn(Column):
         """Convert single texts, of any length and with any repetitions."""
         numbers: dict[str, int] = {}
         codes = [-1 if text is None else numbers.setdefault(text, len(numbers)) for text in texts]
-        return cls(np.array(codes, np.int64), arrow.texts(list(numbers)))
+        return cls(np.array(codes, np.int64), arrow.text_array(list(numbers)))
 
     @classmethod
     def of_column(cls, column: Column) -> CodedColumn:
@@ -67,7 +67,7 @@ class CodedColumn(Column):
     @classmethod
     def without_texts(cls, rows: int) -> CodedColumn:
         """A column of so many rows, none of which has a text."""
-        return cls(np.full(rows, -1, np.int64), arrow.texts([]))
+        return cls(np.full(rows, -1, np.int64), arrow.text_array([]))
 
     def compact(self) -> CodedColumn:
         """Drop texts that no row has."""
@@ -80,14 +80,14 @@ class CodedColumn(Column):
     def mapped(self, to: pa.Array) -> CodedColumn:
         """The column with `to[number]` for each text; equal texts become one, those that no row has are dropped."""
         distinct = to.dictionary_encode()
-        code_of_old = np.append(arrow.numbers(distinct.indices), -1)
+        code_of_old = np.append(arrow.array_numbers(distinct.indices), -1)
         codes = code_of_old[self.codes]
         occurs = np.zeros(len(distinct.dictionary) + 1, np.bool_)
         occurs[codes] = True
         if occurs[:-1].all():
             return CodedColumn(codes, distinct.dictionary)
         number = np.append(np.cumsum(occurs[:-1]) - 1, -1)
-        return CodedColumn(number[codes], distinct.dictionary.filter(arrow.truths(occurs[:-1])))
+        return CodedColumn(number[codes], distinct.dictionary.filter(arrow.truth_array(occurs[:-1])))
 
     def rows(self, selected: Sequence[int] | npt.NDArray[np.integer] | Truth) -> CodedColumn:
         """As Column.rows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal, NamedTuple
 
-from privtab.base.attributes import Value
+from privtab.base.attributes import AttributeValue
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Program
 from privtab.state.attribute_rows import value_of
@@ -171,7 +171,7 @@ class Holdings:
             self._members[user] = self._values_where("members", "user", user, "of")
         return key in self._members[user]
 
-    def attribute(self, owner: Literal["user", "entity"], name: str, attribute: str) -> Value | None:
+    def attribute(self, owner: Literal["user", "entity"], name: str, attribute: str) -> AttributeValue | None:
         """The value that the state gives an attribute of a user or of an entity, by name or key; None if there is none."""
         rows = self._state.column("attributes", owner).where([name])
         found = self._state.texts("attributes", "attribute", "value", rows=rows)

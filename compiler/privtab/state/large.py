@@ -198,7 +198,7 @@ class TextAssessor:
     def entities(self, column: CodedColumn) -> Assessment:
         """Entities; the kind is the entity type."""
         texts = column.array
-        slashes = arrow.numbers(pc.count_substring(texts, "/"))
+        slashes = arrow.array_numbers(pc.count_substring(texts, "/"))
         plain = self._plain(texts, r"|//|/\z| /|/ |\A[^:]*:(?:[/ ]|\z)")
         kinds = np.full(len(texts), -1, np.int64)
         for number, type_ in enumerate(self.types):
@@ -216,7 +216,7 @@ class TextAssessor:
     def principals(self, column: CodedColumn, allowed: Collection[str], bare: str | None = None) -> Assessment:
         """Principals as `kind:name`, or as names alone of the kind `bare`; kinds are numbered as in KINDS."""
         texts = column.array
-        colons = arrow.numbers(pc.count_substring(texts, ":"))
+        colons = arrow.array_numbers(pc.count_substring(texts, ":"))
         plain = self._plain(texts, r"|: |:\z") & (colons == 1)
         kinds = np.full(len(texts), -1, np.int64)
         for number, kind in enumerate(PRINCIPAL_KINDS):
@@ -236,7 +236,7 @@ class TextAssessor:
     ) -> Assessment:
         """Names of one kind, read by `reader` if it is given; a group in their place, as `group:name`, is of the second kind."""
         texts = column.array
-        colons = arrow.numbers(pc.count_substring(texts, ":"))
+        colons = arrow.array_numbers(pc.count_substring(texts, ":"))
         kinds = np.where(self._plain(texts, "") & (colons == 0), 0, -1)
 
         def read(text: str) -> tuple[int, str] | None:
@@ -253,17 +253,17 @@ class TextAssessor:
     ) -> Assessment:
         """Texts of a column with few distinct ones, each of its own kind."""
         found = [good(text) for text in column.names]
-        texts = arrow.texts([replacement(text) for text in column.names])
+        texts = arrow.text_array([replacement(text) for text in column.names])
         return Assessment(np.array(found, np.bool_), np.arange(len(found)), texts)
 
     def _plain(self, texts: pa.Array, alternatives: str) -> Truth:
-        suspicious = arrow.truth(pc.match_substring_regex(texts, _SUSPICIOUS + alternatives))
-        short: Truth = arrow.numbers(pc.binary_length(texts)) <= LONGEST_NAME
+        suspicious = arrow.array_truth(pc.match_substring_regex(texts, _SUSPICIOUS + alternatives))
+        short: Truth = arrow.array_numbers(pc.binary_length(texts)) <= LONGEST_NAME
         return short & ~suspicious
 
 
 def _starts_with(texts: pa.Array, prefix: str) -> Truth:
-    return arrow.truth(pc.starts_with(texts, prefix))
+    return arrow.array_truth(pc.starts_with(texts, prefix))
 
 
 def _assess(
@@ -273,7 +273,7 @@ def _assess(
     good = kinds >= 0
     unread = np.flatnonzero(~good)
     changed: dict[int, str] = {}
-    for number, text in zip(unread.tolist(), texts.take(arrow.integers(unread)).to_pylist(), strict=True):
+    for number, text in zip(unread.tolist(), texts.take(arrow.integer_array(unread)).to_pylist(), strict=True):
         found = read(text)
         if found is not None:
             kinds[number] = found[0]
@@ -284,7 +284,7 @@ def _assess(
         listed = replacements.to_pylist()
         for number, text in changed.items():
             listed[number] = text
-        replacements = arrow.texts(listed)
+        replacements = arrow.text_array(listed)
     return Assessment(good, kinds, replacements)
 
 

@@ -27,7 +27,7 @@ from privtab.state.principal_rows import SEPARATOR, HeldRoles, scoped_entries, s
 MAX_BLOCK_ROWS = 1 << 18
 """Rows that are written at once, which limits memory."""
 _SPECIAL = np.array([byte < 0x20 or byte >= 0x7F or byte in b'"\\' for byte in range(256)])
-_EMPTY = arrow.texts([""]).cast(pa.large_string())
+_EMPTY = arrow.text_array([""]).cast(pa.large_string())
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Level:
 
     def pieces(self, *, ascii_only: bool) -> pa.Array:
         """The text of each number; at the end an empty one."""
-        before, after = (arrow.texts([text])[0].cast(pa.large_string()) for text in (self.before, self.after))
+        before, after = (arrow.text_array([text])[0].cast(pa.large_string()) for text in (self.before, self.after))
         joined = pc.binary_join_element_wise(before, quoted(self.texts, ascii_only=ascii_only), after, _EMPTY[0])
         return pa.concat_arrays([joined, _EMPTY])
 
@@ -67,24 +67,26 @@ class Part:
     def json(self, *, ascii_only: bool) -> Iterator[bytes]:
         """The part as JSON, in pieces; in ASCII, or else in UTF-8."""
         pieces = [level.pieces(ascii_only=ascii_only) for level in self.levels]
-        between = arrow.texts([level.between for level in self.levels]).cast(pa.large_string())
+        between = arrow.text_array([level.between for level in self.levels]).cast(pa.large_string())
         leaves = None
         if self.leaves is not None:
             leaf_texts = [json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":")) for value in self.leaves[1]]
-            leaves = arrow.texts(["true", *leaf_texts]).cast(pa.large_string())
+            leaves = arrow.text_array(["true", *leaf_texts]).cast(pa.large_string())
         first = True
         for codes in self.blocks():
             differs = _first_difference(codes)
             for begin in range(0, len(differs), MAX_BLOCK_ROWS):
                 chunk = slice(begin, begin + MAX_BLOCK_ROWS)
                 chunk_differs = differs[chunk]
-                columns = [between.take(arrow.integers(chunk_differs))]
+                columns = [between.take(arrow.integer_array(chunk_differs))]
                 for level, (texts, level_codes) in enumerate(zip(pieces, codes, strict=True)):
                     columns.append(
-                        texts.take(arrow.integers(np.where(chunk_differs <= level, level_codes[chunk], len(texts) - 1)))
+                        texts.take(
+                            arrow.integer_array(np.where(chunk_differs <= level, level_codes[chunk], len(texts) - 1))
+                        )
                     )
                 if self.leaves is not None and leaves is not None:
-                    columns.append(leaves.take(arrow.integers(self.leaves[0][chunk])))
+                    columns.append(leaves.take(arrow.integer_array(self.leaves[0][chunk])))
                 text = text_bytes(pc.binary_join_element_wise(*columns, _EMPTY[0]))[1].tobytes()
                 yield b"{" + text[len(self.levels[0].between.encode()) :] if first else text
                 first = False
@@ -102,7 +104,7 @@ def quoted(texts: pa.Array, *, ascii_only: bool) -> pa.Array:
         return texts
     special = pc.match_substring_regex(texts, r'[^ -~]|["\\]' if ascii_only else r'[\x00-\x1f"\\]')
     written = [json.dumps(text, ensure_ascii=ascii_only)[1:-1] for text in texts.filter(special).to_pylist()]
-    return pc.replace_with_mask(texts, special, arrow.texts(written).cast(pa.large_string())) if written else texts
+    return pc.replace_with_mask(texts, special, arrow.text_array(written).cast(pa.large_string())) if written else texts
 
 
 def _are_plain(texts: pa.Array) -> bool:
@@ -160,7 +162,7 @@ def _sorted(column: CodedColumn) -> tuple[Codes, pa.Array]:
     """A column with its texts sorted by their code points, as the bytes of UTF-8 are."""
     order = pc.sort_indices(column.array)
     rank = np.full(len(order) + 1, -1, np.int64)
-    rank[arrow.numbers(order)] = np.arange(len(order))
+    rank[arrow.array_numbers(order)] = np.arange(len(order))
     return rank[column.codes], column.array.take(order)
 
 
@@ -240,7 +242,7 @@ def given_privileges(
     types = list(program.entities)
     kinds = np.zeros(len(entities.array), np.int64)
     for number, type_ in enumerate(types):
-        kinds[arrow.truth(pc.starts_with(entities.array, f"{type_}:"))] = number
+        kinds[arrow.array_truth(pc.starts_with(entities.array, f"{type_}:"))] = number
     denied = effects.codes == arrow.position(effects.array, "deny")
     cells = (privileges.codes * len(types) + kinds[entities.codes]) * 2 + denied
     occurs = np.zeros(len(privileges.array) * len(types) * 2, np.bool_)
@@ -275,20 +277,20 @@ class _People:
 
     def __init__(self, program: Program, state: State, used: UsedParts) -> None:
         held_roles = HeldRoles(program, state)
-        direct = arrow.texts([principal for principal in held_roles.grantees if not principal.startswith("role:")])
+        direct = arrow.text_array([principal for principal in held_roles.grantees if not principal.startswith("role:")])
         holders, roles, scopes = (_column(state, "assignments", name) for name in ("principal", "role", "scope"))
         members, groups = (_column(state, "memberships", name) for name in ("user", "group"))
-        nested = arrow.truth(pc.starts_with(members.array, GROUP_PREFIX))
+        nested = arrow.array_truth(pc.starts_with(members.array, GROUP_PREFIX))
         if not used.state_groups:
             counts = np.append(nested, False)[members.codes]
             members, groups = members.rows(counts), groups.rows(counts)
             nested = np.ones(len(members.array), np.bool_)
-        member_names = pc.if_else(arrow.truths(nested), members.array, _prefixed("user:", members.array))
+        member_names = pc.if_else(arrow.truth_array(nested), members.array, _prefixed("user:", members.array))
         name_sources = (holders.array, direct, member_names, _prefixed(GROUP_PREFIX, groups.array))
         self.names, (holder, direct_holder, member, group) = _united(name_sources)
         """Users and groups, and roles that hold others."""
-        self.users: Codes = np.flatnonzero(arrow.truth(pc.starts_with(self.names, "user:")))
-        of_groups = arrow.truth(pc.starts_with(self.names, GROUP_PREFIX))
+        self.users: Codes = np.flatnonzero(arrow.array_truth(pc.starts_with(self.names, "user:")))
+        of_groups = arrow.array_truth(pc.starts_with(self.names, GROUP_PREFIX))
         holds_something = np.zeros(len(self.names), np.bool_)
         holds_something[np.concatenate([holder, direct_holder, member])] = True
         self.groups: Codes = np.flatnonzero(holds_something & of_groups)
@@ -314,8 +316,8 @@ class _People:
 
     def numbers(self, groups: Collection[str]) -> Codes:
         """The numbers of those of some groups that hold something themselves, or that others contain."""
-        named = pc.is_in(self.names, value_set=arrow.texts(sorted(groups)))
-        return np.intersect1d(np.flatnonzero(arrow.truth(named)), self.groups)
+        named = pc.is_in(self.names, value_set=arrow.text_array(sorted(groups)))
+        return np.intersect1d(np.flatnonzero(arrow.array_truth(named)), self.groups)
 
     def principals(self, people: Codes, prefix: str) -> Part:
         """The principals of some users or groups."""
@@ -345,7 +347,7 @@ class _People:
         return int(np.count_nonzero(self._counts_of(people, self._holds)))
 
     def _bare(self, people: Codes, prefix: str) -> pa.Array:
-        return pc.utf8_slice_codeunits(self.names.take(arrow.integers(people)), len(prefix))
+        return pc.utf8_slice_codeunits(self.names.take(arrow.integer_array(people)), len(prefix))
 
     def _values_of(self, people: Codes, values: Lists, size: int) -> Iterator[tuple[Codes, Codes]]:
         """The values of some people and of their groups, below `size`: pairs of a position in `people` and a value, in blocks."""
@@ -379,4 +381,4 @@ def _assigned_principals(held: HeldRoles, roles: CodedColumn, scopes: CodedColum
 
 
 def _prefixed(prefix: str, texts: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(arrow.texts([prefix])[0], texts, arrow.texts([""])[0])
+    return pc.binary_join_element_wise(arrow.text_array([prefix])[0], texts, arrow.text_array([""])[0])

@@ -14,7 +14,7 @@ from typing import Any
 
 from privtab.base.errors import FileError, UsageError
 from privtab.base.files import note_read, problem, read_content
-from privtab.base.formats import LOCAL, READERS, WHOLE, ending_of, state_location
+from privtab.base.formats import LOCAL_ENDINGS, READERS, WHOLE, ending_of, state_location
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.state import raw as raw_rows
@@ -45,9 +45,9 @@ def load_raw_state(path: Path | str) -> RawState:
     note_read(path)
     reader = RawReader(accepted)
     if path.is_dir() and path.suffix != ".parquet":
-        for table, files in table_files(path, reader, LOCAL, ALL_TABLES).items():
+        for table, files in table_files(path, reader, LOCAL_ENDINGS, ALL_TABLES).items():
             _table(files, reader, table)
-    elif ending_of(path.name)[1] in set(LOCAL) - set(WHOLE):
+    elif ending_of(path.name)[1] in set(LOCAL_ENDINGS) - set(WHOLE):
         raise UsageError(f"{path} is one table; give the directory that holds one file for each table")
     else:
         import_module(READERS.get(ending_of(path.name)[1]) or _by_content(path)).read(path, reader, None)

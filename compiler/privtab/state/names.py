@@ -22,7 +22,7 @@ from privtab.base.names import (
     wrong_escape,
 )
 from privtab.base.request import Entity
-from privtab.base.sql_text import Word
+from privtab.base.sql_text import FilterWord
 from privtab.ir.formula import direct_atoms
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Program
@@ -331,7 +331,7 @@ def used_parts(program: Program) -> UsedParts:
         group_membership=asks_anything
         or "groups" in read
         or any(program.entities[t].principal == "group" for t in member_types)
-        or any(Word("groups") in one.parts for one in program.filters),
+        or any(FilterWord("groups") in one.parts for one in program.filters),
         holds=asks_anything or narrows or "holds" in read,
         service_admins=asks_anything or "service_admins" in read,
         state_groups="state" in semantics.groups,

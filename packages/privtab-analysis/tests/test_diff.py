@@ -284,7 +284,7 @@ def test_a_comparison_says_the_same_twice() -> None:
 def test_children_take_their_share_and_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = diff(load_program("cdap/initial"), load_program("cdap/draft"))
     monkeypatch.setattr("privtab_analysis.diff.MIN_PAIRS_PER_PROCESS", 10)
-    monkeypatch.setattr("privtab_analysis.diff.spare_processes", lambda: 2)
+    monkeypatch.setattr("privtab.base.worker.Worker.spare", lambda: 2)
     assert diff(load_program("cdap/initial"), load_program("cdap/draft")) == alone
 
 

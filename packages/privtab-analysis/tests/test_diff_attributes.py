@@ -11,8 +11,8 @@ from typing import Any, Literal
 import pytest
 from seeds import seeds
 
-from privtab.base import Attribute, Entity, GivenAttributes, InvalidRequest, Request, SourceFile
-from privtab.base.attributes import KINDS, AttributeKind, Value
+from privtab.base import Attribute, AttributeValue, Entity, GivenAttributes, InvalidRequest, Request, SourceFile
+from privtab.base.attributes import KINDS, AttributeKind
 from privtab.ir import Compare, Program, Rule, reached_atoms
 from privtab.pipeline import load_program
 from privtab.reference import Reference
@@ -94,7 +94,7 @@ def pairs(seed: int) -> Iterator[tuple[Program, Program]]:
         )
 
 
-def domain(attribute: Attribute) -> list[Value | None]:
+def domain(attribute: Attribute) -> list[AttributeValue | None]:
     match attribute.type:
         case "bool":
             return [None, True, False]
@@ -140,7 +140,7 @@ def worlds(*programs: Program) -> Iterator[tuple[State, Request]] | None:
 
 
 def _worlds(
-    places: Mapping[Place, Attribute], domains: list[list[Value | None]], grants: list[Grant]
+    places: Mapping[Place, Attribute], domains: list[list[AttributeValue | None]], grants: list[Grant]
 ) -> Iterator[tuple[State, Request]]:
     entities = {"low": Entity("low", "t/l"), "top": Entity("top", "t")}
     for values in product(*domains):

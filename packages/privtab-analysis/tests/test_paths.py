@@ -14,8 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from privtab import InvalidRequest
-from privtab.base import Entity, Request, UsageError, quoted_privilege
-from privtab.base.paths import count_names
+from privtab.base import Entity, Request, UsageError, count_names, quoted_privilege
 from privtab.ir import RESOURCE, Has, Program, Rule, Target, vocabulary
 from privtab.reference import Reference
 from privtab.state.located import locations

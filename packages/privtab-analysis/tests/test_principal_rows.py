@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from privtab.base.request import Entity
-from privtab.base.source import SourceFile
+from privtab.base import Entity, SourceFile
 from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state.nodes import Assignment, Grant, Placement, State

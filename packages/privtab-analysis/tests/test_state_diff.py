@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from seeds import seeds
 
-from privtab.base import Entity, GivenAttributes, Request, Window
-from privtab.base.paths import count_names
+from privtab.base import Entity, GivenAttributes, Request, Window, count_names
 from privtab.ir import RESOURCE, Compare, Program, Rule, reached_atoms, rule_flags, vocabulary
 from privtab.ir.formula import compares_given
 from privtab.reference import EvaluationContext, Reference

@@ -19,12 +19,12 @@ from pyspark.sql import SparkSession
 
 from privtab import pipeline
 from privtab.base import ALWAYS, Entity, UsageError, Window, current_moment, moment_text
-from privtab.base.staged import atomic_folder
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.html import visible
 from privtab_spark import certify
 from privtab_spark.certification import certifying, findings
 from privtab_spark.certification.certifying import script_json
+from privtab_spark.folders import atomic_folder
 
 NASTY = "<script>alert(1)</script>"
 QUOTED = "\"'><img src=x onerror=alert(1)>{{7*7}}</script><!--"

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, get_args
 from privtab.backends import Compilation
 from privtab.backends.rego.body import Body, Clause, Functions, RowView, filter_views
 from privtab.base.attributes import AttributeKind
-from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT, PLAIN, UNUSABLE
+from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT, PLAIN_CHARACTERS, UNUSABLE
 from privtab.base.paths import SEVERAL
 from privtab.base.request import MOST_ACTIVE_ROLES
-from privtab.base.resources import environment
+from privtab.base.resources import text_templates
 from privtab.base.sql_text import DENIAL, DIALECTS, NO_IDENTIFIER
 from privtab.ir.formula import (
     compared_terms,
@@ -208,7 +208,7 @@ def render(
         "below": uses_below(program),
         "unusable": UNUSABLE,
         "name_pattern": _NAME,
-        "plain": PLAIN,
+        "plain": PLAIN_CHARACTERS,
         "opaque": sorted(vocabulary(program).opaque),
         "optional_objects": any(LEFT_OUT in slot.types for rule in program.rules.values() for slot in rule.withs),
     }
@@ -445,7 +445,7 @@ def role_grants(program: Program) -> dict[str, dict[str, dict[str, int]]]:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    templates = environment("rego")
+    templates = text_templates("rego")
     templates.filters |= {"quoted": quoted, "folded": folded}
     templates.globals |= {"guarded": guarded, "set_of": set_of}
     return templates

@@ -12,7 +12,7 @@ from typing import TypeAlias, assert_never
 from privtab.base.names import LEFT_OUT, small_letters
 from privtab.base.nodes import dataclass as node
 from privtab.base.paths import SEVERAL
-from privtab.base.sql_text import FilterKind, Word
+from privtab.base.sql_text import FilterKind, FilterWord
 from privtab.ir import nodes as ir
 
 
@@ -433,7 +433,7 @@ def _parts(program: ir.Program, functions: Functions, one: ir.SqlFilter) -> Iter
     for part in one.parts:
         if isinstance(part, str):
             yield json.dumps(part, ensure_ascii=False)  # texts have no line separators
-        elif isinstance(part, Word):
+        elif isinstance(part, FilterWord):
             yield f"{'identifier' if part.text == 'column' else 'literal'}({part.text})"
         else:
             yield f"literal({body.value(part)})"

@@ -11,8 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
-from privtab.base import PRINCIPAL_TABLES, Entity, decode_name, encode_name
-from privtab.base.names import refers_to
+from privtab.base import PRINCIPAL_TABLES, Entity, decode_name, encode_name, last_name
 from privtab.ir import RESOURCE, Rule, privilege_names
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller
@@ -198,7 +197,7 @@ class AuthorisedChanges:
         if self._program.entities[entity.type].principal != kind:
             return []
         names = self._roles if kind == "role" else self._groups
-        return [name for name in sorted(names) if refers_to(name, entity.id)]
+        return [name for name in sorted(names) if name in (entity.id, last_name(entity.id))]
 
     # --- denials that go --------------------------------------------------------------------------------------------
 
@@ -226,7 +225,7 @@ class AuthorisedChanges:
         """The denials that go with every row about a principal that is an entity."""
         kind = self._program.entities[entity.type].principal
         if kind == "user":
-            is_caller = refers_to(self._caller.user, entity.id)
+            is_caller = self._caller.user in (entity.id, last_name(entity.id))
             return [replace(lifted, kind="leave") for lifted, _ in self._denials] if is_caller else []
         if kind is None:
             return []

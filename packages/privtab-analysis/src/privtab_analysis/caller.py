@@ -6,8 +6,6 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from privtab.base import LEFT_OUT, Entity, GivenAttributes, InvalidRequest, path_of
-from privtab.base.paths import at_level
-from privtab.base.request import roles_not_held
 from privtab.ir import (
     Atom,
     Can,
@@ -103,7 +101,8 @@ class Caller(EvaluationContext):
     def check_active_roles(self) -> None:
         """Raise InvalidRequest if the caller does not hold an active role."""
         if self.unheld:
-            raise InvalidRequest(roles_not_held(self.user, self.unheld)["message"])
+            names = ", ".join(f"`{name}`" for name in sorted(self.unheld))
+            raise InvalidRequest(f"user:{self.user} does not hold the active role(s) {names}")
 
     @classmethod
     def of_principal(cls, reference: Reference, principal: str, *, flags: frozenset[str] = frozenset()) -> Caller:
@@ -216,7 +215,7 @@ class EquivalenceClasses:
         shape = self._shapes.get(entity.type)  # the root has no type
         if shape is None or shape.nested is None:
             return entity.type, path
-        return at_level(entity.type, shape.levels(entity.id)), path
+        return f"{entity.type}/{shape.levels(entity.id)}", path
 
 
 def asked_forms(program: Program, rule: Rule) -> tuple[bool, ...]:

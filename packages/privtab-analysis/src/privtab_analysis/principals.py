@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from privtab.base import Entity, Request, Undecided, UsageError, base_type, last_name, path_of
-from privtab.base.request import smallest
+from privtab.base import Entity, Request, Undecided, UsageError, base_type, last_name, path_of, smallest_sets
 from privtab.ir import (
     Atom,
     Compare,
@@ -142,7 +141,7 @@ class WhoCan:
                         needs_of[sufficient].add(needs)
         needs_of_anyone = needs_of.get(ANYONE, set())
         listed = [
-            Principal(principal=name, scope=scope or None, needs=tuple(map(tuple, smallest(needs))))
+            Principal(principal=name, scope=scope or None, needs=tuple(map(tuple, smallest_sets(needs))))
             for sufficient, all_needs in needs_of.items()
             for name, _, scope in [sufficient.partition("\n")]
             for needs in [

@@ -8,8 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never, cast
 
-from privtab.base import ALWAYS, ANY_PRIVILEGE, Entity, Window
-from privtab.base.attributes import Value
+from privtab.base import ALWAYS, ANY_PRIVILEGE, AttributeValue, Entity, Window
 from privtab.ir import Atom, Compare, Has, value_text
 from privtab.reference import EvaluationContext, Source
 from privtab.state.attribute_rows import attribute_texts
@@ -214,7 +213,7 @@ class Provenance:
 
     def _values(self, compare: Compare) -> Iterator[ProvenanceStep]:
         """The sources of the values of a comparison that holds: rows of the state, or the request."""
-        found = {term: cast(Value, self.evaluation.value(term)) for term in compare.terms}
+        found = {term: cast(AttributeValue, self.evaluation.value(term)) for term in compare.terms}
         for term, value in found.items():
             holder = self.evaluation.holder(term)
             if holder is None or self.evaluation.sent(term) is not None:

@@ -9,12 +9,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.base import NOT_SET, Decision, InvalidRequest, Request, Vocabulary, encode_name, flag_name
-from privtab.base.arrow import Codes, Truth
-from privtab.base.request import ACTIVE_ROLES
 from privtab.engines.columns import distinct
 from privtab.engines.python import OpenEngine, Opener, WindowedIndex
 from privtab.ir import Program
@@ -24,7 +23,7 @@ _MORE = ("groups", "active_roles", "with", "flags", "attributes")
 _NANOSECONDS = 1000
 
 
-def _distinct(rows: pa.RecordBatch) -> tuple[Codes, Codes] | None:
+def _distinct(rows: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
     """The first row of each question, and the number of each row's question; None if too few repeat, or any has more parts."""
     if any(rows[name].null_count < len(rows) for name in ("subject_type", *_MORE)):
         return None
@@ -37,7 +36,7 @@ def document(row: Mapping[str, Any]) -> dict[str, Any]:
     context: dict[str, Any] = {flag_name(flag): not flag.endswith(NOT_SET) for flag in row["flags"] or ()}
     context |= attributes.get("context", {})
     if row["active_roles"] is not None:
-        context[ACTIVE_ROLES] = row["active_roles"]
+        context["active_roles"] = row["active_roles"]
     properties = attributes.get("with", {})
     if row["with"]:
         context["with"] = {slot: _entity(text, properties.get(slot)) for slot, text in row["with"]}
@@ -117,11 +116,11 @@ class Decider:
             found[number] |= any(lacking(pa.array([entity for _, entity in rows["with"][number].as_py()], pa.string())))
         return pa.array(found)
 
-    def decide(self, rows: pa.RecordBatch) -> Truth:
+    def decide(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Return whether each row is allowed; a row that is no valid request of the policy is denied, as the rules deny it."""
         if not self.timed and (repeated := _distinct(rows)) is not None:
             first, number = repeated
-            found: Truth = self._decide(self.opened(0), rows.take(pa.array(first)))[number]
+            found: npt.NDArray[np.bool_] = self._decide(self.opened(0), rows.take(pa.array(first)))[number]
             return found
         allowed = np.zeros(len(rows), np.bool_)
         times = rows["time"].cast(pa.int64()).fill_null(0).to_numpy() * _NANOSECONDS
@@ -152,7 +151,7 @@ class Decider:
         moment = 0 if row["time"] is None else int(row["time"].timestamp() * 1_000_000) * _NANOSECONDS
         return self.opened(moment).engine.decide(request)
 
-    def _decide(self, opened: OpenEngine, rows: pa.RecordBatch) -> Truth:
+    def _decide(self, opened: OpenEngine, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         kinds = pc.fill_null(rows["subject_type"], "user")
         allowed = np.zeros(len(rows), np.bool_)
         callers = pc.is_in(kinds, pa.array(self.vocabulary.subjects)).to_numpy(zero_copy_only=False)
@@ -168,8 +167,8 @@ class Decider:
         return allowed
 
     def _row_groups(
-        self, rows: pa.RecordBatch, callers: Truth, special: Truth
-    ) -> Iterator[tuple[Codes, Mapping[str, Any] | None]]:
+        self, rows: pa.RecordBatch, callers: npt.NDArray[np.bool_], special: npt.NDArray[np.bool_]
+    ) -> Iterator[tuple[npt.NDArray[np.int64], Mapping[str, Any] | None]]:
         """Positions of rows that state the same flags and have the same objects; None: rows to decide one by one."""
         plain = np.flatnonzero(callers & ~special)
         if len(plain):
@@ -193,7 +192,7 @@ class Decider:
             shared = None if key is None else {"groups": key[0], "with": key[1], "flags": key[2]}
             yield np.array(of_form), shared
 
-    def _columns(self, opened: OpenEngine, rows: pa.RecordBatch, shared: Mapping[str, Any]) -> Truth:
+    def _columns(self, opened: OpenEngine, rows: pa.RecordBatch, shared: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
         types, paths = self._split(rows["resource"])
         withs = {}
         if slots := shared.get("with"):

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from privtab.base import InvalidRequest
-from privtab.base.request import context_flags, context_roles
+from privtab.base import InvalidRequest, read_context
 from privtab_logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, UNREAD, WRONG_ANSWER, Reading, Row
 from privtab_logs.wrapped import FIELDS
 from privtab_server.registry.server.decisions import RULES
@@ -337,7 +336,7 @@ def _with_more(request: Mapping[str, Any], asked: RequestColumns) -> RequestColu
         objects.append((slot, f"{type_}:{id_}"))
         if entity.get("properties"):
             more.setdefault("with", {})[slot] = {**entity["properties"]}
-    roles = context_roles(context)
+    roles, flags = read_context(context)
     named = {"with"} if roles is None else {"with", "active_roles"}
     values = {name: value for name, value in context.items() if name not in named and not isinstance(value, bool)}
     if values:
@@ -348,7 +347,7 @@ def _with_more(request: Mapping[str, Any], asked: RequestColumns) -> RequestColu
         groups=groups or None,
         active_roles=None if roles is None else list(roles),
         with_=objects or None,
-        flags=sorted(context_flags(context)) or None,
+        flags=sorted(flags) or None,
         attributes=json.dumps(more, **_AS_TEXT) if more else None,
     )
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base.arrow import Truth
 from privtab_logs.deciding import Decider
 from privtab_logs.moments import Moments, Unknown
 from privtab_logs.schema import MASKED, OTHER_SYSTEM, SCHEMA, Reading
@@ -163,7 +163,7 @@ def _moments_of(policies: pa.Array, states: pa.Array) -> Iterator[tuple[tuple[st
 def _differences(
     rows: pa.RecordBatch, state: str | None, then: Decider | None, now: Decider, found: Replay
 ) -> pa.Table:
-    recorded: Truth = rows["allowed"].to_numpy(zero_copy_only=False).astype(np.bool_)
+    recorded: npt.NDArray[np.bool_] = rows["allowed"].to_numpy(zero_copy_only=False).astype(np.bool_)
     before = recorded if then is None else then.decide(rows)
     after = now.decide(rows)
     found.replayed += len(rows)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import yaml
 from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
-from privtab.base.formats import GZIP, LOCAL
+from privtab.base import LOCAL_ENDINGS
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import RawState
 from privtab.state.row_texts import row_text
@@ -28,7 +28,7 @@ def is_edited(path: Path) -> bool:
     """Return whether `trimmed` edits the files of a state: no files that are packed, in parts, or have a row on each line."""
     files = [path] if path.is_file() else [file for file in path.iterdir() if not file.name.startswith((".", "_"))]
     if any(
-        file.suffix in (GZIP, ".jsonl", ".ndjson") or (file.is_dir() and file.suffix != ".parquet") for file in files
+        file.suffix in (".gz", ".jsonl", ".ndjson") or (file.is_dir() and file.suffix != ".parquet") for file in files
     ):
         return False
     return path.is_file() or not any(f.suffix == ".json" and f.read_bytes().lstrip().startswith(b"{") for f in files)
@@ -42,7 +42,9 @@ def trimmed(path: Path, raw: RawState, gone: Gone) -> dict[str, bytes]:
     if path.is_file():
         return {"": _of_file(path, raw, gone, None)}
     files = {
-        file.stem: file for file in sorted(path.iterdir()) if file.suffix.lower() in LOCAL and file.stem in ALL_TABLES
+        file.stem: file
+        for file in sorted(path.iterdir())
+        if file.suffix.lower() in LOCAL_ENDINGS and file.stem in ALL_TABLES
     }
     return {
         file.name: _of_file(file, raw, gone, table) if gone.get(table) else file.read_bytes()
@@ -56,7 +58,7 @@ def _of_file(file: Path, raw: RawState, gone: Gone, table: str | None) -> bytes:
     if suffix == ".parquet":
         return _parquet(file, gone[str(table)])
     text = content.decode("utf-8-sig").lstrip()
-    is_json = suffix == ".json" or (suffix not in LOCAL and text[:1] in {"{", "["})
+    is_json = suffix == ".json" or (suffix not in LOCAL_ENDINGS and text[:1] in {"{", "["})
     trim = _csv if suffix == ".csv" else _json if is_json else _yaml
     found = trim(content, gone, table)
     return _anew(raw, gone, table) if found is None else found

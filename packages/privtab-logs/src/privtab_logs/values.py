@@ -11,8 +11,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from privtab.base import strict_json
-from privtab.base.names import is_unicode
+from privtab.base import StrictDecoder
 from privtab_logs.schema import Reading
 
 PIECE = 1 << 18
@@ -20,6 +19,7 @@ LARGEST = 64 << 20
 """Characters of the largest value."""
 _GZIP = b"\x1f\x8b"
 _MARGIN = 10
+_SURROGATE = re.compile("[\ud800-\udfff]")
 """Characters before the end of what was read in which an error may be due to what is still missing."""
 _BETWEEN = re.compile(r"(?:[\s,\]]|\[(?=[\s\[\]{]|\Z))*")
 _SPACED = tuple(f'"{space}' for space in " \t\r\n")
@@ -71,7 +71,7 @@ class _Scanner:
         self._reading = reading
         # What is not UTF-8 becomes lone surrogates, by which the values that contain it are found.
         self._decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
-        self._decoder = strict_json.Decoder()
+        self._decoder = StrictDecoder()
         self._compact = True
         self._text = ""
         self._at = 0
@@ -92,7 +92,7 @@ class _Scanner:
                 continue
             try:
                 value, end = self._decoder.at(self._text, self._at, compact=self._compact)
-            except strict_json.Incomplete as error:
+            except StrictDecoder.Incomplete as error:
                 if len(self._text) - self._at - error.position > _MARGIN and not error.open_text:
                     self._damaged(str(error))
                 elif len(self._text) - self._at > LARGEST:
@@ -111,7 +111,7 @@ class _Scanner:
     def _is_unicode(self, value: Any) -> bool:
         """Return whether all texts of a value can be encoded; otherwise note the value as damaged."""
         try:
-            strict_json.check_pairs(value)
+            StrictDecoder.check(value)
         except ValueError as error:
             self._reading.damage(f"{self._path}:{self._line}", str(error))
             return False
@@ -162,7 +162,7 @@ class _Scanner:
         more = "".join(pieces)
         self._text, self._at = rest + more, 0
         self._compact = not any(spaced in self._text for spaced in _SPACED)
-        self._suspect = "\\ud" in self._text or "\\uD" in self._text or not is_unicode(self._text)
+        self._suspect = "\\ud" in self._text or "\\uD" in self._text or _SURROGATE.search(self._text) is not None
         return bool(more)
 
     def _damaged(self, why: str) -> None:

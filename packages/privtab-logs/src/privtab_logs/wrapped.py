@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from privtab.base import strict_json
+from privtab.base import StrictDecoder
 from privtab_logs.schema import Reading, Row
 
 Entries = Callable[[Any, str, Reading], Iterable[Row] | None]
@@ -137,9 +137,9 @@ class Unwrapper:
 def _object(text: str) -> tuple[Any, bool]:
     """The object that a text is, or None and whether it could be the beginning of an object."""
     try:
-        value, end = strict_json.Decoder().at(text, 0, compact=False)
-        strict_json.check_pairs(value)
-    except strict_json.Incomplete as error:
+        value, end = StrictDecoder().at(text, 0, compact=False)
+        StrictDecoder.check(value)
+    except StrictDecoder.Incomplete as error:
         return None, text.startswith("{") and (error.open_text or error.position >= len(text.rstrip()))
     except ValueError:
         return None, False

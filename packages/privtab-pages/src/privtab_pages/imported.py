@@ -15,7 +15,6 @@ from unicodedata import normalize
 import yaml
 
 from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, UsageError, did_you_mean, listed_names
-from privtab.base.names import code_point, small_letters
 from privtab.language.fmt import format_source
 from privtab.language.syntax.expression import (
     CellError,
@@ -73,6 +72,7 @@ PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 """Ways of writing a condition beside the language's own, each with what it stands for."""
 _WORDS = re.compile(r"[A-Za-z0-9]+")
+_NEXT_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _WORD = re.compile(r"\w")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[ _-]+[A-Za-z0-9]+)*")
 _IGNORED = re.compile(
@@ -244,9 +244,7 @@ class TableReader:
         """Return whether all characters of a cell are seen as what they are; reports a finding if not."""
         for character in cell.text.replace("\n", ""):
             if not character.isprintable() or _IGNORED.match(character) or normalize("NFKC", character) != character:
-                message = (
-                    f"`{_joined(cell.text)}` has the character {code_point(character)}, which is not seen as it is"
-                )
+                message = f"`{_joined(cell.text)}` has the character U+{ord(character):04X}, which is not seen as it is"
                 self._refuse(cell, message, "write it without")
                 return False
         return True
@@ -403,7 +401,7 @@ def _joined(text: str) -> str:
 
 
 def _identifier(text: str) -> str:
-    return "_".join(_WORDS.findall(small_letters(text))).lower()
+    return "_".join(_WORDS.findall(_NEXT_WORD.sub("_", text))).lower()
 
 
 def own_policy(source: SourceFile) -> str | None:

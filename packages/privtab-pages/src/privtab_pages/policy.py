@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from privtab.backends.describe import describe, forest, not_listed, set_texts
-from privtab.base.resources import environment
+from privtab.base import text_templates
 from privtab.ir import Can, Formula, Program, Rule, walk_condition
 from privtab_analysis.diff.markdown import as_code, as_text, markdown
 from privtab_analysis.diff.nodes import Diff
@@ -76,7 +76,7 @@ class PolicyPage:
 
     def markdown(self) -> str:
         """The page in GitHub's Markdown."""
-        templates = environment("docs")
+        templates = text_templates("docs")
         templates.filters |= {"code": as_code, "text": as_text}
         changes = "" if self.changes is None else markdown(self.changes, level=3)
         text = templates.get_template("policy.md.j2").render(**self.view(), changes=changes)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
+from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
-from privtab.base import FileError, UsageError, how_to_install
-from privtab.base.files import archive
+from privtab.base import FileError, UsageError, how_to_install, read_content
 
 
 def workbook_html(path: Path) -> str:
@@ -19,7 +19,7 @@ def workbook_html(path: Path) -> str:
     except ImportError:
         raise UsageError(f"workbooks need openpyxl: {how_to_install('excel')}; or save the sheet as CSV") from None
     try:
-        values, formulas = (load_workbook(archive(path), rich_text=True, data_only=only) for only in (True, False))
+        values, formulas = (load_workbook(_archive(path), rich_text=True, data_only=only) for only in (True, False))
         return "\n".join(
             f'<table data-sheet="{escape(sheet.title)}" {"" if sheet.sheet_state == "visible" else "hidden"}>'
             f"{''.join(_rows(sheet, formulas[sheet.title]))}</table>"
@@ -66,3 +66,12 @@ def _text(value: Any, font: Any) -> str:
     tag = "s" if font and font.strike else "sup" if font and font.vertAlign else "span"
     parts = [_text(str(part), getattr(part, "font", None)) for part in value] if isinstance(value, list) else []
     return f"<{tag}>{''.join(parts) or escape(str(value)).replace(chr(10), '<br>')}</{tag}>"
+
+
+def _archive(path: Path) -> BytesIO:
+    """Read a zip archive, as workbooks are. Raises FileError, also for one that unpacks to more than 128 MiB, and OSError."""
+    packed = BytesIO(read_content(path))
+    with ZipFile(packed) as found:
+        if sum(entry.file_size for entry in found.infolist()) > 128 << 20:  # what the reader of an entry holds it to
+            raise FileError(f"`{path}` unpacks to more than 128 MiB")
+    return packed

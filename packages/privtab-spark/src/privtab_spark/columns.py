@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.base.names import ESCAPES, WILDCARD_ESCAPES
+from privtab.base import encode_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructField
 
+ESCAPES = tuple((sign, encode_name(sign)) for sign in "%/")
+"""Characters that names in a path cannot contain, with their escapes, in the order of encoding."""
+WILDCARD_ESCAPES = tuple((sign, encode_name(sign)) for sign in "*?")
+"""The same for names that consist only of wildcards."""
+
 
 def encoded(name: Column) -> Column:
-    """A column of names, encoded as by `names.encode_name`."""
+    """A column of names, encoded as by `encode_name`."""
     text = name.cast("string")
     plain = wildcard = text
     for sign, escape in ESCAPES:

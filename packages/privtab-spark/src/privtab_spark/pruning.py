@@ -12,11 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base import arrow
-from privtab.base.arrow import Truth
+from privtab.base import array_numbers, array_truth, integer_array, text_array
+from privtab.base.arrow import truth_array
 from privtab.engines.lookups import TextDictionary
 from privtab.ir import Program
 from privtab.state.findings import RowLocation, StateFinding
@@ -85,7 +86,7 @@ def _named(request: RequestColumns, most: int) -> pa.Array | None:
     if _total(found, "bytes") > MOST_BYTES:
         return None
     texts = unpacked(found)
-    return pa.chunked_array([arrow.texts([""]), *([] if texts is None else texts.column("path").chunks)]).unique()
+    return pa.chunked_array([text_array([""]), *([] if texts is None else texts.column("path").chunks)]).unique()
 
 
 def _total(batches: DataFrame, column: str) -> int:
@@ -135,7 +136,7 @@ def _needed_rows(
         entities = batch.column(column)
         needed = _about_named(entities, named)
         unsure = np.flatnonzero(~(needed | _of_no_harm(program, table, batch)))
-        rows = batch.take(arrow.integers(unsure))
+        rows = batch.take(integer_array(unsure))
         found, findings = each_row(program, table, {}, dict(zip(names, rows.columns, strict=True)))
         if found is not None:
             raw, checked = found
@@ -143,20 +144,20 @@ def _needed_rows(
             about_named = np.append(_about_named(own.array, named), False)[own.codes]
             needed[unsure[raw.numbers[about_named & checked.valid] - 1]] = True
         needed[[unsure[f.place.row - 1] for f in findings if f.stops(program)]] = True
-        yield batch.filter(arrow.truths(needed))
+        yield batch.filter(truth_array(needed))
 
 
-def _about_named(entities: pa.Array, named: ShippedBytes) -> Truth:
+def _about_named(entities: pa.Array, named: ShippedBytes) -> npt.NDArray[np.bool_]:
     """A mask of the texts that are about named entities, or about others with the same hash."""
-    return named_paths(named).may_have(entities, arrow.numbers(pc.find_substring(entities, ":")) + 1)
+    return named_paths(named).may_have(entities, array_numbers(pc.find_substring(entities, ":")) + 1)
 
 
-def _of_no_harm(program: Program, table: str, batch: pa.RecordBatch) -> Truth:
+def _of_no_harm(program: Program, table: str, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     """A mask of the rows that stop nothing even if they are wrong, and whose text alone names their entity."""
     wrong = StateFinding(place=RowLocation(path="", table=table, row=1), message="", code="S110", row=_ALLOWS)
     if wrong.stops(program) or any(type_.opaque for type_ in program.entities.values()):
         return np.zeros(len(batch), np.bool_)
     cells = [(batch.column(name), text) for name, text in _ALLOWS.items() if name in batch.schema.names]
-    alike = [arrow.truth(pc.is_in(column, arrow.texts([text]))) for column, text in cells]
-    found: Truth = np.logical_and.reduce([np.ones(len(batch), np.bool_), *alike])
+    alike = [array_truth(pc.is_in(column, text_array([text]))) for column, text in cells]
+    found: npt.NDArray[np.bool_] = np.logical_and.reduce([np.ones(len(batch), np.bool_), *alike])
     return found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from privtab.base.formats import ENDINGS, LOCAL
+from privtab.base import LOCAL_ENDINGS
+from privtab.base.formats import ENDINGS
 from privtab_spark.formats import SPARK
 
 
 def test_every_file_ending_is_read_by_spark_or_by_the_core() -> None:
-    assert set(ENDINGS) == {*LOCAL, *SPARK}
-    assert set(LOCAL) - set(SPARK) == {".yaml", ".yml"}
+    assert set(ENDINGS) == {*LOCAL_ENDINGS, *SPARK}
+    assert set(LOCAL_ENDINGS) - set(SPARK) == {".yaml", ".yml"}

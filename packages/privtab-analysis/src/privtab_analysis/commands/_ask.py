@@ -19,8 +19,8 @@ from privtab.base import (
     is_wildcard,
     parse_key_values,
 )
-from privtab.base.key_values import attribute_values
 from privtab.command import err, option, styled
+from privtab_analysis.attribute_options import attribute_values
 
 if TYPE_CHECKING:
     from privtab.ir import Program

@@ -14,8 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from privtab.base import FileError, SourceFile, UsageError, Worker
-from privtab.base.staged import SUFFIXES, has_mark
-from privtab.base.worker import spare_processes
 from privtab.checks.lint.config import OWN_FILE, SHARED_FILE, settings_in
 from privtab.checks.lint.settings import Settings
 from privtab.command import is_stored, load_policy, table
@@ -118,7 +116,7 @@ def programs(before: Side, after: Side, known: Program | None = None) -> tuple[P
     if before.file.text == after.file.text and before.choice == after.choice:
         program = _program(after, known)
         return program, program
-    if known is None and min(len(before.file.text), len(after.file.text)) >= LARGE and spare_processes():
+    if known is None and min(len(before.file.text), len(after.file.text)) >= LARGE and Worker.spare():
         return _load_in_parallel(before, after)
     return _program(before), _program(after, known)
 
@@ -205,9 +203,9 @@ def _changed_policies(revision: str) -> Iterator[tuple[Side, Side]]:
 
 def _policies_at(revision: str, paths: Iterable[Path]) -> dict[str, SourceFile]:
     """The policies of a revision at or below the paths, by path relative to the working directory."""
-    names = {name for path in paths for name in files_at(revision, path) if name.endswith(SUFFIXES)}
+    names = {name for path in paths for name in files_at(revision, path) if name.endswith((".yaml", ".yml", ".json"))}
     files = {name: SourceFile.decode(required_file_at(revision, f"./{name}"), f"{revision}:{name}") for name in names}
-    return {name: file for name, file in files.items() if has_mark(file.text, "privtab")}
+    return {name: file for name, file in files.items() if file.has_mark("privtab")}
 
 
 def _settings_at(revision: str) -> Settings:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import FILTER_KINDS, count
-from privtab.base.sql_text import AppliedFilter
+from privtab.base import FILTER_KINDS, AppliedFilter, count
 from privtab.command import (
     FormatOption,
     QuestionOptions,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from privtab.base import Worker, face
-from privtab.base.worker import spare_processes
 from privtab.ir import Program, Tool
 from privtab_analysis.diff.compare import Comparison, cell
 from privtab_analysis.diff.declared import compare_declared
@@ -61,7 +60,7 @@ def diff(
 def _rows(row: Callable[[Pair], RowChange], pairs: Sequence[Pair], comparison: Comparison) -> list[RowChange]:
     """The rows; if many need comparison, child processes take a share."""
     to_compare = [pair for pair in pairs if comparison.in_both(pair) and not comparison.same(pair)]
-    shares = min(spare_processes() + 1, len(to_compare) // MIN_PAIRS_PER_PROCESS)
+    shares = min(Worker.spare() + 1, len(to_compare) // MIN_PAIRS_PER_PROCESS)
     if shares < 2:
         return list(map(row, pairs))
     # Interleaved, because neighbouring rows need a similar amount of work.

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple, assert_never
 
 from privtab import ir
 from privtab.base import Undecided
-from privtab.base.paths import at_level
 from privtab.ir import (
     ImplicationChecker,
     effect_texts,
@@ -399,7 +398,7 @@ class _Side:
         self.program = program
         self.unrolled = unrolled(program)
         plain = (unrolled(other).nested.keys() & program.entities.keys()) - self.unrolled.nested.keys()
-        self._one_level = Renaming(types={type_: at_level(type_, 1) for type_ in plain})
+        self._one_level = Renaming(types={type_: f"{type_}/1" for type_ in plain})
         self._programs: dict[int, ir.Program] = {}
 
     def at_most(self, levels: int) -> ir.Program:

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from privtab import ir
-from privtab.base import UsageError, hint
-from privtab.base.sql_text import Word
+from privtab.base import FilterWord, UsageError, hint
 from privtab.ir import replace_atoms, with_targets
 from privtab_analysis.diff.nodes import Pair
 
@@ -79,7 +78,7 @@ class Renaming:
         """The row filter or column mask with the new names of types."""
         return replace(filter_, entity=self.type(filter_.entity), parts=tuple(map(self._sql_part, filter_.parts)))
 
-    def _sql_part(self, part: str | Word | ir.Term) -> str | Word | ir.Term:
+    def _sql_part(self, part: str | FilterWord | ir.Term) -> str | FilterWord | ir.Term:
         if not isinstance(part, ir.Term) or part.target is None:
             return part
         return replace(part, target=self.target(part.target))

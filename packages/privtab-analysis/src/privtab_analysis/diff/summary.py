@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
-from privtab.base import Diagnostic, FindingKind, Request, Severity, Span
-from privtab.base.diagnostics import Related
+from privtab.base import Diagnostic, FindingKind, Related, Request, Severity, Span
 from privtab.ir import value_text
 from privtab_analysis.diff import nodes
 

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from privtab.base import NOT_SET, Entity, InvalidRequest, Request, base_type
-from privtab.base.attributes import Value
+from privtab.base import NOT_SET, AttributeValue, Entity, InvalidRequest, Request, base_type
 from privtab.ir import (
     NEVER,
     Assigned,
@@ -45,7 +44,7 @@ class Separation:
     types: Types
     form: PathForm
     """The form of the path of the resource."""
-    values: Mapping[Term, Value] = field(default_factory=dict)
+    values: Mapping[Term, AttributeValue] = field(default_factory=dict)
     """Values of attributes under which the comparisons among the facts hold, and no others that matter."""
 
 

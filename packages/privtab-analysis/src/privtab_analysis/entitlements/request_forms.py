@@ -9,7 +9,6 @@ from operator import or_
 from typing import Any, Literal, NamedTuple
 
 from privtab.base import Request, base_type
-from privtab.base.paths import Link
 from privtab.engines import conditions
 from privtab.engines.index import OWNER, Index
 from privtab.engines.plan import FormPlan, named
@@ -45,7 +44,7 @@ class Part(NamedTuple):
     type: str = ""
     depth: int = 0
     """The number of names in the path of the atom's entity."""
-    chain: Sequence[Link] = ()
+    chain: Sequence[tuple[str, int]] = ()
     """The types on that path from the first on which what is held counts."""
     privilege: str = ""
     owned: bool = False

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 
-from privtab.base import Entity, Locations, Request, decode_name, nearest
-from privtab.base.names import refers_to
+from privtab.base import Entity, Locations, Request, decode_name, last_name, nearest
 from privtab.ir import Program, vocabulary
 from privtab.state.chains import GROUP_PREFIX
 from privtab.state.located import locations
@@ -203,7 +202,7 @@ def _entity_notes(program: Program, state: State, entity: Entity) -> list[str]:
         return []  # an entity without a place is reported as such
     kind = program.entities[entity.type].principal
     known = () if kind is None else named(program, state, kind)
-    if any(refers_to(name, entity.id) for name in known):
+    if {entity.id, last_name(entity.id)}.intersection(known):
         return []
     base = base_type(program, entity.type)
     types_inside = {type_ for type_ in program.entities if base in program.chain(type_)}

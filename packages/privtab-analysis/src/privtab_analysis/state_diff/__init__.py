@@ -13,9 +13,7 @@ from itertools import chain, combinations, product
 from math import prod
 from typing import TypeAlias
 
-from privtab.base import LEFT_OUT, Entity, GivenAttributes, count, current_moment
-from privtab.base.paths import count_names
-from privtab.base.sql_text import Word
+from privtab.base import LEFT_OUT, Entity, FilterWord, GivenAttributes, count, count_names, current_moment
 from privtab.ir import RESOURCE, HasBelow, OwnsBelow, Program, Rule, Term, Tool, direct_atoms, rule_flags
 from privtab.state.names import NO_PLACES, Places
 from privtab.state.nodes import State
@@ -175,7 +173,7 @@ class Comparison:
             part.attribute if isinstance(part, Term) else part for one in self.program.filters for part in one.parts
         }
         if any(
-            row.cells.get("attribute") in parts or (row.table == "memberships" and Word("groups") in parts)
+            row.cells.get("attribute") in parts or (row.table == "memberships" and FilterWord("groups") in parts)
             for row in self.rows
         ):
             yield "values that stand in the SQL of row filters and column masks are not compared"

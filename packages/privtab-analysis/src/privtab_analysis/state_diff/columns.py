@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
-from privtab.base.arrow import Codes
 from privtab.state.coded import CodedColumn, numbered_rows
 
 
@@ -26,13 +26,13 @@ def only_in_one(columns: Iterable[tuple[CodedColumn, CodedColumn]]) -> tuple[lis
     return _missing(first_groups, second_groups, begin, end), _missing(second_groups, first_groups, begin, end)
 
 
-def _alike(first: Codes, second: Codes) -> int:
+def _alike(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> int:
     """The number of equal rows at the beginning of two tables of one length."""
     different = first != second
     return int(different.argmax()) if different.any() else len(first)
 
 
-def _missing(rows: Codes, others: Codes, begin: int, end: int) -> list[int]:
+def _missing(rows: npt.NDArray[np.int64], others: npt.NDArray[np.int64], begin: int, end: int) -> list[int]:
     """The first of each of the rows that is not among the others, but for so many at the beginning and at the end."""
     # Of the others, those that are none of these few rows are left out first: sorting all of them takes longer.
     distinct, first = np.unique(rows[begin : len(rows) - end], return_index=True)

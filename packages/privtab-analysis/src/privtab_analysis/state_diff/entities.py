@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from privtab.base import Entity, last_name, path_of
-from privtab.base.paths import count_names
+from privtab.base import Entity, count_names, last_name, path_of
 from privtab.ir import Program, vocabulary
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.universe import universe

@@ -8,8 +8,7 @@ from functools import cached_property
 from itertools import combinations, islice, product
 from typing import Any, TypeAlias
 
-from privtab.base import Attribute, Entity, GivenAttributes, PathShape, Request
-from privtab.base.attributes import Value
+from privtab.base import Attribute, AttributeValue, Entity, GivenAttributes, PathShape, Request
 from privtab.ir import (
     RESOURCE,
     Compare,
@@ -79,7 +78,7 @@ class GivenValues:
                 found[term.kind, path[-1] if path else "", term.attribute] = type_
         return found
 
-    def _choices(self, type_: Attribute) -> list[Value]:
+    def _choices(self, type_: Attribute) -> list[AttributeValue]:
         if type_.type == "set":  # an empty one is like none
             sizes = range(1, len(type_.values) + 1)
             return [list(words) for size in sizes for words in combinations(type_.values, size)]
@@ -104,8 +103,8 @@ class GivenValues:
                     yield value
 
 
-def _given(values: Mapping[Variable, Value], objects: Mapping[str, Entity]) -> GivenAttributes:
-    def of(kind: str, key: str = "") -> dict[str, Value]:
+def _given(values: Mapping[Variable, AttributeValue], objects: Mapping[str, Entity]) -> GivenAttributes:
+    def of(kind: str, key: str = "") -> dict[str, AttributeValue]:
         return {name: value for (of_kind, on, name), value in values.items() if (of_kind, on) == (kind, key)}
 
     with_ = {

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from privtab.base import SettingsInvalid, resources
+from privtab.base import SettingsInvalid, documents_below, find_document
 from privtab.pipeline import policy_folders
 
 
 def documents(kind: str) -> dict[str, Path]:
     """The documents of a kind, by name."""
-    return dict(sorted(resources.documents(kind, _folders()).items()))
+    return dict(sorted(documents_below(_folders(), kind).items()))
 
 
 def names(kind: str) -> str:
@@ -21,12 +21,12 @@ def names(kind: str) -> str:
     try:
         return ", ".join(documents(kind))
     except SettingsInvalid:
-        return ", ".join(sorted(resources.documents(kind, [_HERE])))
+        return ", ".join(sorted(documents_below([_HERE], kind)))
 
 
 def document(name: str, kind: str) -> tuple[str, Path]:
     """The name of a document and its file, of a path or of a name. Raises UsageError."""
-    return resources.document(name, kind, _folders())
+    return find_document(name, kind, _folders())
 
 
 def _folders() -> tuple[Path, ...]:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from privtab.backends.rego import links, quoted, template
-from privtab.base.names import PLAIN
-from privtab.base.sql_text import DENIAL, Word
+from privtab.base import PLAIN_CHARACTERS, FilterWord
 from privtab.ir import Program, SqlFilter
 from privtab_connect.doors.document import KEYWORDS, Alternative, Answer, Conditions, Door, Form, Kind, Place, Shape
 
@@ -46,7 +45,7 @@ def modules(door: Door, program: Program, name: str) -> dict[str, str]:
     views: dict[str, dict[str, Any]] = {
         "answers": {"answers": [_answer_view(answer) for answer in door.answers]},
         "lib/lib": {
-            "plain": PLAIN,
+            "plain": PLAIN_CHARACTERS,
             "subject": program.semantics.subjects[0],
             "user": list(door.user.at),
             "groups": door.groups and list(door.groups.at),
@@ -68,7 +67,7 @@ def modules(door: Door, program: Program, name: str) -> dict[str, str]:
 def _shows_all(one: SqlFilter) -> bool:
     """Return whether a filter keeps every row, or a mask shows the column as it is."""
     if one.kind == "column_mask":
-        return one.parts == (Word("column"),)
+        return one.parts == (FilterWord("column"),)
     return all(isinstance(part, str) for part in one.parts) and "".join(map(str, one.parts)).strip().upper() == "TRUE"
 
 
@@ -230,18 +229,18 @@ def _answer_view(answer: Answer) -> dict[str, Any]:
             value = _value(shape, {"{positions}": "positions"})
             rules, otherwise = [(value, f"positions := lib.positions({about})")], _value(shape, {"{positions}": "[]"})
         case "filters":
-            nothing = quoted(DENIAL["row_filter"])
+            nothing = quoted("FALSE")
             item = _value(shape, {"{sql}": "sql"})
             rules = [(f"[{item} | some sql in found]", f"found := lib.filters({about}, {nothing})")]
             otherwise = f"[{_value(shape, {'{sql}': nothing})}]"
         case "mask":
-            nothing = quoted(DENIAL["column_mask"])
+            nothing = quoted("NULL")
             found = f"lib.filters({about}, {nothing})"
             rules = [(_value(shape, {"{sql}": "sql"}), f"[sql] = {found}"), ("null", f"[] = {found}")]
             otherwise = _value(shape, {"{sql}": nothing})
         case "masks":
             item = _value(shape, {"{position}": "position", "{sql}": "sql"})
-            found = f"lib.masks({about}, {quoted(DENIAL['column_mask'])})"
+            found = f"lib.masks({about}, {quoted('NULL')})"
             rules, otherwise = [(f"[{item} | some [position, sql] in found]", f"found := {found}")], "null"
         case "refusal":
             value = _value(shape, {"{refused}": "refusal"})

@@ -9,8 +9,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from jmespath.exceptions import JMESPathError
 
-from privtab.base import Located, SourceFile
-from privtab.base.names import WILDCARDS
+from privtab.base import Located, SourceFile, is_wildcard
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, whole
 from privtab.language.syntax.yaml_tree import Mapping, Node, Sequence
 from privtab.state.raw import TABLE_COLUMNS
@@ -168,8 +167,8 @@ class _MappingReader(ExpressionReader):
         title = self.text(fields["title"], "`title`")
         lists = {key: tuple(text.value for text in self.texts(fields.get(key), f"`{key}`")) for key in LISTS}
         wildcards = self.text(fields.get("wildcards"), "`wildcards`")
-        if wildcards is not None and set(wildcards.value) - set(WILDCARDS):
-            self.report("I001", wildcards.span, f"`wildcards` are of the signs {' '.join(WILDCARDS)}")
+        if wildcards is not None and not all(map(is_wildcard, wildcards.value)):
+            self.report("I001", wildcards.span, "`wildcards` are of the signs * ? %")
         steps = self.steps(fields["steps"], 1)
         if title is None:
             return None

@@ -12,7 +12,6 @@ from functools import cache, lru_cache
 from urllib.parse import quote
 
 from privtab.base import encode_name
-from privtab.base.names import ESCAPES
 from privtab_connect.errors import TemplateError
 
 ITEM = "it"
@@ -98,9 +97,7 @@ def _encoded(name: str, wildcards: str) -> str:
     """A name of a path; one with a wildcard keeps it."""
     if not any(sign in name for sign in wildcards):
         return encode_name(name)
-    for sign, escape in ESCAPES:
-        name = name if sign in wildcards else name.replace(sign, escape)
-    return name
+    return "".join(sign if sign in wildcards or sign in "*?" else encode_name(sign) for sign in name)
 
 
 def _path(value: object, wildcards: str = "") -> str:

@@ -18,8 +18,8 @@ from privtab.base import (
     load_plugin,
     plugin_names,
     source,
+    unencoded_name,
 )
-from privtab.base.names import unencoded
 from privtab.ir import Program
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
@@ -297,7 +297,7 @@ class NativeNames:
         kind = self._document.objects[entity.type]
         types = self._named_types(entity.type)
         names = []
-        for type_, name in zip(types, map(unencoded, entity.names), strict=True):
+        for type_, name in zip(types, map(unencoded_name, entity.names), strict=True):
             if type_ not in self._document.within:
                 names.append(name)
             elif name != self._document.within[type_]:
@@ -334,7 +334,7 @@ class NativeNames:
         if entity is not None and self._container(entity):
             name = last_name(entity.id)
         elif not name.replace("%2A", "").replace("%3F", ""):
-            name = unencoded(name)
+            name = unencoded_name(name)
         native = self._document.names[kind].plain({"name": name})
         account_kind = _KINDS[kind]
         if account_kind == "group" and self._document.traits.groups_are_roles:
@@ -351,7 +351,7 @@ class NativeNames:
 
     def _container(self, entity: Entity) -> dict[str, str]:
         """The names of the entities that contain a principal, by type, among the entities that contain all objects of the target."""
-        names = zip(self._named_types(entity.type), map(unencoded, entity.names), strict=False)
+        names = zip(self._named_types(entity.type), map(unencoded_name, entity.names), strict=False)
         return {type_: name for type_, name in names if type_ in self._document.within}
 
     def path(self, entity: Entity) -> tuple[Entity, ...]:

@@ -9,8 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import WINDOW_COLUMNS, ExitCode, SourceFile, WrongTime, count, moment_text, parse_moment, read_text
-from privtab.base.staged import write_all
+from privtab.base import (
+    WINDOW_COLUMNS,
+    ExitCode,
+    SourceFile,
+    WrongTime,
+    count,
+    moment_text,
+    parse_moment,
+    read_text,
+    write_files,
+)
 from privtab.command import (
     QuestionOptions,
     err,
@@ -232,7 +241,7 @@ def _write(
         write_tables(target, less.to_tables(), in_place=in_place)
         return
     outputs = _trimmed(program, state, gone)
-    write_all({target / name if name else target: content for name, content in outputs.items()}, in_place=in_place)
+    write_files({target / name if name else target: content for name, content in outputs.items()}, in_place=in_place)
 
 
 def _trimmed(program: Program, state: Path, gone: dict[str, list[int]]) -> dict[str, bytes]:
@@ -252,7 +261,7 @@ def _trimmed(program: Program, state: Path, gone: dict[str, list[int]]) -> dict[
     files = trimmed(state, raw, numbers)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / (state.name if "" in files else "state")
-        write_all({copy / name if name else copy: content for name, content in files.items()})
+        write_files({copy / name if name else copy: content for name, content in files.items()})
         less = without_rows(whole, [(table, number) for table, listed in gone.items() for number in listed])
         if any(changed_rows(less, validate(program, load_rows(program, copy))[0])):
             raise AssertionError(f"{state} without rows reads otherwise than it should")

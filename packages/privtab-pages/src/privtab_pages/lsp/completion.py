@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import yaml
 
 from privtab.base import SourceFile, listed_names, quoted_privilege
-from privtab.base.nodes import dataclass
 from privtab.language import syntax
 from privtab.language.syntax.expression import RESERVED, CellError, parse_condition
 from privtab.language.syntax.keys import policy_schema

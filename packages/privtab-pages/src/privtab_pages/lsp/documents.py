@@ -17,7 +17,6 @@ from privtab.base import (
     Severity,
     SourceFile,
 )
-from privtab.base.staged import has_mark
 from privtab.ir import Program
 from privtab.language import syntax
 from privtab.language.syntax import Tables
@@ -100,15 +99,15 @@ class Documents:
         file = self.text(path)
         if file is None:
             return None
-        if has_mark(file.text, "privtab"):
+        if file.has_mark("privtab"):
             return self._policy(path, file)
-        if ".scenarios." not in path.name and not has_mark(file.text, MARK):
+        if ".scenarios." not in path.name and not file.has_mark(MARK):
             return None
         script = read_script(path, default_policy(path), [], file)
         about = None if script is None else script.subject.policy.resolve()
         # What is no policy is a finding of these scenarios, whatever it is: scenarios may name themselves.
         policy = None
-        if about is not None and (text := self.text(about)) is not None and has_mark(text.text, "privtab"):
+        if about is not None and (text := self.text(about)) is not None and text.has_mark("privtab"):
             policy = self._policy(about, text)
         readable = None if policy is None else self._readable.get(policy.path)
         root = compose(file, [])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from privtab.base import ANY_PRIVILEGE, Located, SourceFile, Span
-from privtab.base.names import NAMED_PRIVILEGE, NO_OBJECT
-from privtab.base.nodes import dataclass
 from privtab.language.syntax import expression as x
 from privtab.language.syntax import yaml_tree
 from privtab.language.syntax.nodes import Cell, RowDecl, Tables, VariantDecl, Word
@@ -118,7 +117,7 @@ class _Policy:
         objects: dict[str, Types] = {}
         for with_ in row.withs:
             objects[with_.name.value] = None if with_.types is None else frozenset(t.value for t in with_.types)
-            yield from self.types_in(w for w in with_.types or () if w.value != NO_OBJECT or NO_OBJECT in self.types)
+            yield from self.types_in(w for w in with_.types or () if w.value != "none" or "none" in self.types)
         yield from self.types_in(row.for_types or ())
         for body in row.bodies:
             for condition in body.conditions:
@@ -167,7 +166,7 @@ class _Policy:
     def privileges(self, words: Iterable[Word], *, declares: bool = False) -> Iterator[Occurrence]:
         """Names of privileges and sets."""
         for word in words:
-            if word.value not in (ANY_PRIVILEGE, NAMED_PRIVILEGE):
+            if word.value not in (ANY_PRIVILEGE, "named privilege"):
                 kind: Kind = "set" if word.value in self.sets else "privilege"
                 yield Occurrence(kind=kind, name=word.value, span=word.span, declares=declares)
 

@@ -31,7 +31,6 @@ from privtab.base import (
     moment_text,
     strict_loads,
 )
-from privtab.base.sql_text import operation_of
 from privtab.client import Revision
 from privtab_server.authzen import messages
 from privtab_server.authzen.messages import Body, Evaluations, Malformed, Search, SearchKind, Semantic, request
@@ -387,7 +386,7 @@ def action_plan(search: Search, vocabulary: Vocabulary) -> SearchPlan:
         raise InvalidRequest(f"unknown entity type `{type_:.80}` in system `{vocabulary.system}`")
     names: list[str] = []
     first_error: InvalidRequest | None = None
-    filters = {operation_of(k, name) for k in FILTER_KINDS for name in vocabulary.filters.get(k, {}).get(type_, ())}
+    filters = {f"{k}.{name}" for k in FILTER_KINDS for name in vocabulary.filters.get(k, {}).get(type_, ())}
     for name in sorted(vocabulary.operations.get(type_, {}).keys() - filters):
         try:
             vocabulary.check(replace(template, action=name))

@@ -20,7 +20,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from privtab.base import BrokenBundle, UsageError
-from privtab.base.signatures import PATCH, SIGNATURES
 from privtab.bundle.archive import MANIFEST, digest, entries, json_bytes, read_object
 from privtab_server.errors import BundleRefused, RegistryConflict, RegistryError
 from privtab_server.registry import names, nodes
@@ -85,7 +84,7 @@ def revision_in(packed: bytes) -> nodes.Revision:
                 manifest = read_object(path, file.read(), BundleRefused)
                 if nodes.too_deep(manifest):
                     raise BundleRefused(f"its manifest is nested more than {nodes.DEEPEST} times")
-            elif path == SIGNATURES:
+            elif path == ".signatures.json":
                 signed = True
             elif path.startswith((f"{_PROGRAMS}/", f"{_STATES}/")) and path.endswith("/data.json"):
                 text = file.read()
@@ -97,7 +96,7 @@ def revision_in(packed: bytes) -> nodes.Revision:
         raise BundleRefused(str(error)) from None
     if manifest is None:
         raise BundleRefused("it has no manifest")
-    if PATCH in hashes:
+    if "patch.json" in hashes:
         raise BundleRefused("it is a delta: keep whole bundles")
     return _checked(packed, manifest, hashes, revisions, signed=signed)
 

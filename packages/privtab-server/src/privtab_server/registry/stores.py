@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from privtab.base import UsageError, how_to_install
-from privtab.base.staged import staged, sync_folder
+from privtab.base import UsageError, how_to_install, staged_file
 from privtab_server.errors import RegistryError
 from privtab_server.registry import names
 
@@ -116,20 +115,18 @@ class LocalStore(Store):
 
     def create(self, path: str, content: bytes) -> None:
         """As Store.create."""
-        with self._storage_errors(path, writing=True), staged(self.folder / path, [content], _STAGED) as temporary:
+        with self._storage_errors(path, writing=True), staged_file(self.folder / path, [content], _STAGED) as temporary:
             try:
                 os.link(temporary, self.folder / path)
             except FileExistsError:
                 raise Exists(path) from None
             except OSError:
                 self._create_locked(path, temporary)
-            sync_folder(self.folder / path)
 
     def replace(self, path: str, content: bytes) -> None:
         """As Store.replace."""
-        with self._storage_errors(path, writing=True), staged(self.folder / path, [content], _STAGED) as temporary:
+        with self._storage_errors(path, writing=True), staged_file(self.folder / path, [content], _STAGED) as temporary:
             temporary.replace(self.folder / path)
-            sync_folder(self.folder / path)
 
     def remove(self, path: str) -> None:
         """As Store.remove."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from privtab.base import FileError, UsageError, files
+from privtab.base import FileError, UsageError, read_secret
 
 LOG = logging.getLogger("privtab.serve")
 
@@ -98,7 +98,7 @@ class Tokens:
 
 def read(path: Path, scopes: type[StrEnum], *, bindings: bool = False) -> tuple[Bearer, ...]:
     """The bearers in a file; raises FileError, and UsageError, which names the line but not the token."""
-    lines = files.secret(path).splitlines()
+    lines = read_secret(path).splitlines()
     bearers = [
         _bearer(f"{path}:{number}", line.split(), scopes, bindings=bindings)
         for number, line in enumerate(lines, start=1)

@@ -29,7 +29,6 @@ from privtab.base import (
     listed_names,
     once,
 )
-from privtab.base.names import PRIVILEGE_ATTRIBUTE
 from privtab.ir import Compare, Program, privilege_names, vocabulary, walk_reached
 from privtab.reference import Reference
 from privtab.state.located import locations
@@ -64,6 +63,8 @@ MOST_PLACES = 100
 PRINCIPAL_OF: Mapping[str, str] = {"assignments": "role", "memberships": "group", "members": "user"}
 """The kind of the principal whose entity is the object of a row, which is also the name of the column that names it."""
 _MOST_SHOWN = 3
+_PRIVILEGE = "privilege"
+"""The attribute in which a request names a privilege."""
 
 
 @once
@@ -84,7 +85,7 @@ def _asking(program: Program) -> frozenset[tuple[str, str]]:
         (pair, leaf) for pair, rule in program.rules.items() for leaf in walk_reached(program, rule.item_condition)
     )
     terms = ((pair, leaf.left) for pair, leaf in leaves if isinstance(leaf, Compare))
-    asked = "request", PRIVILEGE_ATTRIBUTE
+    asked = "request", _PRIVILEGE
     return frozenset(pair for pair, term in terms if (term.kind, term.attribute) == asked)
 
 
@@ -129,7 +130,7 @@ def naming(program: Program, request: Request, rows: Sequence[Mapping[str, str |
     if rule is None or not rows:
         return request
     given, slots = request.attributes, program.recipients(rule)
-    asks = PRIVILEGE_ATTRIBUTE not in given.request and (rule.entity, rule.operation) in _asking(program)
+    asks = _PRIVILEGE not in given.request and (rule.entity, rule.operation) in _asking(program)
     if not asks and not slots:
         return request
     if asks:
@@ -139,7 +140,7 @@ def naming(program: Program, request: Request, rows: Sequence[Mapping[str, str |
                 f"`{request.action}` asks for the privilege that is given: send one change for each of {listed_names(named)}"
             )
         if named:
-            given = replace(given, request={**given.request, PRIVILEGE_ATTRIBUTE: named[0]})
+            given = replace(given, request={**given.request, _PRIVILEGE: named[0]})
     objects = dict(request.with_)
     for slot in slots:
         entities = {principal_entity(program, *holder_of(row)) for row in rows}
@@ -159,7 +160,7 @@ def check_delegated(program: Program, request: Request, changes: Iterable[Change
     resource, rule = request.resource, program.rules[request.resource.type, request.action]
     slots = program.recipients(rule)
     asks = (rule.entity, rule.operation) in _asking(program)
-    named = request.attributes.request.get(PRIVILEGE_ATTRIBUTE) if asks else None
+    named = request.attributes.request.get(_PRIVILEGE) if asks else None
     tables = {table for table, _ in OPERATIONS}
     for change in changes:
         row = change.row or {}

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from privtab import __version__
 from privtab.base import Entity, UsageError, no_formula
-from privtab.base.staged import atomic_folder
 from privtab.language.report.html import HeatMap, shaded
 from privtab.state.nodes import State
 from privtab_analysis.html import page, visible
 from privtab_spark.certification import findings as found
 from privtab_spark.certification.figures import TooLargeError, Totals, WrittenRows, write_matrix
 from privtab_spark.certification.findings import KINDS
+from privtab_spark.folders import atomic_folder
 from privtab_spark.former import renamed_keyword
 from privtab_spark.frames import is_frame, of_spark
 from privtab_spark.matrix import Matrix, opening, report_omitted

@@ -25,8 +25,8 @@ from privtab.base import (
     nearest,
     parse_key_values,
     printable_json,
+    printable_output,
 )
-from privtab.base.printable import printable_output
 from privtab_spark.failures import first_lines, spark_errors
 from privtab_spark.formats import SPARK
 from privtab_spark.jobs._options import Option, arguments_of, parser_of
@@ -388,7 +388,7 @@ def _atomic_output(output: str, *, overwrite: bool) -> Iterator[str]:
     target = Path(output.removeprefix("file://"))
     if target.exists() and not overwrite:
         raise UsageError(f"{target} exists: name another folder, or add `--overwrite`")
-    from privtab.base.staged import atomic_folder
+    from privtab_spark.folders import atomic_folder
 
     with atomic_folder(target) as place:
         part = place / "part"

@@ -11,10 +11,10 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from privtab.base import LEFT_OUT, Entity, InvalidRequest, Request, Vocabulary, base_type
-from privtab.base.arrow import Codes
 from privtab.engines.conditions import RESOURCE, Condition
 from privtab.engines.index import Index
 from privtab.engines.rows import Place, RowEngine
@@ -67,7 +67,7 @@ class Matrix:
         self.sources = _Sources(self.names_of_principals)
         number = self.names_of_principals.setdefault
         own = (number(subject.principal, len(self.names_of_principals)) for subject in subjects)
-        self.labels_numbers: Codes = np.fromiter(own, np.int64, len(subjects))
+        self.labels_numbers: npt.NDArray[np.int64] = np.fromiter(own, np.int64, len(subjects))
         self.labels = pa.array([subject.principal for subject in subjects], pa.string())
         self.user_names = pa.array([subject.user for subject in subjects], pa.string())
 
@@ -229,12 +229,12 @@ class _Run:
             chain = evaluator.reader.chains[part.type] if part.type else ()
             self.places += [(part.slot, base_type(type_), depth) for type_, depth in chain]
             ends.append(len(self.places) - 1)
-        self.subjects: Codes = np.array(way.subjects, np.int64)
+        self.subjects: npt.NDArray[np.int64] = np.array(way.subjects, np.int64)
         count = len(way.subjects)
-        self.sources: Codes = np.array(way.sources, np.int64).reshape(self.width, count).T.ravel()
-        self.positions: Codes = np.tile(np.arange(self.width), count)
-        self.ends: Codes = np.tile(np.array(ends, np.int64), count)
-        self.groups: Codes = np.full(count * self.width, -1)
+        self.sources: npt.NDArray[np.int64] = np.array(way.sources, np.int64).reshape(self.width, count).T.ravel()
+        self.positions: npt.NDArray[np.int64] = np.tile(np.arange(self.width), count)
+        self.ends: npt.NDArray[np.int64] = np.tile(np.array(ends, np.int64), count)
+        self.groups: npt.NDArray[np.int64] = np.full(count * self.width, -1)
         for position, groups in enumerate(way.groups):
             for row, group in groups.items():
                 self.groups[row * self.width + position] = names.setdefault(group, len(names))
@@ -314,7 +314,7 @@ class _Sources:
         """`names`: numbers for the names of principals, to which new ones are added."""
         self._numbers = names
         self.names = pa.array([], pa.string())
-        self.columns: tuple[Codes, ...] = tuple(np.zeros(0, np.int64) for _ in range(3))
+        self.columns: tuple[npt.NDArray[np.int64], ...] = tuple(np.zeros(0, np.int64) for _ in range(3))
 
     def extend(self, found: Sequence[Source]) -> None:
         """Add the new sources."""

@@ -44,14 +44,14 @@ def _yaml_value(file: SourceFile) -> object:
 
     The lines themselves are not shown, since they may contain passwords.
     """
-    from privtab.base.diagnostics import render
     from privtab.language.syntax.yaml_tree import compose, plain_tree
 
     found: list[Diagnostic] = []
     tree = compose(file, found, "a configuration begins with `tables:`")
     value = None if tree is None else plain_tree(tree, file, found)
     if found:
-        raise UsageError(f"{file.path} is not a readable configuration:\n{render(found, {})}")
+        texts = "\n\n".join(finding.render() for finding in found)
+        raise UsageError(f"{file.path} is not a readable configuration:\n{texts}")
     return value
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from privtab.base import FileError, PrivtabError, UsageError, how_to_install, read_content, strict_loads
-from privtab.base.staged import write_pieces
+from privtab.base import FileError, PrivtabError, UsageError, how_to_install, read_content, strict_loads, write_file
 
 
 def at_once(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -63,7 +62,7 @@ class Root:
                 with self._system(name, FileError) as (system, where):
                     system.put_file(file.name, where)
             return
-        write_pieces(self.path(name), pieces, in_place=True)
+        write_file(self.path(name), pieces, in_place=True)
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if there is none. Raises FileError."""

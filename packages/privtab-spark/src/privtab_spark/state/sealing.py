@@ -39,11 +39,12 @@ def signature_of(signing: SigningKey | None) -> dict[str, Any] | None:
     """The signature that a part should have, as recorded in a manifest, without the sequence."""
     if signing is None:
         return None
-    from privtab.base.signatures import key_id
-
-    # Different keys may have the same id.
-    fingerprint = key_id(signing.key.public_key())
-    return {"key": signing.id, "fingerprint": fingerprint, "algorithm": signing.algorithm, "scope": signing.scope}
+    return {
+        "key": signing.id,
+        "fingerprint": signing.fingerprint,
+        "algorithm": signing.algorithm,
+        "scope": signing.scope,
+    }
 
 
 def parts_to_sign(parts: Parts, signing: SigningKey | None) -> list[str]:
@@ -161,11 +162,10 @@ def _pack(root: Root, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _packed(bundle: Any, text: str | None) -> Iterator[bytes]:
-    from privtab.base.signatures import is_signature
     from privtab.bundle.archive import entries
     from privtab.bundle.sign import with_signatures
 
-    names = [name for name, _, _ in entries(bundle) if not is_signature(name)]
+    names = [name for name, _, _ in entries(bundle) if name.rpartition("/")[2] != ".signatures.json"]
     bundle.seek(0)
     yield from with_signatures(bundle, names, None if text is None else text.encode())
 

@@ -12,12 +12,12 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
-from privtab.base import ALWAYS, WINDOW_COLUMNS, arrow
-from privtab.base.arrow import Codes
+from privtab.base import ALWAYS, WINDOW_COLUMNS, array_truth, text_array
 from privtab.ir import Program, vocabulary
 from privtab.state.coded import CodedColumn, numbered_rows
 from privtab.state.large_index import given_privileges
@@ -110,7 +110,7 @@ def root_state(
         rows[name] = ColumnRows(name, columns)
     scopes, values = (_columns(table.filter(pa.array(part == kind)), "abc") for kind in (SCOPE, ATTRIBUTE))
     none = CodedColumn.without_texts(len(values["a"]))
-    of_nobody = CodedColumn(np.zeros(len(scopes["a"]), np.int64), arrow.texts(["user:"] if len(scopes["a"]) else []))
+    of_nobody = CodedColumn(np.zeros(len(scopes["a"]), np.int64), text_array(["user:"] if len(scopes["a"]) else []))
     return State(
         **rows,
         assignments=ColumnRows("assignments", {"principal": of_nobody, "role": scopes["b"], "scope": scopes["a"]}),
@@ -128,7 +128,7 @@ def granted(program: Program, state: State, findings: Findings) -> dict[str, int
     of_row, privileges = given_privileges(program, written, entities, effects)
     keys, names = (CodedColumn(column.codes[of_row], column.array) for column in (entities, grantees))
     numbers = numbered_rows((privileges, keys, names))
-    denied = (effects.codes == arrow.position(effects.array, "deny"))[of_row]
+    denied = (effects.codes == next((code for code, name in enumerate(effects.names) if name == "deny"), -1))[of_row]
     allowed_once, denied_once = np.unique(numbers[~denied]), np.unique(numbers[denied])
     both = denied_once[np.isin(denied_once, allowed_once)]
     among = np.flatnonzero(denied & np.isin(numbers, both))
@@ -204,7 +204,7 @@ def _distinct(
     kept = ~is_repeated
     kept[first] = True
 
-    def note(rows: Codes, code: str, severity: str, message: str, advice: str) -> None:
+    def note(rows: npt.NDArray[np.int64], code: str, severity: str, message: str, advice: str) -> None:
         taken = {name: column.take(rows.tolist()) for name, column in columns.items()}
         for position, row in enumerate(rows.tolist()):
             cells = {name: str(texts[position]) for name, texts in taken.items() if texts[position] is not None}
@@ -214,7 +214,7 @@ def _distinct(
     note(first, "S160", "warning", f"the row says the same as another of `{table}`", "leave it out")
     if listed is not None:
         entity = TABLES[table][0]
-        is_lost = ~arrow.truth(pc.is_in(columns[entity].array, listed.cast(pa.string())))
+        is_lost = ~array_truth(pc.is_in(columns[entity].array, listed.cast(pa.string())))
         lost = kept & np.append(is_lost, False)[columns[entity].codes]
         severity = "error" if orphans == "quarantine" else "warning"
         message = f"`{{{entity}}}` is not among the entities"

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
-from privtab.base import ALWAYS, WINDOW_COLUMNS, FileError, arrow
+from privtab.base import ALWAYS, WINDOW_COLUMNS, FileError, text_array
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.pack import shard_files
 from privtab.ir import Program
@@ -181,7 +181,7 @@ def people_state(program: Program, table: pa.Table) -> State:
         window = WINDOW_COLUMNS if any(rows.column(edge).null_count < len(rows) for edge in WINDOW_COLUMNS) else ()
         tables[name] = rows.select([*CELLS[: len(names)], *window]).rename_columns([*names, *window])
     who = CodedColumn.of(tables.pop(GRANTED).column(GRANTED))
-    owned = arrow.texts([f"{next(iter(program.entities))}:-"] if len(who) else [])
+    owned = text_array([f"{next(iter(program.entities))}:-"] if len(who) else [])
     entity = CodedColumn(np.zeros(len(who), np.int64), owned)
     return replace(from_arrow(tables), owners=ColumnRows("owners", {"entity": entity, "owner": who}))
 

@@ -7,8 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from privtab.base import Entity, Request, base_type
-from privtab.base.paths import level_of
+from privtab.base import Entity, Request, base_type, level_of
 from privtab.ir import Owner, Program, Rule, Target, reached_atoms, vocabulary, with_targets
 from privtab.state.nodes import State
 from privtab_analysis.rights import Right, key_of, target_of

@@ -11,6 +11,7 @@ from typing import Any
 from privtab.base import (
     Attribute,
     Attributes,
+    AttributeValue,
     Entity,
     FileError,
     GivenAttributes,
@@ -21,7 +22,6 @@ from privtab.base import (
     UsageError,
     flag_name,
 )
-from privtab.base.attributes import Value
 from privtab.ir import Program, vocabulary
 from privtab.language.syntax import yaml_tree
 from privtab.language.syntax.yaml_tree import Node
@@ -138,8 +138,8 @@ def read_given(
     return GivenAttributes.read(found)
 
 
-def _values(reader: ScenarioReader, node: Node, declared: Mapping[str, Attribute]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+def _values(reader: ScenarioReader, node: Node, declared: Mapping[str, Attribute]) -> dict[str, AttributeValue]:
+    found: dict[str, AttributeValue] = {}
     for key, value in reader.entries(node, "`attributes`"):
         attribute = declared.get(key.text)
         if attribute is not None and attribute.type == "set":

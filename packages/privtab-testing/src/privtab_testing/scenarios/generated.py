@@ -6,8 +6,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from privtab.base import Entity, GivenAttributes, Request
-from privtab.base.attributes import Value
+from privtab.base import AttributeValue, Entity, GivenAttributes, Request
 from privtab.ir import Has, Holds, Owner, Program, Term
 from privtab.state import attribute_rows
 from privtab.state.located import locations
@@ -44,7 +43,7 @@ def asked_by(program: Program, known: Request, caller: Caller, request: Request)
     return replace(request, user=known.user, groups=known.groups, attributes=attributes)
 
 
-def entity_values(program: Program, values: AttributeValues, request: Request) -> dict[Term, Value | None]:
+def entity_values(program: Program, values: AttributeValues, request: Request) -> dict[Term, AttributeValue | None]:
     """The values of entities that the state has, since the request does not give them; None where it must have none."""
     return {
         term: value
@@ -58,7 +57,7 @@ def given_values(program: Program, values: AttributeValues, request: Request) ->
     objects = {str(entity): f"with {slot}" for slot, entity in request.with_.items()} | {
         str(request.resource): "entity"
     }
-    given: dict[str, dict[str, Value]] = {}
+    given: dict[str, dict[str, AttributeValue]] = {}
     for term, value in values.items():
         if value is not None and _is_given(program, term, request):
             kind = term.kind if term.target is None else objects[term.target.slot]
@@ -185,7 +184,7 @@ class CallerStates:
         self._program = program
         self.placements = {row.entity: row for row in placements}
         self.where = locations(program, State(entities=tuple(self.placements.values())))
-        self._groups: list[tuple[GeneratedCallers, dict[Term, Value | None]]] = []
+        self._groups: list[tuple[GeneratedCallers, dict[Term, AttributeValue | None]]] = []
         self._shared = shared
         self._known: dict[Hashable, tuple[int, Request]] = {}
 

@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping
 from itertools import product
 from math import prod
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from privtab import ir
 from privtab.base import ANY_PRIVILEGE, Attribute, Entity, did_you_mean
-from privtab.base.attributes import AttributeKind, Operator
+from privtab.base.attributes import AttributeKind
 from privtab.base.attributes import Scalar as Constant
-from privtab.base.names import unquoted
 from privtab.language.syntax import yaml_tree
 from privtab.language.syntax.expression import Comparison, parse_condition
 from privtab.language.syntax.node_reader import near
@@ -190,7 +189,7 @@ class HeldSetsReader:
             return tuple(frozenset({kind(target=target_of(str(key)))}) for key in keys)
         has = ir.HasBelow if below else ir.Has
         found: list[HeldSet] = []
-        names = (unquoted(part.strip()) for part in what.split("/"))
+        names = (_unquoted(part.strip()) for part in what.split("/"))
         for name, key in product(names, keys):
             target = target_of(str(key))
             if name == ANY_PRIVILEGE:
@@ -228,14 +227,14 @@ def is_comparison(text: str) -> bool:
 def comparison(program: ir.Program, names: StateNames, text: str) -> ir.Compare | RowProblem:
     """The comparison that a text says; or what is wrong with its attributes, entities, constants or types."""
     contained = _CONTAINED.fullmatch(text) if _COMPARISON.fullmatch(text) is None else None
-    relation: Operator = "contains"
+    relation: Any = "contains"
     if contained is not None:
         attribute, written = contained["set"], contained["word"]
     else:
         found = _COMPARISON.fullmatch(text)
         assert found is not None
         attribute = found["left"]
-        relation, written = cast("Operator", found["relation"] or "="), (found["right"] or "true").strip()
+        relation, written = found["relation"] or "=", (found["right"] or "true").strip()
     left = _term(names, attribute)
     if isinstance(left, RowProblem):
         return left
@@ -270,7 +269,7 @@ def _term(names: StateNames, text: str) -> ir.Term | RowProblem:
     return ir.Term(kind="entity", attribute=attribute.strip(), target=ir.Target(slot=str(entity), type=entity.type))
 
 
-def _constants(relation: Operator, text: str) -> tuple[Constant, ...] | RowProblem:
+def _constants(relation: str, text: str) -> tuple[Constant, ...] | RowProblem:
     """The constants on the right; the grammar of conditions reads them."""
     parsed = parse_condition(f"{text} in user.a" if relation == "contains" else f"user.a {relation} {text}")
     if isinstance(parsed, Comparison) and isinstance(parsed.right, tuple):
@@ -286,3 +285,12 @@ def _declared(program: ir.Program, term: ir.Term) -> Attribute | RowProblem:
     of = f"a `{term.target.type}`" if term.target is not None else f"the {term.kind}"
     known = program.attributes.of(term.kind)
     return RowProblem(_CODE, f"unknown attribute `{term.attribute}` of {of}", did_you_mean(term.attribute, known))
+
+
+def _unquoted(text: str) -> str:
+    """The name of a privilege that may stand in quotes.
+
+    >>> _unquoted("READ"), _unquoted('"USE CATALOG"')
+    ('READ', 'USE CATALOG')
+    """
+    return text[1:-1] if len(text) > 2 and text[0] == text[-1] == '"' else text

@@ -8,7 +8,6 @@ from operator import or_
 from typing import TypeAlias, TypeVar
 
 from privtab.base import LEFT_OUT, Request, Undecided, once
-from privtab.base.caching import once_within
 from privtab.ir import (
     ALWAYS,
     RESOURCE,
@@ -32,11 +31,20 @@ Key: TypeAlias = tuple[str, str]
 Mask: TypeAlias = int
 
 
-@once_within
 def dependencies(program: Program, key: Key) -> frozenset[Key]:
     """A rule and every rule that it refers to by `can`."""
-    referred = (node for node in walk_condition(program.rules[key].item_condition) if isinstance(node, Can))
-    return frozenset({key}).union(*(dependencies(program, (can.target.type, can.operation)) for can in referred))
+    known = _dependencies(program)
+    if key not in known:
+        referred = (node for node in walk_condition(program.rules[key].item_condition) if isinstance(node, Can))
+        others = (dependencies(program, (can.target.type, can.operation)) for can in referred)
+        known[key] = frozenset({key}).union(*others)
+    return known[key]
+
+
+@once
+def _dependencies(_program: Program) -> dict[Key, frozenset[Key]]:
+    """The rules and those that they refer to, as far as `dependencies` was asked about them."""
+    return {}
 
 
 def dependents(program: Program, key: Key) -> list[Key]:

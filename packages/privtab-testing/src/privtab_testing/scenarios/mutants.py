@@ -8,8 +8,6 @@ from typing import Any, Literal, TypeAlias
 
 from privtab import ir
 from privtab.base import PRINCIPAL_TABLES, Attribute
-from privtab.base.attributes import Operator, Scalar
-from privtab.base.paths import Level
 from privtab.ir import condition_text, on_entity, reached_atoms
 from privtab.state.names import StateNames
 from privtab_testing.scenarios.masks import dependencies
@@ -29,7 +27,7 @@ CHANGES: Mapping[Change, str] = {
     "flag": "a flag dropped",
     "comparison": "another comparison of attributes",
 }
-OTHER_LEVEL: Mapping[Level, Level] = {
+OTHER_LEVEL: Mapping[str, Any] = {
     "nearest": "any",
     "first": "nearest",
     "any": "every",
@@ -37,7 +35,7 @@ OTHER_LEVEL: Mapping[Level, Level] = {
     "parent": "nearest",
 }
 """The level of a type that nests that a mutant names instead."""
-OTHER_BOUND: Mapping[Operator, Operator] = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+OTHER_BOUND: Mapping[str, Any] = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 """The same order with the bound in or out."""
 Types: TypeAlias = Mapping[str, str]
 """The type of the object in each slot, as far as it is known at that point of a condition."""
@@ -267,7 +265,7 @@ class _PointMutation:
         return condition_text(formula, self.rule)
 
 
-def _words(attribute: Attribute) -> tuple[Scalar, ...]:
+def _words(attribute: Attribute) -> tuple[str | int | bool, ...]:
     """The values of an attribute that has few."""
     return (True, False) if attribute.type == "bool" else attribute.values
 

@@ -8,7 +8,6 @@ from itertools import chain, islice, product
 from math import prod
 
 from privtab.base import Entity, Locations, Request, Span, Undecided, UsageError
-from privtab.base.attributes import Scalar
 from privtab.ir import (
     RESOURCE,
     Atom,
@@ -111,7 +110,7 @@ class ComparedAttributes:
             if isinstance(compare.right, Term) and compare.operator in ("<", "<=", ">", ">="):
                 yield from (replace(compare, operator=operator) for operator in ("<", "=", ">"))
 
-    def _values(self, term: Term, constants: tuple[Scalar, ...]) -> list[Scalar]:
+    def _values(self, term: Term, constants: tuple[str | int | bool, ...]) -> list[str | int | bool]:
         """The values of an attribute that tell comparisons with some constants apart."""
         type_ = self._theory.type_of(term)
         match type_.type:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from privtab.base import FileError, SourceFile, Span, read_text
-from privtab.base.request import why_denied
 from privtab.ir import Rule, atom_text
 from privtab.language import syntax
 from privtab.language.report import Case as JUnitCase
@@ -220,7 +219,7 @@ def because(failure: Failure) -> str:
     if failure.decision.allowed:
         reasons_text = "; ".join(map(str, reasons(failure.decision)))
         return f"allowed by {reasons_text}" if reasons_text else "anyone may"
-    return why_denied(failure.decision.missing) or "no way leads to an allow"
+    return failure.decision.why_denied() or "no way leads to an allow"
 
 
 def junit_suites(results: Sequence[Result]) -> list[Suite]:

@@ -13,8 +13,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from privtab import ir
-from privtab.base import LEFT_OUT, NOT_SET, base_type
-from privtab.base.paths import level_of
+from privtab.base import LEFT_OUT, NOT_SET, base_type, level_of
 from privtab.ir import RequestAlgebra, asked_condition, atom_words, reached_atoms, resolve_can, vocabulary, walk_reached
 from privtab_testing.scenarios import Form
 

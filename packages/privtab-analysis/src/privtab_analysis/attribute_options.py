@@ -1,0 +1,37 @@
+"""Options that give attributes: `--attribute KIND.NAME=VALUE`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from privtab.base import Attribute, Attributes, GivenAttributes, UsageError, hint, parse_key_values
+
+
+def attribute_values(options: Iterable[str] | None, declared: Attributes) -> GivenAttributes:
+    """Parse `--attribute` options by the declared types; sets are written with commas. Raises UsageError."""
+    found: dict[str, dict[str, object]] = {}
+    form, example = "KIND.NAME=VALUE", "user.department=hr"
+    for written, value in parse_key_values(options, "--attribute", form, example=example, allow_empty=True).items():
+        kind, dot, name = written.partition(".")
+        if not dot:
+            raise UsageError(f"`--attribute {written}={value}`: write {form}, as in {example}")
+        of_kind = declared.of(kind if kind in ("user", "request") else "entity")
+        if name not in of_kind:
+            raise UsageError(f"unknown attribute `{written}`" + hint(name, of_kind))
+        found.setdefault(kind, {})[name] = _value(value, of_kind[name])
+    objects = {kind: values for kind, values in found.items() if kind not in ("user", "entity", "request")}
+    return GivenAttributes(
+        user=found.get("user", {}), entity=found.get("entity", {}), request=found.get("request", {}), with_=objects
+    )
+
+
+def _value(text: str, attribute: Attribute) -> object:
+    match attribute.type:
+        case "bool":
+            return {"true": True, "false": False}.get(text, text)
+        case "integer":
+            return int(text) if text.removeprefix("-").isdecimal() and text.isascii() else text
+        case "set":
+            return text.split(",") if text else []
+        case _:
+            return text
