@@ -32,7 +32,7 @@ from pathlib import Path
 from rich.text import Text
 
 from privtab.base.errors import PrivtabError
-from privtab.command._output import Terminal
+from privtab.command import Terminal
 from privtab.engines.opa import binary
 from privtab.pipeline import load_program
 from privtab_testing.scenarios.collect import plans

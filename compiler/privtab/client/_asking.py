@@ -39,7 +39,11 @@ WINDOW = 50_000
 
 
 class Mode(StrEnum):
-    """The enforcement of answers. Set when the client is created, never by a request."""
+    """The enforcement of answers. Set when the client is created, never by a request.
+
+    >>> Mode("observe") is Mode.OBSERVE
+    True
+    """
 
     ENFORCE = "enforce"
     """Denials deny, failures raise."""
@@ -51,7 +55,11 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The status of a client."""
+    """The status of a client.
+
+    >>> Status(healthy=True, mode=Mode.ENFORCE, engine="opa").circuit is None
+    True
+    """
 
     healthy: bool
     """True if the client can answer now."""

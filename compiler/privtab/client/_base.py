@@ -38,6 +38,10 @@ class Asker:
     DecisionUnavailable: the PDP did not answer, or no policy or state is active.
 
     Every method takes user, action and resource (`"type:path"`, a pair or an Entity), or one Request instead.
+
+    Ask each client in the same way:
+
+        client.check("alice", "load", "table:m/c/s/t")
     """
 
     def __init__(self, engine: ClientEngine, *, mode: Mode = Mode.ENFORCE, hooks: Sequence[HookLike] = ()) -> None:

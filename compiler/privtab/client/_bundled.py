@@ -198,7 +198,12 @@ class ActiveBundles:
 
 
 class BundledEngine:
-    """Keeps bundles current and decides with them."""
+    """Keeps bundles current and decides with them.
+
+    Follow a policy and a state:
+
+        BundledEngine(locations, system="lake", refresh=10.0, max_staleness=60.0).now().engine
+    """
 
     def __init__(
         self,

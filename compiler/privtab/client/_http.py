@@ -34,6 +34,8 @@ class HttpTransport(BlockingTransport):
 
     `verify` and `cert` are as in `requests`. `headers` returns additional headers for each exchange (a trace context). With an
     empty `accept`, the caller gives that header.
+
+    >>> HttpTransport("http://127.0.0.1:8181").close()
     """
 
     def __init__(

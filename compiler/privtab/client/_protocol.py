@@ -228,7 +228,11 @@ def encode(document: object) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """The active revisions of a system's policy and state."""
+    """The active revisions of a system's policy and state.
+
+    >>> Revision(policy="9c1f0b6a2d3e4f50", state=None).state is None
+    True
+    """
 
     policy: str | None
     state: str | None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import requests
 
 Timeout: TypeAlias = tuple[float, float]
-"""Seconds to connect, and seconds to wait for data; once the answer has begun, their sum bounds the whole call."""
+"""Seconds to connect, and seconds to wait for data; once the answer has begun, their sum bounds the whole call: `(0.5, 2.0)`."""
 
 
 Headers: TypeAlias = "Mapping[str, str] | Message"
@@ -57,6 +57,10 @@ class Transport(Protocol):
 
     Both calls return the body of a 200 answer. They raise PolicyError for any other answer below 500 (redirects are not
     followed) and DecisionUnavailable for a 5xx or an incomplete answer.
+
+    Pass a transport to a client:
+
+        Client(url, transport=Retrying(HttpTransport(url)))
     """
 
     def post(self, path: str, body: bytes, timeout: Timeout) -> bytes:
@@ -70,7 +74,12 @@ class Transport(Protocol):
 
 
 class AsyncTransport(Protocol):
-    """The sender of an AsyncClient's requests; as Transport, with coroutines."""
+    """The sender of an AsyncClient's requests; as Transport, with coroutines.
+
+    Pass a transport to a client:
+
+        AsyncClient(url, transport=transport)
+    """
 
     async def post(self, path: str, body: bytes, limits: Timeout) -> bytes:
         """Send a JSON body to a path that begins with `/`."""
@@ -126,6 +135,8 @@ class RequestsTransport(BlockingTransport):
     """Sends over `requests`. Safe to share between threads; a forked process opens its own connections.
 
     A given session is used unchanged, including hooks and authentication. A session created here is restricted (`restrict_session`).
+
+    >>> RequestsTransport("http://127.0.0.1:8181").close()
     """
 
     def __init__(

@@ -55,6 +55,11 @@ class AsyncClient:
 
     `check`s that begin in the same iteration of the event loop, or within `batch_window` seconds, share one exchange;
     `batch_window="off"` sends each separately. Threads wait for OPA in place of the event loop.
+
+    Ask in a coroutine:
+
+        async with AsyncClient("http://127.0.0.1:8181", system="lake") as client:
+            await client.require("alice", "load", "table:m/c/s/t")
     """
 
     def __init__(

@@ -48,6 +48,10 @@ class Embedded(Asker):
 
     FileError, DecisionUnavailable: there is no policy or no state to start with. SignatureRefused: a bundle has no trusted
     signature.
+
+    Ask in process:
+
+        Embedded("build/demo").check("alice", "load", "table:m/c/s/t")
     """
 
     def __init__(

@@ -42,6 +42,11 @@ class Client(Asker):
     Arguments default to the environment (`PRIVTAB_TIMEOUT`) or a file, see `docs/reference/asking.md`. `system` may be
     omitted if OPA has only one. `timeout` is (connect, read) in seconds, or one number for both; `total` bounds a call
     including its retries. `session` is a `requests.Session`, `transport` any other Transport.
+
+    Ask an OPA:
+
+        with Client("http://127.0.0.1:8181", system="lake") as client:
+            client.require("alice", "load", "table:m/c/s/t")
     """
 
     def __init__(
@@ -162,6 +167,9 @@ def connect(target: str | os.PathLike[str] | None = None, **settings: Any) -> As
     `http://host:port`, `https://…` and `unix:/path` are addresses of an OPA, unless they end in `.tar.gz`: addresses of archives, files, folders
     and `package:name` are bundles. `target` defaults to PRIVTAB_URL, the settings file, or an OPA on this machine.
     `engine="opa"` requires an OPA; `Embedded` lists the other engines.
+
+    >>> connect("http://127.0.0.1:8181").mode.value
+    'enforce'
     """
     location = os.fspath(target) if target is not None else _config.resolve({})["url"]
     _check(location)

@@ -15,7 +15,7 @@ from privtab.base.resources import how_to_install
 
 if TYPE_CHECKING:
     from privtab.command._app import Commands, PolicyCommand
-    from privtab.command._engines import open_engine
+    from privtab.command._engines import Answers, open_engine
     from privtab.command._files import row_counts
     from privtab.command._options import (
         AtOption,
@@ -64,7 +64,7 @@ else:
         __name__,
         {
             "_app": "Commands PolicyCommand",
-            "_engines": "open_engine",
+            "_engines": "Answers open_engine",
             "_files": "row_counts",
             "_options": "AtOption OutputOption PartialOption PolicyArguments PolicyChoice QuestionOptions SigningKeyOption"
             " SigningOptions VariantOptions VerificationOptions load_state moment_of open_doors read_token",

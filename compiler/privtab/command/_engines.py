@@ -28,7 +28,11 @@ ENGINES = ("reference", "opa", "python")
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Decides checked requests, by position; `chunk` of them are best decided at once."""
+    """Decides checked requests, by position; `chunk` of them are best decided at once.
+
+    >>> Answers(lambda requests: [Decision(allowed=False) for _ in requests]).decide([])
+    []
+    """
 
     decide: Callable[[Sequence[Request]], list[Decision]]
     chunk: int = 1000

@@ -13,20 +13,12 @@ import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jmespath
 
-from privtab.base import (
-    DecisionError,
-    Entity,
-    Request,
-    UsageError,
-    decode_name,
-    how_to_install,
-    strict_loads,
-)
-from privtab.client import HttpTransport, Sender, SendError, Transport
+from privtab.base import DecisionError, Entity, Request, UsageError, decode_name, how_to_install, strict_loads
+from privtab.client import HttpTransport, Sender, SendError
 from privtab.ir import Program
 from privtab_connect.errors import TemplateError
 from privtab_connect.importing.template import Template
@@ -42,6 +34,16 @@ if TYPE_CHECKING:
 
 EVALUATION = "/access/v1/evaluation"
 EVALUATIONS = "/access/v1/evaluations"
+
+
+class Transport(Protocol):
+    """What the driver of AuthZEN sends requests with."""
+
+    def post(self, path: str, body: bytes, timeout: tuple[float, float]) -> bytes:
+        """Return the body of the answer to a JSON body; raises PolicyError, DecisionUnavailable."""
+
+    def close(self) -> None:
+        """Release the connections."""
 
 
 class AuthZenDriver(Driver):
