@@ -15,7 +15,7 @@ import worlds
 from decision_rows import CATALOGS as POLICY
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
-from request_frames import TABLE_COLUMNS as REQUEST_COLUMNS
+from request_frames import COLUMNS as REQUEST_COLUMNS
 from request_frames import attributes_argument, frame, slots
 
 from privtab import pipeline
