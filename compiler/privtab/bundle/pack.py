@@ -28,7 +28,7 @@ SHARDED = "sharded"
 """The value of `state` in the metadata of a sharded state's bundles and in the policy that reads them."""
 ENTRYPOINTS = ("allow", "decision", "decisions", "explained", "visible")
 OF_FILTERS = ("filters/applied", "filters/applied_many")
-"""Those of policies with row filters or column masks."""
+"""The entrypoints of policies with row filters or column masks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ class Circuit:
         return literal == other or not self.possible(literal, -other)
 
     def implied(self, literal: int, others: Iterable[int]) -> frozenset[int]:
-        """Those of the other literals that hold wherever the first one does."""
+        """The other literals that hold wherever the first one does."""
         return self.solver.implied([literal, self._requests], tuple(others))
 
 

@@ -76,7 +76,7 @@ class Filter:
         yield (key, EDITION, 0, *[self.edition, *[None] * len(self.levels)][: len(self.levels)])
 
     def among(self, paths: Sequence[str]) -> Sequence[str]:
-        """Those of the sorted paths of entities that are allowed; raises UnsupportedError as `rows`."""
+        """The allowed paths, among sorted paths of entities; raises UnsupportedError as `rows`."""
         allowed = bytearray(len(paths))
         _edition, *rows = sorted(self.rows(), key=lambda row: row[1])
         for _, depth, allows, *names in rows:

@@ -243,7 +243,7 @@ VALUES: dict[str, tuple[str, ...]] = {
 }
 """Shapes whose values are a closed set of words."""
 LISTED = ("groups", "hierarchy", "kinds", "from")
-"""Those of them that are lists."""
+"""The keys among them that are lists."""
 
 SECTIONS: dict[str, str] = {
     "sources": "sources: {NAME: {document: FILE}}",

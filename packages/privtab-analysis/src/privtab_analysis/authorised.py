@@ -28,7 +28,7 @@ NOT_CONSIDERED = (
 )
 """Further sources of rights, which are not followed, in the words of every answer."""
 UNFOLLOWED = ("entities", "attributes")
-"""Tables whose rows nobody may change unless settings say so; what such changes give is not followed."""
+"""Tables whose rows nobody may change unless settings say so; rights from such changes are not followed."""
 
 
 class Authority(Protocol):
@@ -52,7 +52,7 @@ class PossibleChange(NamedTuple):
 
 
 class AuthorisedChanges:
-    """The changes that operations authorise, whether or not the caller may perform these."""
+    """The changes that operations authorise, whether or not the caller may perform the operations."""
 
     def __init__(
         self, caller: Caller, state: State, authority: Authority, universe: Universe, *, recreates: bool
@@ -68,7 +68,7 @@ class AuthorisedChanges:
         self._recreates = recreates
 
     def all(self) -> Iterator[PossibleChange]:
-        """Every change on the entities that there are now."""
+        """Every change on the existing entities."""
         for type_ in self._program.entities:
             for operation in dict.fromkeys(self._operations(type_)):
                 rule = self._program.rules[type_, operation]
@@ -78,7 +78,7 @@ class AuthorisedChanges:
                         yield PossibleChange(rule, resource, tuple(found))
 
     def unfollowed(self) -> Iterator[tuple[str, Rule, Entity]]:
-        """(table, rule, resource) of each operation that authorises rows of which it is not followed what they give."""
+        """(table, rule, resource) of each operation that authorises rows whose effect is not followed."""
         for table in UNFOLLOWED:
             for type_ in self._program.entities:
                 for verb in ("add", "remove"):
@@ -110,7 +110,7 @@ class AuthorisedChanges:
         return any(GainedFact(kind=fact.kind, entity=place, privilege=fact.privilege) in facts for place in above)
 
     def principals_of(self, fact: GainedFact) -> set[str]:
-        """The role or the group of a fact, and what it holds."""
+        """The role or the group of a fact, and the principals that it holds."""
         if fact.kind == "group":
             principals, scoped, _ = self._caller.hypothetical.of_principal(f"group:{fact.privilege}")
             return {*principals, *(role for role, _ in scoped)}
@@ -188,7 +188,7 @@ class AuthorisedChanges:
         return [GainedFact(kind="vacant", entity=entity) for entity in entities if self._recreates]
 
     def _removing(self, type_: str) -> set[str]:
-        """The operations that authorise the removal of rows about entities of a type: nothing may name these any more."""
+        """The operations that authorise the removal of rows about entities of a type: nothing may name the entities any more."""
         tables = ("grants", "owners", "assignments")
         return {name for table in tables for name in self._authority.operations(table, "remove", type_)}
 
@@ -214,7 +214,7 @@ class AuthorisedChanges:
         ]
 
     def _of(self, principals: Collection[str]) -> list[GainedFact]:
-        """The denials to some principals and to what these hold, that go if the caller leaves them."""
+        """The denials to some principals and to the principals that they hold, which end if the caller leaves them."""
         reached = set(principals)
         for principal in principals:
             everywhere, scoped, _ = self._caller.hypothetical.of_principal(principal)

@@ -1,4 +1,4 @@
-"""Decisions of the reference for one caller and many objects, with hypothetical changes to what they hold."""
+"""Decisions of the reference for one caller and many objects, with hypothetical changes to the caller's rights."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class EquivalenceClasses:
             self.name(path)
 
     def around(self, key: str) -> Sequence[str]:
-        """The entity of a row and, with `or below`, what contains it, where only the state tells that."""
+        """The entity of a row and, with `or below`, its containers, where only the state tells them."""
         entity = Entity.parse(key)
         if self._asks_below and self._shapes[entity.type].flat is not None:
             return self._where.find(entity) or ()

@@ -79,7 +79,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One operation of a path: its objects, why it is allowed there, and what it gives."""
+    """One operation of a path: its objects, the reason why it is allowed there, and its gains."""
 
     rule: Rule
     resource: Entity

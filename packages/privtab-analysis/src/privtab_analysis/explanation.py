@@ -39,7 +39,7 @@ _BY_KIND: Mapping[str, int] = {
     kind: number
     for number, kind in enumerate(("role", "group", "grant", "remove denial", "member", "owner", "service admin"))
 }
-"""Of two proposals that give as much, the one whose changes come first here is better."""
+"""The order of changes for proposals that give as much: the proposal whose changes come first is better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ def _relevant_principals(reference: Reference, decision: HypotheticalDecision) -
 
 
 class _Measure:
-    """Measures what sets of changes give, to whomever: the permissions that `state_diff` finds."""
+    """Measures the gains from sets of changes, for anybody: the permissions that `state_diff` finds."""
 
     def __init__(self, decision: HypotheticalDecision, user: str) -> None:
         self._program, self._state, self._user = decision.program, decision.state, user

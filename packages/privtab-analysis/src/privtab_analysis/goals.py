@@ -124,7 +124,7 @@ class RelevantFacts:
 
 
 class AssumedFacts:
-    """The facts that a caller is assumed to hold now, and what these allow. `existing`: the entities that exist from the start."""
+    """The facts that a caller is assumed to hold now, and the operations that they allow. `existing`: the entities that exist from the start."""
 
     def __init__(
         self, caller: Caller, choices: Choices, existing: frozenset[Entity], locations: GrowingLocations

@@ -1,4 +1,4 @@
-"""HTML pages from `templates/`, which load nothing, and names in them that show what they hide."""
+"""HTML pages from `templates/`, which load nothing, and names in them with their hidden characters shown."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def visible(text: str) -> str:
 
 
 def _coded(text: str) -> Any:
-    """A sentence with what stands in backticks as code."""
+    """A sentence with its parts in backticks as code."""
     from markupsafe import Markup
 
     parts = visible(text).split("`")

@@ -90,13 +90,13 @@ class ReachableRights:
         self._rules = tuple(rule for rule in rules if named or not rule.needs_active_role)
         self.fresh_names.check_levels(max_steps)
         self.actions: dict[effects.Action, tuple[effects.GainedFact, ...]] = {}
-        """The possible actions, in the order in which they become possible, and what each gives."""
+        """The possible actions, in the order in which they become possible, with their gains."""
         self.facts: dict[effects.GainedFact, None] = {}
         self._trials = 0
         self._at_once: frozenset[effects.Action] = frozenset()
         """The actions that are possible in the state as it is."""
         self._known: dict[effects.Action, tuple[effects.Action, ...]] = {}
-        """By the first action that gives a fact, actions that lead to it."""
+        """The actions that lead to the first action that gives a fact, by that action."""
         self._last: tuple[effects.Action, ...] = ()
         self._saturate()
 
@@ -113,7 +113,7 @@ class ReachableRights:
         return (*self._newly_held(held), *others)
 
     def undecided(self) -> tuple[str, ...]:
-        """The changes of rows that the user could make of which it is not known what they give."""
+        """The changes of rows that the user could make and whose effect is not known."""
         self._assumed.assume(self.facts)
         allowed: dict[str, None] = {}
         for table, rule, resource in () if self._changes is None else self._changes.unfollowed():
@@ -377,7 +377,7 @@ class ReachableRights:
         return self._assumed.reaches(goal)
 
     def _in_order(self, actions: Collection[effects.Action], *, exact: bool = False) -> list[effects.Action]:
-        """Those of the actions that can be performed, each after the ones it needs."""
+        """The actions that can be performed, each after the actions that it needs."""
         performed: list[effects.Action] = []
         remaining = list(actions)
         while True:
@@ -412,7 +412,7 @@ class ReachableRights:
             gained += self.actions[action]
 
     def _needed(self, actions: Sequence[effects.Action], goal: Goal) -> set[effects.GainedFact]:
-        """The facts of some actions without which these do not lead to a goal; of what changes of rows give, no more than needed."""
+        """The facts of some actions without which the actions do not lead to a goal; of facts from changes of rows, no more than needed."""
         needed = set(self._gained_by(actions))
         for few in ([goal.fact] if goal.fact else [], [fact for fact in needed if goal.is_about(fact)]):
             if few and self._leads(actions, few, goal):

@@ -19,7 +19,7 @@ def place_of(program: Program, where: Locations, entity: Entity) -> str | None:
 
 
 def about_principal(state: State, table: str, principal: Entity, program: Program) -> State:
-    """The rows of one table about a principal that is itself an entity, as far as they concern what contains it.
+    """The rows of one table about a principal that is itself an entity, as far as they concern its containers.
 
     Rows that name no entity (memberships, assignments without a scope) count, unless they name a role or a group of another place.
     """

@@ -96,7 +96,7 @@ class WhoCan:
             self.anyone = False
         self.users: tuple[str, ...] = tuple(sorted(asked))
         self.excepted: tuple[str, ...] = tuple(sorted(self.known - asked)) if self.anyone else ()
-        """The users whom the state names and who may not although anyone else may: what every user has is denied to them."""
+        """The users whom the state names and who may not although anyone else may: the rights of every user are denied to them."""
 
     def through(self, user: str) -> tuple[Evidence, ...]:
         """The first minimal set that holds for one of the users; empty if none does."""

@@ -1,4 +1,4 @@
-"""The rows through which a caller holds what they hold: from the grant or ownership back to the user."""
+"""The rows behind a caller's holdings: from the grant or ownership back to the user."""
 
 from __future__ import annotations
 

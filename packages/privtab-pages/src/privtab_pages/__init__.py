@@ -1,1 +1,1 @@
-"""Pages for people: what a policy says, as Markdown and as HTML without scripts."""
+"""Pages for people: policies as Markdown and as HTML without scripts."""

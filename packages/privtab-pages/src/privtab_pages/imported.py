@@ -1,4 +1,4 @@
-"""From a table on a page to a policy: what its cells say where they follow a pattern, and every cell that does not."""
+"""Turns a table on a page into a policy: it reads cells that follow a pattern, and reports every cell that does not."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
         "anyone",
     ),
 )
-"""Ways of writing a condition beside the language's own, each with what it stands for."""
+"""Ways of writing a condition beside the language's own, each with its meaning."""
 _WORDS = re.compile(r"[A-Za-z0-9]+")
 _NEXT_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _WORD = re.compile(r"\w")
@@ -164,7 +164,7 @@ class TableReader:
         self.found.append(UNREADABLE.at(cell.span, message, advice))
 
     def _columns(self, table: Table) -> dict[str, int] | None:
-        """The position of each part in the rows of a table; None if it is not about operations and what they require."""
+        """The position of each part in the rows of a table; None if the table has no operations with requirements."""
         texts = list(map(_heading, table.header.cells))
         wanted = HEADINGS | {part: (name.lower(),) for part, name in self.columns.items()}
         named = {part: next(filter(texts.__contains__, wanted[part]), None) for part in HEADINGS}
@@ -438,7 +438,7 @@ def edited(given: Sequence[Table], made: Sequence[Table]) -> Iterator[Diagnostic
 
 
 def no_table(path: str, tables: Sequence[Table]) -> UsageError:
-    """Why no table of a page can be read."""
+    """The reason why no table of a page can be read, as an error."""
     headers = [
         ", ".join(f"`{cell.text}`" for cell in table.header.cells if cell.text) for table in tables if not table.lost
     ]

@@ -22,7 +22,7 @@ from privtab_pages.roles import RoleMatrix
 
 _CAN = re.compile(r"\bcan (\w+) \(([^()]*)\)")
 INDENT, LINE, LETTER = 24, 26, 9
-"""Of the drawing of entities, in pixels."""
+"""The sizes of the drawing of entities, in pixels."""
 
 
 class Piece(NamedTuple):
@@ -58,18 +58,18 @@ class Node(NamedTuple):
     depth: int
     line: int
     parent: int
-    """The line of what contains it; -1 at the root."""
+    """The line of the containing type; -1 at the root."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyPage:
-    """A policy and what is known of it beside its rows."""
+    """A policy and further knowledge about it beside its rows."""
 
     program: Program
     revision: str
     roles: RoleMatrix | None = None
     coverage: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Of each row that has cells, by the rule's id: how many, and how many of them scenarios prove."""
+    """For each row that has cells, by the rule's id: the number of cells, and of the cells that scenarios prove."""
     changes: Diff | None = None
     source: str = ""
     """The policy itself, formatted: a page carries it, so that `privtab import table` gives it back."""
@@ -83,7 +83,7 @@ class PolicyPage:
         return re.sub(r"\n{3,}", "\n\n", text).rstrip("\n") + "\n"
 
     def html(self, template: str = "docs/policy", **more: object) -> str:
-        """The page as one HTML file, which loads nothing; `template`: one that extends this one, and `more` what it shows."""
+        """The page as one HTML file, which loads nothing; `template`: one that extends this one, and `more` its values."""
         return page(template, **self.view(), **page_values(self.changes), **more)
 
     def view(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class PolicyPage:
         )
 
     def _pieces(self, text: str, condition: Formula | None, rule: Rule) -> list[Piece]:
-        """The text of a condition with links to the rows that it asks about, where it is plain which these are."""
+        """The text of a condition with links to the rows that it asks about, where it is plain which rows are meant."""
         asked = {} if condition is None else _operations_in(condition)
         found, start = [], 0
         for match in _CAN.finditer(text):
@@ -172,7 +172,7 @@ def _remarks(described: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _privileges(policy: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """The names that grants may use, the types that they can be granted on, and what else is said of them."""
+    """The names that grants may use, the types that they can be granted on, and further remarks."""
     for name, privilege in policy["privileges"].items():
         notes = [privilege["title"]] if "title" in privilege else []
         notes += [f"alias of {privilege['alias_of']}"] if "alias_of" in privilege else []
@@ -198,7 +198,7 @@ def _value(value: Any) -> str:
 
 
 def _nodes(entities: Mapping[str, Mapping[str, Any]]) -> Iterator[Node]:
-    """The types from the roots down, each after what contains it."""
+    """The types from the roots down, each after its container."""
     lines: dict[str | None, int] = {None: -1}
     for line, (name, depth) in enumerate(forest(entities)):
         entity = entities[name]

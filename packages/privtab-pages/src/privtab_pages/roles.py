@@ -99,7 +99,7 @@ def _matrix(
 
 
 def _one_of_each(program: Program) -> Iterator[tuple[Entity, str]]:
-    """An entity of each type, each with the key of what contains it."""
+    """An entity of each type, each with the key of its container."""
     for type_ in program.entities.values():
         if type_.parent is None:
             key = f"{type_.name}:" if type_.single else f"{type_.name}:{type_.name}"

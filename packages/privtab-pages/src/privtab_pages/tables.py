@@ -16,7 +16,7 @@ from privtab.base import FileError, SourceFile, Span
 from privtab_pages.workbooks import workbook_html
 
 STRUCK, HIDDEN = "struck", "hidden"
-"""Why text of a page is left out: the page strikes it out, or shows it to nobody."""
+"""The reasons why text of a page is left out: the page strikes it out, or shows it to nobody."""
 _CODE = "code"
 _BAR = re.compile(r"(?<!\\)\|")
 _QUOTED = re.compile(r"[\s>]*(?:(?:[*+-]|\d+[.)])\s+)*")
@@ -276,7 +276,7 @@ class _Page(HTMLParser):
         return sum(tag == "table" for tag, _ in self._open)
 
     def _end_implied(self, tag: str) -> None:
-        """Close what a start tag ends; a table within a table that is in no cell ends the first."""
+        """Close the elements that a start tag ends; a table within a table that is in no cell ends the first."""
         tags = [tag for tag, _ in self._open]
         in_table = len(tags) - tags[::-1].index("table") if "table" in tags else 0
         if tag == "table" and in_table and not {*_CELLS} & {*tags[in_table:]}:
@@ -289,7 +289,7 @@ class _Page(HTMLParser):
             self._end_row()
 
     def _state(self, tag: str, given: Mapping[str, str]) -> str:
-        """Why the text of an element is no text of the page; empty if it is."""
+        """The reason why the text of an element is no text of the page; empty if it is."""
         around = self._open[-1][1] if self._open else ""
         if tag == "summary" and self._open and self._open[-1][0] == "details":
             around = self._open[-2][1] if len(self._open) > 1 else ""
@@ -343,7 +343,7 @@ class _Page(HTMLParser):
         self._open += again
 
     def _end_heading(self, tag: str, text: str) -> None:
-        """Take a heading; what may be one, or a remark, is added to the heading above, which then names no type."""
+        """Take a heading; a possible heading, or a remark, is added to the heading above, which then names no type."""
         self._title = None
         if tag == "caption" and self._table is not None:
             self._table = replace(self._table, heading=text or self._table.heading)

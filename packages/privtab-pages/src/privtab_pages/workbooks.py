@@ -1,4 +1,4 @@
-"""Read a workbook as HTML: all its sheets, with what is hidden, struck out or merged."""
+"""Read a workbook as HTML: all its sheets, with hidden, struck out and merged cells."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class RequestColumns:
     given: tuple[AttributeColumn, ...] = ()
     """The attributes that rows give."""
     invalid_reason: Column | None = field(default=None)
-    """Why a row is not a valid request; null if it may be one. Such rows are denied, whatever a plan decides."""
+    """The reason why a row is not a valid request; null if it may be one. Such rows are denied, independently of a plan's decision."""
     hidden: tuple[str, ...] = ()
     """Columns added to the caller's frame: expressions of the caller that are read more than once."""
     effects: str | None = None
@@ -410,7 +410,7 @@ class ArgumentReader:
         return found
 
     def constant_types(self, slots: Iterable[str]) -> dict[str, str]:
-        """By slot, the types of the resource and of objects that are the same for all rows."""
+        """The types of the resource and of objects that are the same for all rows, by slot."""
         names = {"": "type", **{slot: f"with_{slot}_type" for slot in slots}}
         return {slot: str(self.constants[name]) for slot, name in names.items() if name in self.constants}
 

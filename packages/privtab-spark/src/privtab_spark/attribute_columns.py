@@ -49,7 +49,7 @@ class AttributeColumn:
 
     kind: str
     slot: str
-    """Of an entity: the name of the `with` object, empty for the resource."""
+    """For an attribute of an entity: the name of the `with` object, empty for the resource."""
     name: str
     column: str | None = None
     """The canonical name of its column; None for a constant."""

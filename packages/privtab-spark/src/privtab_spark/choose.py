@@ -66,7 +66,7 @@ class Choice:
     steps: tuple[str, ...] = ()
     """The ways in which executors get privtab and, for a stream, follow the state."""
     selected: tuple[str, ...] = ()
-    """The tables of which only the rows that the requests need are taken, if these fit."""
+    """The tables of which only the rows that the requests need are taken, if the rows fit."""
 
     def __str__(self) -> str:
         """Readable text: `kernel: the state has 12 rows …`, then the figures, then the steps."""
@@ -90,7 +90,7 @@ def plan(
     at: Moment | Column = None,
     **arguments: Unpack[RequestArguments],
 ) -> Choice:
-    """The plan that `decide` would choose for these arguments, and why; nothing is decided."""
+    """The plan that `decide` would choose for the arguments, and the reason; nothing is decided."""
     opened = open_policy(policy)
     frame, _ = opened_frame(df)
     request = read_arguments(frame, opened, **arguments)

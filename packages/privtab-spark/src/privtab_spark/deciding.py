@@ -188,7 +188,7 @@ class AnswerNames(NamedTuple):
         return self
 
     def answered(self, request: RequestColumns, frame: DataFrame) -> DataFrame:
-        """A frame with codes, with the columns of the answer; rows that are no valid requests are denied, whatever the plan decided."""
+        """A frame with codes, with the columns of the answer; rows that are no valid requests are denied, independently of the plan's decision."""
         yes, why = answer_columns(request)
         if request.invalid_reason is not None:
             why = F.coalesce(request.invalid_reason, why)

@@ -59,7 +59,7 @@ def union(*frames: DataFrame, missing: bool = False) -> DataFrame:
 
 
 def row_counts(frames: Mapping[str, Iterable[DataFrame]]) -> dict[str, int]:
-    """By name, how many rows the frames have together, counted in one pass."""
+    """The number of rows of all frames of each name, counted in one pass."""
     from pyspark.sql import functions as F  # noqa: N812
 
     named = [frame.select(F.lit(name).alias("name")) for name, own in frames.items() for frame in own]

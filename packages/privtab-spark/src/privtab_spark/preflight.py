@@ -45,10 +45,10 @@ class Workers:
     origin: str | None
     """The place from which the worker would import privtab."""
     broken: str | None = None
-    """Why no worker could run at all."""
+    """The reason why no worker could run at all."""
 
     def lacks(self, needed: Sequence[str] = NEEDED) -> tuple[str, ...]:
-        """Those of some packages that the worker cannot import."""
+        """The packages, among some, that the worker cannot import."""
         return tuple(name for name in needed if name in self.lacking)
 
     def why(self, needed: Sequence[str] = NEEDED) -> str | None:

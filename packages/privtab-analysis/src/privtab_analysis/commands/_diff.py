@@ -1,4 +1,4 @@
-"""The work of `privtab diff`: find what is compared, in files and in git, and show the comparison as text."""
+"""The work of `privtab diff`: find the two sides in files and in git, and show the comparison as text."""
 
 from __future__ import annotations
 

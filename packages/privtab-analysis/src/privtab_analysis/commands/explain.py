@@ -268,7 +268,7 @@ class _ExplanationPrinter:
             self._cut(complete=self.explanation.turns_complete)
 
     def _cut(self, *, complete: bool) -> None:
-        """Print that there are more ways than were computed."""
+        """Print that the explanation is cut, since not all ways were computed."""
         if not complete:
             self.console.print("  not all ways are listed: there are too many", style="dim")
 
@@ -338,7 +338,7 @@ class _ExplanationPrinter:
 
 
 def _order(proposals: Sequence[Proposal]) -> str:
-    """In which order proposals are listed."""
+    """The order in which proposals are listed, in words."""
     exact = sum(proposal.exact for proposal in proposals)
     if exact == len(proposals):
         return "least privilege first"

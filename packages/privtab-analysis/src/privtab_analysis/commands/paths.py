@@ -156,7 +156,7 @@ class _PathsQuery:
     notes: tuple[str, ...] | None = None
 
     def _printed(self, answer: dict[str, Any]) -> bool:
-        """Print an answer as JSON, with what it does not consider, if that is the format."""
+        """Print an answer as JSON, with its limits, if that is the format."""
         from privtab_analysis.authorised import NOT_CONSIDERED
 
         notes = {} if self.notes is None else {"notes": self.notes}
@@ -215,7 +215,7 @@ class _PathsQuery:
         _show_not_considered(console)
 
     def gains(self, user: str) -> None:
-        """Print what a user could gain on existing entities, and what they could create."""
+        """Print the rights that a user could gain on existing entities, and the entities that they could create."""
         with err().spinner("looking for paths", after=1.0):
             reach = self.reach(user)
             facts = reach.gains()
@@ -255,7 +255,7 @@ class _PathsQuery:
         _show_not_considered(console)
 
     def all_users(self) -> bool:
-        """Print what each user could gain on existing entities; returns whether any could."""
+        """Print the rights that each user could gain on existing entities; returns whether any could."""
         from privtab_analysis.entitlements.universe import users
         from privtab_analysis.paths import SearchSpace, escalations
 

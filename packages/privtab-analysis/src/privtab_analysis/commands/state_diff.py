@@ -1,4 +1,4 @@
-"""`privtab state diff`: compare two states, and what users may do under them."""
+"""`privtab state diff`: compares two states, and the permissions of users under them."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def show(diff: StateDiff, shown: tuple[str, str], console: Terminal, *, decision
 
 
 def show_access(diff: StateDiff, console: Terminal, *, most: int) -> None:
-    """Print how much users gain and lose, and what, by the rows that make it."""
+    """Print the numbers of gained and lost permissions, and the permissions, by the rows that make the difference."""
     from privtab_analysis.state_diff.summary import totals
 
     for verb, gained in (("gained", True), ("lost", False)):
@@ -262,7 +262,7 @@ def show_access(diff: StateDiff, console: Terminal, *, most: int) -> None:
 
 
 def show_groups(diff: StateDiff, console: Terminal, *, most: int) -> None:
-    """Print what users gain and lose, by the rows that make it."""
+    """Print gained and lost permissions, by the rows that make the difference."""
     from privtab_analysis.state_diff.summary import groups
 
     found = groups(diff)

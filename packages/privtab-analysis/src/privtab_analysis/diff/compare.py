@@ -161,7 +161,7 @@ class Comparison:
                 queue += [existing for existing in (before, after) if existing is not None]
 
     def _declarations(self, pair: Pair) -> Iterator[str]:
-        """The changed declarations that affect what a row requires, directly or through `can`."""
+        """The changed declarations that affect a row's requirements, directly or through `can`."""
         if not self._declared:
             return
         types, privileges, attributes = set[str](), set[str](), set[str]()
@@ -275,7 +275,7 @@ def sql(program: ir.Program, rule: ir.Rule) -> str | None:
 
 
 def _flat_links(program: ir.Program, type_: str) -> list[tuple[str, str | None]]:
-    """The types with flat ids on a path, each with what contains it."""
+    """The types with flat ids on a path, each with its container."""
     links = (program.entities[link] for link in program.chain(type_))
     return [(link.name, link.parent) for link in links if link.flat]
 
@@ -300,7 +300,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "sensitive": ("destructive", "sensitive"),
     **{name: (name,) for name in ("note", "deprecated")},
 }
-"""The parts of a row, and what a rule has of each."""
+"""The parts of a row, and a rule's value of each."""
 
 
 def cell(program: ir.Program, rule: ir.Rule) -> Cell:

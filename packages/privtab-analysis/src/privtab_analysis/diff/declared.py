@@ -229,7 +229,7 @@ def _attributes(before: Attributes, after: Attributes) -> Iterator[DeclarationCh
 
 
 def _details(*parts: tuple[str, str | None, str | None]) -> tuple[Detail, ...]:
-    """The parts whose texts differ: what it is, before, after."""
+    """The parts whose texts differ: the name of the part, before, after."""
     return tuple(Detail(what=what, before=old, after=new) for what, old, new in parts if old != new)
 
 

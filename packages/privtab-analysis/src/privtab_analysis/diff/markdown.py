@@ -1,4 +1,4 @@
-"""A diff as a review comment: an overview of what changed, with collapsed witnesses."""
+"""A diff as a review comment: an overview of the changes, with collapsed witnesses."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _optional(text: str | None) -> str:
 
 
 def as_text(text: str) -> str:
-    """Escape what has a meaning in Markdown or its tables."""
+    """Escape characters with a meaning in Markdown or its tables."""
     return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", " ".join(text.split()))
 
 

@@ -63,7 +63,7 @@ class Cell:
     source: str | None
     span: Span
     sql: str | None = None
-    """Of a row filter or a column mask: its text."""
+    """For a row filter or a column mask: its text."""
 
     @property
     def text(self) -> str:

@@ -154,7 +154,7 @@ class Renames:
 
 
 def declared_renames(before: ir.Program, after: ir.Program, given: Mapping[str, str] | None = None) -> Renames:
-    """The names that changed. `given`: what the caller says, old name to new: of types, privileges, or `type/operation`.
+    """The names that changed. `given`: the caller's renames, old name to new: of types, privileges, or `type/operation`.
 
     A name that both policies have is not renamed.
     """
@@ -198,7 +198,7 @@ def declared_renames(before: ir.Program, after: ir.Program, given: Mapping[str, 
 
 
 def check_renames(renames: Mapping[str, str], pairs: Sequence[tuple[ir.Program, ir.Program]]) -> None:
-    """Raise UsageError for what renames nothing in any pair of policies."""
+    """Raise UsageError for a name that renames nothing in any pair of policies."""
     for old, new in renames.items():
         if any(_applies(old, new, before, after) for before, after in pairs):
             continue

@@ -12,13 +12,13 @@ from privtab.engines.plan import beginnings
 from privtab_analysis.entitlements.evaluator import Evaluator
 
 OfEntity: TypeAlias = tuple[str | int, ...]
-"""The type of an entity, and what there is on its path, numbered."""
+"""The type of an entity, and the numbers of the facts on its path."""
 Key: TypeAlias = tuple[tuple[str, OfEntity], ...]
 """Equal for objects, by slot, of which a question has equal answers."""
 
 
 class EntityEquivalence:
-    """Of entities with ids that are paths, of types that do not nest: what evaluators of the same subjects know on their paths."""
+    """The equivalence of entities with ids that are paths, of types that do not nest, for evaluators of the same subjects."""
 
     def __init__(self, evaluators: Sequence[Evaluator]) -> None:
         there: dict[str, set[object]] = defaultdict(set)

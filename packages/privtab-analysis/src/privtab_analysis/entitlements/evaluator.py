@@ -120,7 +120,7 @@ class Evaluator:
         return self._holders(part, question, among)
 
     def _outer(self, part: Part, question: EntityQuestion) -> Numbers:
-        """The subjects for whom a part holds that is about what contains the resource, worked out once for all that this contains."""
+        """The subjects for whom a part about a container of the resource holds, worked out once for all entities in the container."""
         key = id(part), question.paths[RESOURCE][part.within]
         found = self._kept_parts.get(key)
         if found is None:
@@ -248,7 +248,7 @@ class Evaluator:
         return found
 
     def _comparing(self, part: Part, question: EntityQuestion, among: Numbers | None) -> Numbers:
-        """The subjects whose attributes in the state compare so; everyone or nobody if it is not about these."""
+        """The subjects whose attributes in the state compare so; everyone or nobody if the comparison takes no attributes of users from the state."""
         comparison = None if part.atom is None else part.atom.comparison
         assert comparison is not None
         of_user = (operand.attribute for operand in comparison.operands if operand.of == "user")
@@ -320,7 +320,7 @@ class Evaluator:
         return found
 
     def _by_default(self, part: Part, path: list[str], links: int) -> Iterator[tuple[str, Numbers]]:
-        """The declared roles with a privilege on entities of a type on the path, and who holds them, everywhere or within what is above."""
+        """The declared roles with a privilege on entities of a type on the path, and their holders, everywhere or within the entities above."""
         if not self.semantics.roles:
             return
         type_ = part.chain[links - 1][0]
@@ -346,7 +346,7 @@ class Evaluator:
     # --- through what an atom holds ---------------------------------------------------------------------------------
 
     def holding(self, numbers: Iterable[int], question: EntityQuestion, among: Numbers) -> Numbers:
-        """Those of some subjects for whom all atoms of a minimal set hold."""
+        """The subjects, among some, for whom all atoms of a minimal set hold."""
         for part in (question.form.parts[number] for number in numbers):
             if part.type and question.path(part.slot, part.depth) is None:
                 return NOBODY
@@ -356,7 +356,7 @@ class Evaluator:
         return among
 
     def sources(self, part: Part, question: EntityQuestion, subjects: Sequence[int]) -> Iterable[int]:
-        """Through what an atom of a minimal set holds for each of some subjects for whom it does, as positions in `found`."""
+        """The sources through which an atom of a minimal set holds for each of some subjects, as positions in `found`."""
         everybody, type_, path = self.subjects.all, base_type(part.type), question.paths[part.slot][part.depth]
         match part.kind:
             case "self" | "service_admin" | "compare":
@@ -481,7 +481,7 @@ class Evaluator:
         return Source(0, min(granted), GRANT)
 
     def _names_of(self, part: Part, bit: int, path: list[str], number: int) -> Iterator[str]:
-        """The principals through which a subject has a bit on an entity or on what contains it."""
+        """The principals through which a subject has a bit on an entity or on its containers."""
         for links in range(len(part.chain), 0, -1):
             for entries in self._entries_on(part, bit, path, links, [number]).values():
                 yield from (name for name, _, numbers in entries if number in numbers)

@@ -49,7 +49,7 @@ class Holders:
         return {group, *(member for member in members if member.startswith(GROUP_PREFIX))}
 
     def everywhere(self, principal: str) -> set[str]:
-        """Those who have a principal without regard to scopes: of roles, only assignments without a scope count."""
+        """The holders of a principal without regard to scopes: for a role, only assignments without a scope count."""
         raise NotImplementedError
 
     def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:

@@ -19,14 +19,14 @@ KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "
 cannot have, so that its holder must have it. `attribute`: a comparison."""
 GRANT, ROLE, OWNS, MEMBER, HOLDS, SELF, ADMIN, NEEDED, ATTRIBUTE = range(len(KINDS))
 ALWAYS = 1
-"""The bit of what concerns every operation."""
+"""The bit of facts that concern every operation."""
 NEVER_KEPT = 1 << 20
 MOST_PARTS = 100_000
 """The most atoms of a condition of which every part is looked at wherever it stands."""
 
 
 class Source(NamedTuple):
-    """Through what an atom holds for a subject; of several, the smallest is reported: the nearest, then the first by name."""
+    """The source of an atom for a subject; of several sources, the smallest is reported: the nearest, then the first by name."""
 
     distance: int
     """The number of entities from the source to that of the atom; 0 as well if it concerns no entity."""
@@ -36,7 +36,7 @@ class Source(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of a condition, with what is the same for all entities."""
+    """A part of a condition, with everything that is the same for all entities."""
 
     kind: conditions.AtomWord | Literal["all", "any"]
     parts: tuple[Part, ...] = ()
@@ -54,7 +54,7 @@ class Part(NamedTuple):
     shared: bool = False
     """True if the subjects for whom the part holds are kept for the question: it stands in several places of a large condition."""
     within: int = NEVER_KEPT
-    """The number of names of the resource's path by which the subjects for whom it holds are kept; only what takes few look-ups is."""
+    """The number of names of the resource's path by which the subjects for whom it holds are kept; only parts with few look-ups are kept."""
 
 
 class RequestForm:

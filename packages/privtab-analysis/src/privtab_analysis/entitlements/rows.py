@@ -1,4 +1,4 @@
-"""The rows of entitlements: who may do an operation on an entity by which minimal set, and through what each of its atoms holds."""
+"""The rows of entitlements: the users who may do an operation on an entity, by minimal set, with the sources of each atom."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SatisfiedSet:
     """A minimal set that holds for some subjects. `sources`: for each atom, in the order of the subjects, as positions in `Evaluator.found`."""
 
     numbers: Sequence[int]
-    """Of its atoms, in the form of the question."""
+    """The numbers of its atoms, in the form of the question."""
     main: int
     """The position of the atom that matters most, the privilege or ownership nearest to the resource; -1 if there is none."""
     subjects: Sequence[int]

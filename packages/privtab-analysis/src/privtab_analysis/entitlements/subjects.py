@@ -39,7 +39,7 @@ class Subject:
     user: str | None
     principals: tuple[str, ...]
     scopes: Mapping[str, Iterable[str]] = field(default_factory=dict)
-    """By key of a scope, the declared roles held within it."""
+    """The declared roles held within each scope, by the key of the scope."""
     through: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
     """Role → its holdings, in the order of preference for reports; roles that are not held through a group may be missing."""
 
@@ -69,7 +69,7 @@ def united(sets: Sequence[Numbers]) -> Numbers:
 
 
 class Subjects:
-    """Subjects with look-ups from what they are and have: sets of their numbers."""
+    """Subjects with look-ups from their principals and attributes: sets of their numbers."""
 
     def __init__(self, subjects: Sequence[Subject], index: Index) -> None:
         self._number(
@@ -92,9 +92,9 @@ class Subjects:
         self.within: dict[str, dict[str, Numbers]] = {
             scope: {role: frozenset(numbers) for role, numbers in roles.items()} for scope, roles in within.items()
         }
-        """By key of a scope and declared role: who holds the role there."""
+        """The holders of each declared role, by the key of the scope."""
         self.named: dict[str, dict[str, list[str]]] = {"role": defaultdict(list), "group": defaultdict(list)}
-        """By kind and name, the principals that an entity stands for: a role has one for each scope."""
+        """The principals that an entity stands for, by kind and name: a role has one for each scope."""
         for principal in holders:
             kind, _, name = shown(index, principal).partition(":")
             if kind in self.named:
@@ -106,7 +106,7 @@ class Subjects:
         self.everyone: Numbers = frozenset(range(len(subjects)))
         self.number = users
         self.alone: Numbers = self.everyone.difference(users.values())
-        """The groups and roles: memberships that these cannot have may be assumed."""
+        """The groups and roles: memberships that only users can have may be assumed for them."""
         self.admins: Numbers = frozenset(users[user] for user in users.keys() & index.service_admins)
         self.with_attributes: Numbers = frozenset(users[user] for user in users.keys() & index.user_attributes.keys())
 

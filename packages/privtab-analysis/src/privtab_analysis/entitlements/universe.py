@@ -16,7 +16,7 @@ PRINCIPALS = (("assignments", "principal"), ("grants", "grantee"), ("owners", "o
 USERS = (("members", "user"), ("memberships", "user"), ("service_admins", "user"), ("attributes", "user"))
 """The columns that hold the names of users."""
 _COLUMNS = {"user": USERS, "group": (("memberships", "group"),), "role": (("assignments", "role"),)}
-"""By kind of principals, the columns that hold their names alone."""
+"""The columns that hold the names of principals alone, by their kind."""
 
 
 def rows_entities(state: State, types: Collection[str] | None = None) -> Iterator[Entity]:

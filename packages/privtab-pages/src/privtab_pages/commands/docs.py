@@ -1,4 +1,4 @@
-"""`privtab docs`: a policy as a page, and whether a committed page is what the policy says."""
+"""`privtab docs`: renders a policy as a page, and checks a committed page against its policy."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _source(policy: PolicyArguments) -> str:
 
 
 def _coverage(policy: PolicyArguments) -> dict[str, tuple[int, int]]:
-    """Of each row, the cells and how many of them the scenarios beside the policy prove; empty if there are none."""
+    """The number of cells of each row, and of the cells that the scenarios beside the policy prove; empty if there are none."""
     from privtab.pipeline import find_policy
     from privtab_testing.scenarios.collect import plans
     from privtab_testing.scenarios.prove import proved

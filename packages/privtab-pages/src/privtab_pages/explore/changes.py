@@ -1,4 +1,4 @@
-"""The pages about what is not: a state with other rows, a policy as another version, variant or reading, two of them side by side."""
+"""The pages about hypothetical changes: a state with other rows, a policy as another version, variant or reading, two of them side by side."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _without_rows(state: State, rows: Iterable[tuple[str, dict[str, str]]]) -> S
 
 
 def _numbers(state: State, table: str, cells: dict[str, str]) -> list[int]:
-    """The rows of a table with these cells and no others."""
+    """The rows of a table with exactly the given cells."""
     found: set[int] | None = None
     for column, text in cells.items():
         rows = set(state.column(table, column).where([text]))

@@ -1,4 +1,4 @@
-"""Why a decision is what it is, as a picture: from the user through groups and roles to rights on entities, and to the object."""
+"""Draws the reasons for a decision: from the user through groups and roles to rights on entities, and to the object."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import pairwise
 from privtab_analysis.explanation import Part, RequestExplanation
 
 WIDTH, HEIGHT = 176, 40
-"""Of a box, in pixels."""
+"""The size of a box, in pixels."""
 GAP, LINE = 108, 58
 """Between columns of boxes, and from one box to the one below."""
 LETTERS, LABEL = 22, 15
@@ -74,7 +74,7 @@ class _Edges:
 
 
 def picture(explanation: RequestExplanation, keys: Sequence[str]) -> Picture | None:
-    """The picture of the first set that holds or, of a denial, of what is held and what is denied; None if no row matters.
+    """The picture of the first set that holds or, of a denial, of the held and the denied atoms; None if no row matters.
 
     `keys`: of the entities from the root to the resource.
     """
@@ -109,7 +109,7 @@ def _label(part: Part, kind: str) -> str:
 
 
 def decisive_parts(explanation: RequestExplanation) -> Iterable[Part]:
-    """The first set that holds or, of a denial, what is held and what is denied."""
+    """The first set that holds or, of a denial, the held and the denied atoms."""
     holding = next((parts for parts in explanation.sets if all(part.holds for part in parts)), None)
     if explanation.decision.allowed and holding is not None:
         return holding

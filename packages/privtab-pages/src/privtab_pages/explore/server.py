@@ -64,7 +64,7 @@ class Explorer:
         default_factory=lambda: RecentlyUsed(weight=lambda kept: len(kept.text), heaviest=KEPT)
     )
     one: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    """Held while a page is worked out: what is derived from a state is not made for several at a time."""
+    """Held while a page is worked out, so that values derived from a state are not made several times at once."""
     waiting: int = 0
     """Questions that are worked out or wait."""
 

@@ -19,7 +19,7 @@ from privtab_pages.explore.world import Query, World, entity_of
 
 
 class Page(NamedTuple):
-    """A kind of page: its title in the navigation, what it shows, and whether it needs a state."""
+    """A kind of page: its title in the navigation, its view, and whether it needs a state."""
 
     title: str
     view: View

@@ -83,7 +83,7 @@ class ProposedChange(NamedTuple):
 
 
 def decision(world: World, query: Query) -> Values:
-    """One decision with its row, a picture and the rows behind it, or what would allow it."""
+    """One decision with its row, a picture and the rows behind it, or the changes that would allow it."""
     if not query.one("operation"):
         return {}
     request = world.requested(query)

@@ -157,7 +157,7 @@ class World:
         return sorted({operation for _, operation in self.program.rules})
 
     def warm(self) -> Iterator[str]:
-        """Work out what many pages need; yields what is next."""
+        """Work out the values that many pages need; yields the name of the next step."""
         yield "the table"
         self.table  # noqa: B018
         if self.state is not None:
@@ -188,7 +188,7 @@ class World:
         )
 
     def anybody(self, query: Query) -> Request:
-        """The same, of nobody in particular. Raises UsageError for what is about one user."""
+        """The same request without a user. Raises UsageError for a query about one user."""
         if left := [name for name in ("group", "attribute", "active-role", "no-active-roles") if query.one(name)]:
             raise UsageError(f"this is about everybody: leave `{left[0]}` out")
         return replace(self.requested(query, user="anyone"), user="")

@@ -1,1 +1,1 @@
-"""The language server: what `lint`, `fmt` and `describe` know of a policy, in editors that speak the Language Server Protocol."""
+"""The language server: the knowledge of `lint`, `fmt` and `describe` about a policy, in editors that speak the Language Server Protocol."""

@@ -37,7 +37,7 @@ _KEYWORDS = (*sorted(RESERVED), "service admin")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """A text that may stand at the position, its kind, and what it is."""
+    """A text that may stand at the position, its kind, and its description."""
 
     text: str
     kind: ItemKind
@@ -120,7 +120,7 @@ def _privilege(name: str, names: DeclaredNames) -> Item:
 
 
 def _places(before: str) -> Iterator[tuple[_Place, str]]:
-    """The ways to complete the text so that it is YAML: as a value or a key, in quotes or not, with what a condition lacks."""
+    """The ways to complete the text so that it is YAML: as a value or a key, in quotes or not, with the missing parts of a condition."""
     for quote in ("", '"', "'"):
         place = _place(f"{before}{_CURSOR}{quote}")
         if place is not None:

@@ -1,4 +1,4 @@
-"""The files of an editor: what is in each, from its buffer if it is open, else from the disk."""
+"""The files of an editor: the content of each, from its buffer if it is open, else from the disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOT_CHECKED = FindingKind("L001", "not-checked", Severity.ERROR)
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """The text of one file, and what follows from it alone."""
+    """The text of one file, and everything that follows from the text alone."""
 
     path: Path
     source: SourceFile

@@ -70,7 +70,7 @@ def hovered(ls: PolicyServer, params: t.HoverParams) -> t.Hover | None:
 
 
 def completed(ls: PolicyServer, params: t.CompletionParams) -> list[t.CompletionItem]:
-    """List what may stand at a position of a policy, of scenarios for one, or of a state that these name."""
+    """List completions at a position of a policy, of scenarios for one, or of a state that scenarios name."""
     path, document = file_of(params.text_document.uri), ls.document(params.text_document.uri)
     if document is None and path is not None:
         document = ls.documents.state(path)

@@ -30,7 +30,7 @@ _SETTINGS_OF_PACKAGES: Mapping[str, Mapping[str, str]] = {
         EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     },
 }
-"""By prefix of a package: the settings that Spark needs to read its tables."""
+"""The settings that Spark needs to read the tables of a package, by the prefix of the package."""
 
 
 def with_packages(packages: Sequence[str], settings: Mapping[str, str], *, remote: bool) -> dict[str, str]:

@@ -168,7 +168,7 @@ class Matrix:
                 yield name
 
     def omission_reason(self, type_: str, operation: str) -> str | None:
-        """Why an operation is not in the matrix: an object is missing or of another type, or there are too many minimal sets."""
+        """The reason why an operation is not in the matrix: an object is missing or of another type, or there are too many minimal sets."""
         shape = self.vocabulary.operations[type_][operation]
         for slot, types in shape.withs.items():
             object_ = (self.question.withs or {}).get(slot)
@@ -205,7 +205,7 @@ def report_omitted(matrix: Matrix) -> None:
 
 
 class _Group(NamedTuple):
-    """Operations with equal answers, and these by the nearest entity that concerns them."""
+    """Operations with equal answers, with their runs by the nearest entity that concerns them."""
 
     bits: int
     operations: list[str]

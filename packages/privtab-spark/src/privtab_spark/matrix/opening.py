@@ -195,7 +195,7 @@ def _holders(index: Index) -> set[str]:
 def _roles_through_groups(
     program: Program, state: State, users_asked: Sequence[str]
 ) -> dict[str, dict[str, tuple[Holding, ...]]]:
-    """By user (`user:…`), the roles held through a group, each with all of its holdings, the user's own first."""
+    """The roles held through a group, by user (`user:…`), each with all of its holdings, the user's own first."""
     assigned: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for principal, role, scope in state.texts("assignments", "principal", "role", "scope"):
         assigned[principal].append((f"role:{role}", scope or ""))

@@ -140,7 +140,7 @@ class PartitionedMatrix:
         return placed.unionByName(everywhere)
 
     def _named_principals(self) -> DataFrame:
-        """By portion, the groups and roles that entities stand for, if the policy has conditions on them."""
+        """The groups and roles that entities stand for, by portion, if the policy has conditions on them."""
         kinds = {kind for kind, count in (("group", self.uses.group_membership), ("role", self.uses.holds)) if count}
         return self._names(kinds, whole=True)
 
@@ -189,7 +189,7 @@ class PartitionedMatrix:
         return self._of_users(union(*(frame.select(*columns) for frame in found)), "principal")
 
     def _memberships(self, granted: DataFrame, named_principals: DataFrame, assignments: DataFrame) -> DataFrame:
-        """By portion, the memberships in groups that hold something there."""
+        """The memberships in groups that hold something in a portion, by portion."""
         holding = [granted, named_principals, assignments.select("portion", "principal")]
         groups = union(*(_of_kind(frame, "group") for frame in holding)).distinct()
         return self._of_users(self.tables["memberships"].join(groups, "group"), "user")

@@ -32,7 +32,7 @@ class Question:
     withs: Mapping[str, Entity] | None = None
     flags: frozenset[str] = frozenset()
     attributes: GivenAttributes = GivenAttributes.NONE
-    """Those that every request gives: of the request itself and of `with` objects."""
+    """The attributes that every request gives: of the request itself and of `with` objects."""
     ways: Ways = "first"
 
     @classmethod

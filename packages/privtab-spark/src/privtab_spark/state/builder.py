@@ -196,7 +196,7 @@ class _Builder:
         )  # fmt: skip
 
     def fingerprints(self, tables: Sequence[str]) -> dict[str, list[int]]:
-        """By root and by table of BY_NAME, the number of rows and four sums of hashes; only for `tables`."""
+        """The number of rows and four sums of hashes, by root and by table of BY_NAME; only for `tables`."""
         frame = shards.fingerprints(self.read, tables)
         rows = [] if frame is None else frame.collect()
         return {row["root"]: [int(row[c]) for c in ("rows", "h0", "h1", "g0", "g1")] for row in rows}
@@ -232,7 +232,7 @@ class _Builder:
         frame.mapInArrow(worker, RESULTS).write.parquet(self.root.spark(results))
 
     def not_text(self) -> dict[str, dict[str, str]]:
-        """By table, the columns whose cells are not text in any of its sources, with their types."""
+        """The columns whose cells are not text in any of the sources, by table, with their types."""
         return {
             table: {c: type_name for source in sources for c, type_name in source.not_text.items()}
             for table, sources in self.read.sources.tables.items()

@@ -34,7 +34,7 @@ class ConflictingRows:
 
     columns: tuple[str, ...]
     problems: Mapping[tuple[str | None, ...], RowProblem]
-    """Is not empty."""
+    """The problems of the rows; not empty."""
 
     @property
     def codes(self) -> list[str]:
@@ -42,7 +42,7 @@ class ConflictingRows:
         return sorted({problem.code for problem in self.problems.values()})
 
     def joined(self, rows: DataFrame, how: str) -> DataFrame:
-        """The rows without these (`left_anti`), or these alone with `code`, `message` and `help` (`inner`)."""
+        """The rows without the conflicting ones (`left_anti`), or the conflicting ones alone with `code`, `message` and `help` (`inner`)."""
         keys = [f"__{column}" for column in self.columns]
         names = ", ".join(f"`{name}` string" for name in (*keys, "code", "message", "help"))
         cells = [(*key, problem.code, problem.message, problem.help) for key, problem in self.problems.items()]

@@ -64,7 +64,7 @@ class Read:
     program: Program
     sources: Sources
     _wrong: dict[str, ConflictingRows | None] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """By table, the rows that are wrong together with others, once they were looked for."""
+    """The rows that conflict with others, by table, once they were looked for."""
 
     def _valid(self, table: str) -> DataFrame:
         """The rows of a table that are valid by themselves, with canonical columns."""
@@ -105,7 +105,7 @@ class Read:
         return rows.groupBy(*names).agg(fn.count(fn.lit(1)).alias("rows"))
 
     def listed(self, table: str, rows: DataFrame) -> DataFrame:
-        """The rows, without orphans if these are quarantined."""
+        """The rows, without orphans if orphans are quarantined."""
         rows = self._with_others(table, rows, "left_anti")
         return self._known(table, rows, "left_semi") if self.sources.orphans == "quarantine" else rows
 

@@ -77,7 +77,7 @@ def is_written(state: object) -> bool:
 
 
 UNREAD = "it was not read whole"
-"""Why a state with a file or a table that cannot be read is unusable, if there are no denials."""
+"""The reason why a state with a file or a table that cannot be read is unusable, if there are no denials."""
 
 
 def program_of(policy: object) -> Program:

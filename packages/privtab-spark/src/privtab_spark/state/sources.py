@@ -297,7 +297,7 @@ class _Opening:
             )
 
     def text(self, where: str, value: object) -> str:
-        """A setting with `${NAME}` replaced from the environment; these values are never shown."""
+        """A setting with `${NAME}` replaced from the environment; the values are never shown."""
 
         def replaced(found: re.Match[str]) -> str:
             secret = os.environ.get(found[1])

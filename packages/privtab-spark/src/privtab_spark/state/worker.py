@@ -1,6 +1,6 @@
 """Make the bundles of a sharded state on executors, byte for byte as `bundle.pack`: validate, index, write and report.
 
-Those of roots are made from the rows of each; the rows of `people` are brought to one task.
+Parts of roots are made from the rows of each; the rows of `people` are brought to one task.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class Build:
 
     @property
     def shards(self) -> Mapping[str, Mapping[str, Any]]:
-        """By root key: file, revision, bytes, and numbers of rows."""
+        """The file, revision, bytes, and numbers of rows of each root, by the root's key."""
         found: Mapping[str, Mapping[str, Any]] = self.manifest["shards"]
         return found
 

@@ -192,7 +192,7 @@ def _propose(
     answers: Mapping[str, SystemAnswer],
     others: Mapping[Key, Mapping[str, Rule]],
 ) -> None:
-    """Write the variant that says what the system does, and tell what it changes and what it leaves open."""
+    """Write the variant that describes the system's behaviour, and tell its changes and its open questions."""
     from privtab_testing.conform.variant import propose
 
     with err().spinner("looking for changes of rows", after=1.0):
@@ -217,7 +217,7 @@ def _selected(patterns: Sequence[str] | None, rule: Rule) -> bool:
 
 
 def _announce(planned: QuestionPlan, questions: Sequence[Question], system: Driver, answers: AnswerFile | None) -> None:
-    """Print what is going to be made and asked, before anything is."""
+    """Print the entities and questions of a test, before anything is made or asked."""
     from privtab_testing.conform.formats import mistake_lines
     from privtab_testing.conform.plan import NOT_ASKED
     from privtab_testing.conform.worlds import needed_world

@@ -148,7 +148,7 @@ def run(
 
 
 def _run(plan: CasePlan, options: RunOptions) -> Result:
-    """Run the cases of a plan, then measure what the passed ones cover."""
+    """Run the cases of a plan, then measure the coverage of the passed ones."""
     from privtab_testing.scenarios import prove
     from privtab_testing.scenarios.results import Result
     from privtab_testing.scenarios.run import Failure, ReferenceEngine, failures, matching, opa

@@ -1,6 +1,6 @@
 """Test whether a running system obeys its table, by questions made from the minimal sets of each row and asked through a driver.
 
-Here are the values: the plan of a test, and what came of it.
+The values of the package: the plan of a test, and its results.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class QuestionPlan:
     mistakes: tuple[Mistake, ...] = ()
     """The kinds of mistakes that a system could make with this policy, if questions were planned to show them."""
     unseen: tuple[Mistake, ...] = ()
-    """Those with which it would answer every question rightly."""
+    """The mistakes with which a system would answer every question rightly."""
 
 
 Failing: TypeAlias = Literal["wider", "any", "none"]

@@ -15,7 +15,7 @@ from privtab_testing.conform.driver import Driver, DriverError, StateFile
 
 
 class DocumentedDriver(Driver):
-    """A driver that does what a document says."""
+    """A driver that follows a document."""
 
     gives_attributes = False
     odd_names = False
@@ -40,17 +40,17 @@ class DocumentedDriver(Driver):
         self._said: dict[str, str] = {}
 
     def asks(self, rule: Rule) -> bool:
-        """As Driver.asks: what the document names."""
+        """As Driver.asks: the operations that the document names."""
         return (rule.entity, rule.operation) in self._document.operations
 
     def changes(self, rule: Rule) -> bool:
-        """As Driver.changes: what the document says; over HTTP, otherwise, whatever is not a GET or a HEAD."""
+        """As Driver.changes: the operations that the document declares; otherwise, over HTTP, all methods but GET and HEAD."""
         operation = self._document.operations.get((rule.entity, rule.operation))
         return operation is not None and operation.changes
 
     @property
     def there(self) -> frozenset[str]:
-        """As Driver.there: what is made by no call, and not with what contains it."""
+        """As Driver.there: entities that no call makes, and that do not come with their container."""
         entries, entities = self._document.entities, self._program.entities
         return frozenset(type_ for type_ in entries if not entries[type_].make and entities[type_].parent is None)
 
@@ -97,7 +97,7 @@ class DocumentedDriver(Driver):
         return self._removed(self._names.removal(world))
 
     def _removed(self, steps: Iterable[MakingStep]) -> tuple[str, ...]:
-        """Carry out the steps of a removal; returns what could not be removed, and why."""
+        """Carry out the steps of a removal; returns the remains, with reasons."""
         self.disconnect()
         left: list[str] = []
         for step in steps:
@@ -114,7 +114,7 @@ class DocumentedDriver(Driver):
         return self._said.get(str(request.to_json()), "")
 
     def broken(self, request: Request, message: str) -> SystemAnswer:
-        """The answer to a request that was neither allowed nor refused; keeps what the system said."""
+        """The answer to a request that was neither allowed nor refused; keeps the system's message."""
         self._said[str(request.to_json())] = message
         return SystemAnswer.BROKEN
 
@@ -166,7 +166,7 @@ class SystemNames:
         self.document = document
         self._written = written
         self.password = secrets.token_hex(16)
-        """The password of every user that is created; random, so that no one else can use these users."""
+        """The password of every created user; random, so that no one else can use these users."""
 
     def entity(self, entity: Entity, before: str = "") -> dict[str, str]:
         """The names on the path of an entity, by type; the names of all levels of a type that nests are one text."""

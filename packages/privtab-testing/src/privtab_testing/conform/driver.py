@@ -1,4 +1,4 @@
-"""Drivers: what stands between a plan and a running system; and the file that a system reads its state from, replaced during a test."""
+"""Drivers between a plan and a running system; and the file from which a system reads its state, replaced during a test."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class StateFile:
             time.sleep(0.2)
 
     def restore(self) -> tuple[str, ...]:
-        """Put the former content back, if it was replaced; returns what could not be done."""
+        """Put the former content back, if it was replaced; returns the problems."""
         if not self._wrote:
             return ()
         try:
@@ -73,7 +73,7 @@ def state_bytes(state: State) -> bytes:
 
 @runtime_checkable
 class PlainDriver(Protocol):
-    """The least that a class of a user must have. An exception ends the test; what cannot be asked is UNSUPPORTED."""
+    """The least interface of a user's class. An exception ends the test; requests that cannot be asked are UNSUPPORTED."""
 
     def prepare(self, world: World) -> None:
         """Make users, entities and rows."""
@@ -82,7 +82,7 @@ class PlainDriver(Protocol):
         """The system's reaction to a request."""
 
     def clean(self) -> Sequence[str] | None:
-        """Remove what `prepare` created, also after a failure; returns what could not be removed."""
+        """Remove everything that `prepare` created, also after a failure; returns the remains."""
 
 
 class Driver:
@@ -159,11 +159,11 @@ class Driver:
         return [self.ask(request) for request in requests]
 
     def clean(self) -> tuple[str, ...]:
-        """Remove what `prepare` created, also after a failure; returns what could not be removed."""
+        """Remove everything that `prepare` created, also after a failure; returns the remains."""
         raise NotImplementedError
 
     def clean_world(self, world: World) -> tuple[str, ...]:
-        """Remove what an earlier test of the same plan may have left; returns what could not be removed."""
+        """Remove everything that an earlier test of the same plan may have left; returns the remains."""
         del world
         return self.clean()
 

@@ -81,7 +81,7 @@ def world_lines(finding: Finding) -> list[str]:
 
 
 def shown_lines(row: RowReport) -> list[str]:
-    """The smallest world in which a row's first wrong answer is seen, and what asks the same."""
+    """The smallest world in which a row's first wrong answer is seen, and requests that ask the same."""
     if not row.findings:
         return []
     first = row.findings[0]

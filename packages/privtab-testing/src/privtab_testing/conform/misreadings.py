@@ -51,7 +51,7 @@ class Misreading:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One kind of mistake: `text` says what such a system does, `needs` what a policy must have for it to show."""
+    """One kind of mistake: `text` describes such a system, `needs` the property by which a policy shows the mistake."""
 
     id: str
     text: str
@@ -67,7 +67,7 @@ class Mistake:
 
 
 def right_answer(reference: Reference, request: Request) -> bool:
-    """The reference's answer; what is no valid request is refused."""
+    """The reference's answer; an invalid request is refused."""
     rule = reference.program.rules.get((request.resource.type, request.action))
     if rule is None:
         return False

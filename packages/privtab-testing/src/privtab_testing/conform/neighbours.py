@@ -1,6 +1,6 @@
 """Further questions of a plan: the rights of a caller who is allowed, one step away from where they are.
 
-Each is about a caller of its own. Those are taken that a system with some kind of mistake would answer wrongly: the kinds of
+Each is about a caller of its own. A neighbour is taken if a system with some kind of mistake would answer it wrongly: the kinds of
 mistakes that a system could make with the meaning of a table, and what a policy needs for each to show, are here as well.
 """
 

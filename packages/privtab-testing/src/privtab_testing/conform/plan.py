@@ -25,7 +25,7 @@ from privtab_testing.scenarios.prove import Cell, cells_of
 
 
 class Row:
-    """One row of the table: its candidates, what they are observed to hold, and what the questions must cover."""
+    """One row of the table: its candidates, their observed holdings, and the cells that the questions must cover."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Row:
         self.preferred = self._where(
             lambda c: not (c.purpose in THROUGH_ROLES or (is_unnamed and c.setting.form == "call"))
         )
-        """The candidates with privileges of their own who name what they create: no real creation is without a name."""
+        """The candidates with privileges of their own who name the created entity: no real creation is without a name."""
 
     def _by(self, kind: Callable[[Candidate], object]) -> dict[object, Mask]:
         """The candidates of each kind."""
@@ -224,7 +224,7 @@ def plan(
 
 
 def _not_given(program: Program, rule: Rule, *, attributes: bool) -> str | None:
-    """Why a row is not asked about, if it compares attributes that cannot be given to one caller alone."""
+    """The reason for not asking about a row, if it compares attributes that cannot be given to one caller alone."""
     compares = [leaf for leaf in reached_atoms(program, rule.item_condition) if isinstance(leaf, Compare)]
     if compares and not attributes:
         return NO_ATTRIBUTES

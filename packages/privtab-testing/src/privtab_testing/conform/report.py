@@ -65,7 +65,7 @@ class RowReport:
     answers: Mapping[SystemAnswer, int]
     readings: tuple[ReadingAgreement, ...]
     why: str = ""
-    """Why nothing was asked, if nothing was."""
+    """The reason if nothing was asked."""
     waived: Waiver | None = None
     causes: tuple[str, ...] = ()
     """The rows that this one refers to by `can` and that differ in the same way."""

@@ -73,7 +73,7 @@ class _Steps:
         return words, replace(self.state, **tables), request or self.request
 
     def _given_to(self, principal: str, **links: Iterable[object]) -> Tables:
-        """Somebody else has the grants, and the caller no groups and roles but these."""
+        """Somebody else has the grants, and the caller only the groups and roles in `links`."""
         grants = [replace(row, grantee=principal) for row in self.state.grants]
         return {"memberships": [], "assignments": [], "grants": grants, **links}
 

@@ -37,7 +37,7 @@ class Packing:
     def packed(
         self, caller: Caller, request: Request, rule: Rule, *, own: bool, through_roles: int
     ) -> tuple[Request, State]:
-        """The request of a caller with its final names, and the rows that give them what they hold.
+        """The request of a caller with its final names, and the rows that give them their rights.
 
         `own`: no other request is about its resource. `through_roles`: as for GeneratedCallers.add_caller.
         """
@@ -72,7 +72,7 @@ class Packing:
         return packed, state
 
     def _without_created(self, caller: Caller, resource: Entity) -> Caller:
-        """The caller without what they hold on an entity that does not exist yet."""
+        """The caller without rights on an entity that does not exist yet."""
         if not self._vocabulary.complete(resource):
             return caller
 
@@ -127,7 +127,7 @@ def _path(key: str) -> str:
 
 
 def entities_of(program: Program, state: State, request: Request, rule: Rule) -> list[Entity]:
-    """The entities that rows and a request are about, and what contains them, roots first; what is created does not exist."""
+    """The entities that rows and a request are about, and their containers, roots first; a created entity does not exist."""
     named = [
         *request.with_.values(), request.resource,
         *(row.entity for row in state.grants), *(entity for entity, _ in state.owners), *(entity for _, entity in state.members),
@@ -151,7 +151,7 @@ def _principals_of(state: State, request: Request) -> Iterator[str]:
 
 
 def world_of(program: Program, questions: Iterable[Question]) -> World:
-    """The world that some questions need: their rows, and the entities and principals that these and their requests name."""
+    """The world that some questions need: their rows, and the entities and principals that rows and requests name."""
     listed = tuple(questions)
     declared = {role.name for role in program.roles.values()}
     everybody = program.semantics.everybody

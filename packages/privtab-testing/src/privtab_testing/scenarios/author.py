@@ -124,7 +124,7 @@ KINDS = ("user", "entity", "request", "with")
 def read_given(
     reader: ScenarioReader, node: Node, declared: Attributes, resource: Entity, objects: Mapping[str, Entity]
 ) -> GivenAttributes:
-    """The values of a node, by their declared types; what is not of its type stays a text, which the request's check reports."""
+    """The values of a node, by their declared types; a value of another type stays a text, which the request's check reports."""
     fields = reader.fields(node, "`attributes`", KINDS) or {}
     kinds = {"user": declared.user, "request": declared.request, "entity": declared.declared_on(resource.type)}
     found: dict[str, object] = {

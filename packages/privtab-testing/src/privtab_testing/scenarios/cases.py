@@ -403,7 +403,7 @@ class _Suite:
         return found
 
     def _record(self, cells: Iterable[Cell], node: Scalar, *, allowed: bool) -> None:
-        """Keep what is stated of some cells, as far as they exist, and report contradictions."""
+        """Keep the statement about some cells, as far as they exist, and report contradictions."""
         span = self.reader.span(node)
         for cell in cells:
             if self._exists(*cell[1:]):

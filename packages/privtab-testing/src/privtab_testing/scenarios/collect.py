@@ -157,7 +157,7 @@ def _rules_to_cover(subject: Subject, program: Program) -> Iterator[tuple[tuple[
 
 
 def _content(program: Program, rule: Rule | None) -> object:
-    """The content of a rule and of what it reaches."""
+    """The content of a rule and of the rules that it reaches."""
     if rule is None:
         return None
     reached = [node for node in walk_reached(program, rule.item_condition) if not isinstance(node, Can)]

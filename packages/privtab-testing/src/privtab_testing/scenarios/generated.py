@@ -1,4 +1,4 @@
-"""Generated callers, and the rows that give them what they hold, in as few states as possible."""
+"""Generated callers, and the rows that give them their rights, in as few states as possible."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from privtab_testing.scenarios.callers import AttributeValues, Denied, HeldSet, 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """One generated caller: what they are given and denied, the expected decision, and a description."""
+    """One generated caller: their rights and denials, the expected decision, and a description."""
 
     held: HeldSet
     denied: Denied
     allowed: bool
     words: str
     values: AttributeValues = field(default_factory=dict)
-    """Those of the attributes that the request is about."""
+    """The values of the attributes that the request is about."""
 
 
 def holdings_key(program: Program, caller: Caller, request: Request, through_roles: int) -> Hashable | None:
@@ -38,7 +38,7 @@ def holdings_key(program: Program, caller: Caller, request: Request, through_rol
 
 
 def asked_by(program: Program, known: Request, caller: Caller, request: Request) -> Request:
-    """A request of the user of an earlier one, who holds what the caller does."""
+    """A request of the user of an earlier one, who has the caller's rights."""
     attributes = given_values(program, caller.values, request)
     return replace(request, user=known.user, groups=known.groups, attributes=attributes)
 
@@ -80,10 +80,10 @@ def _is_given(program: Program, term: Term, request: Request) -> bool:
 
 
 class GeneratedCallers:
-    """Generated callers, and the rows that give them what they hold; `prefix` begins the names of all principals."""
+    """Generated callers, and the rows that give them their rights; `prefix` begins the names of all principals."""
 
     def __init__(self, program: Program, prefix: str = "", number: int = 0) -> None:
-        """`number`: that of the last caller before these."""
+        """`number`: the number of the last caller before."""
         self.program = program
         self.placements: dict[Entity, Placement] = {}
         """The places of entities with flat ids."""
@@ -189,7 +189,7 @@ class CallerStates:
         self._known: dict[Hashable, tuple[int, Request]] = {}
 
     def add_caller(self, caller: Caller, request: Request, *, through_roles: int = 0) -> tuple[int, Request]:
-        """Give a new caller what they hold, and return the number of their state, and their request."""
+        """Give a new caller their rights, and return the number of their state, and their request."""
         key = holdings_key(self._program, caller, request, through_roles) if self._shared else None
         if key in self._known:
             number, earlier = self._known[key]

@@ -62,7 +62,7 @@ def _dependents(program: Program) -> dict[Key, list[Key]]:
 
 
 class Observed:
-    """The cases of one rule as masks, and what their callers hold in a state, as the reference engine has it."""
+    """The cases of one rule as masks, and the holdings of their callers in a state, from the reference engine."""
 
     def __init__(
         self, program: Program, rule: Rule, asked: Iterable[tuple[Request, Reference]], cases: Sequence[Case] = ()

@@ -369,7 +369,7 @@ class Callers(CallerSemantics):
 
 
 def transversals(ways: HeldSets) -> HeldSets:
-    """The smallest sets with an atom of each listed set: what a denied caller must lack."""
+    """The smallest sets with an atom of each listed set: the least that a denied caller lacks."""
     found: HeldSets = (frozenset(),)
     for way in ways:
         extended: list[HeldSet] = []

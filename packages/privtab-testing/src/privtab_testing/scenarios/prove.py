@@ -118,7 +118,7 @@ class Coverage:
         return tuple(cell for cell in self.cells if not cell.covered)
 
     def by_rule(self) -> dict[str, tuple[Rule, int, int]]:
-        """By the rule's id: the rule, the number of its cells, and how many are proved."""
+        """The rules, by id, with the number of their cells and of the proved ones."""
         found: dict[str, tuple[Rule, int, int]] = {}
         for cell in self.cells:
             _, cells, covered = found.get(cell.rule.id, (cell.rule, 0, 0))
@@ -285,7 +285,7 @@ class Scoring:
 
 
 def observe(plan: CasePlan, passed: Iterable[Case], engine: ReferenceEngine | None = None) -> dict[Key, Observed]:
-    """The cases of each rule and what their callers hold; `engine`: one that has seen the states already."""
+    """The cases of each rule and their callers' holdings; `engine`: one that has seen the states already."""
     engine = engine or ReferenceEngine(plan.program)
     references = [engine.reference(world) for world in plan.worlds]
     by_rule: defaultdict[Key, list[Case]] = defaultdict(list)

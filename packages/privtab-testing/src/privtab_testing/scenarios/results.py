@@ -215,7 +215,7 @@ def _mutant_json(mutant: Mutant) -> dict[str, Any]:
 
 
 def because(failure: Failure) -> str:
-    """The cause of a decision, on one line: its reasons, or what would have been enough."""
+    """The cause of a decision, on one line: its reasons, or a sufficient set."""
     if failure.decision.allowed:
         reasons_text = "; ".join(map(str, reasons(failure.decision)))
         return f"allowed by {reasons_text}" if reasons_text else "anyone may"

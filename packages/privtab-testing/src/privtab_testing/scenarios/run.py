@@ -137,7 +137,7 @@ BATCH = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A case that was not answered as expected: what differs, and the answer."""
+    """A case that was not answered as expected: the difference, and the answer."""
 
     case: Case
     fault: Fault

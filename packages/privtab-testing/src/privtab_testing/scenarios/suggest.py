@@ -1,6 +1,6 @@
-"""Suggests entries of `needs` for what no case proves yet, to be checked against the source document and kept.
+"""Suggests entries of `needs` for cells that no case proves yet, to be checked against the source document and kept.
 
-They repeat what the policy says, in the form of its cells, so they prove nothing until they have been reviewed.
+The entries repeat the policy, in the form of its cells, so they prove nothing until they have been reviewed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Merged: TypeAlias = ir.Has | ir.Owner | ir.Member | ir.Holds
 ANYONE: Tree = "anyone"
 NOBODY: Tree = []
 MOST_LEVELS = 3
-"""With three levels, the outermost, the innermost and the one around it are not the same."""
+"""The most levels: with three levels, the outermost, the innermost and the one around it are not the same."""
 Setting: TypeAlias = tuple[frozenset[str], tuple[tuple[str, str], ...], Form]
 
 
