@@ -55,7 +55,7 @@ class Asker:
 
     @property
     def mode(self) -> Mode:
-        """Return the enforcement of answers."""
+        """The mode that the client was created with."""
         return self._client_flows.mode
 
     @property

@@ -179,12 +179,12 @@ class ActiveBundles:
 
     @property
     def engine(self) -> PythonEngine:
-        """The engine over them."""
+        """The engine over policy and state."""
         return self.opened.engine
 
     @property
     def revision(self) -> Revision:
-        """Their revisions."""
+        """The revisions of policy and state."""
         return Revision(policy=self.active.revision, state=self.opened.revision)
 
     def check_shards(self, request: Request, items: Sequence[Entity] = ()) -> None:

@@ -32,7 +32,7 @@ PREFIX = "PRIVTAB_"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting."""
+    """A setting."""
 
     kind: Kind
     help: str

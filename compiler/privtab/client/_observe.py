@@ -25,7 +25,7 @@ class CallContext:
 
     def __init__(self) -> None:
         self.deadline: float | None = None
-        """On the monotonic clock; set by the first exchange."""
+        """The time on the monotonic clock; set by the first exchange."""
         self.ids: list[str] = []
         self.cached: list[int] = []
         """The positions of requests answered from the cache."""

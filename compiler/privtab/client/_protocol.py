@@ -156,7 +156,7 @@ def system_name(system: str) -> Call[str | None]:
 
 
 def status() -> Call[dict[str, float]]:
-    """When OPA last heard from its bundle server, by bundle."""
+    """The time when OPA last heard from its bundle server, by bundle."""
     return Call(path=STATUS_PATH, body=None, read=read_status)
 
 
@@ -313,7 +313,7 @@ def read_allow(body: bytes) -> bool:
 
 
 def read_status(body: bytes) -> dict[str, float]:
-    """When OPA last heard from the server of each bundle, in seconds since 1970; PolicyError if the status lacks it."""
+    """The time when OPA last heard from the server of each bundle, in seconds since 1970; PolicyError if the status lacks it."""
     try:
         bundles = _document(body)["result"]["bundles"]
         return {

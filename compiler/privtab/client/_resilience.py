@@ -44,7 +44,7 @@ class Retries:
 
 
 class ForThisProcess:
-    """State that a forked process, and a copy in another process, begin anew from its settings: a number and seconds."""
+    """Base of objects that a forked process, and a copy in another process, make anew from their settings: a number and seconds."""
 
     def __init__(self, number: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._number = number

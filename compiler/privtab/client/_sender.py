@@ -59,7 +59,7 @@ class HttpReply:
     """A complete answer."""
 
     url: str
-    """Its address, after redirects."""
+    """The address of the answer, after redirects."""
     status: int
     reason: str
     headers: http.client.HTTPMessage

@@ -91,7 +91,7 @@ class AsyncClient:
 
     @property
     def mode(self) -> Mode:
-        """Return the enforcement of answers."""
+        """The mode that the client was created with."""
         return self._client_flows.mode
 
     async def system(self) -> str:

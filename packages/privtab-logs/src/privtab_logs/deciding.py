@@ -76,7 +76,7 @@ class Decider:
     """Decides by one policy and one state, each row at its time."""
 
     program: Mapping[str, Any]
-    """Its JSON."""
+    """The JSON of the program."""
     state: Any
     """The document of the state's index, as `Opener.keep` keeps it."""
     missing: frozenset[str] = frozenset()
@@ -89,7 +89,7 @@ class Decider:
     def of(
         cls, program: Program, json: Mapping[str, Any], state: Mapping[str, Any], missing: frozenset[str] = frozenset()
     ) -> Decider:
-        """From a policy with its JSON, and from the content of bundles of a state."""
+        """Make a decider from a policy with its JSON, and from the content of a state's bundles."""
         kept = Opener().keep(state)
         return cls(program=json, state=kept, missing=missing, hidden_by_mask=hidden_by_mask(program))
 

@@ -54,11 +54,11 @@ class Log:
     skipped: Counter[str] = field(default_factory=Counter)
     """Decisions that are not among these, by why."""
     samples: dict[str, str] = field(default_factory=dict)
-    """For each reason why requests are none of the policy, the first one's message."""
+    """The first message for each reason why requests are none of the policy."""
     timeline: Counter[tuple[int, bool]] = field(default_factory=Counter)
     """Decisions by minute since 1970 and answer."""
     window: tuple[int, int] | None = None
-    """When the first and the last decision was made; None if there is none with a time."""
+    """The times of the first and the last decision; None if no decision has a time."""
 
     def skip(self, why: str, number: int) -> None:
         """Count decisions that are left out."""

@@ -198,7 +198,7 @@ class _Numbers(Places):
 
 
 class Excerpt:
-    """Some rows of a state, and the decisions by these."""
+    """Some rows of a state, and decisions using these rows."""
 
     def __init__(self, program: Program, state: State, numbers: Mapping[str, Sequence[Row]]) -> None:
         self.reference = Reference(program, state)

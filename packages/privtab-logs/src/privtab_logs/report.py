@@ -30,7 +30,7 @@ CODES: Mapping[Kind, tuple[str, str, str]] = {
     "gained": ("U102", "gained-in-use", "Requests that were denied would be allowed."),
     "unexplained": ("U103", "unexplained-answer", "Answers were logged that the policy and the state of their moment do not give."),
 }  # fmt: skip
-"""For each kind, the code, the name and the meaning of its finding."""
+"""The code, the name and the meaning of the finding of each kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ class Usage:
 
     rows: StateRows
     log: Sequence[LoggedRequest]
-    """Its distinct requests, whose names the policy knows."""
+    """The distinct requests of the log, whose names the policy knows."""
     allows: Sequence[int]
     """Allows of the log that the state gives."""
     lapsed: Sequence[int]
@@ -66,10 +66,10 @@ class Usage:
     needed: dict[Row, int] = field(default_factory=dict)
     """The rows that are needed, each with an allow that is lost without it."""
     witnesses: dict[int, Rows] = field(default_factory=dict)
-    """For each allow, rows that suffice for it."""
+    """Rows that suffice for an allow, by allow."""
     by_caller: dict[Caller, list[int]] = field(default_factory=dict)
     relevant: dict[Caller, frozenset[Row]] = field(default_factory=dict)
-    """For each caller, the rows on which their allows depend: the used rows, and denials."""
+    """The rows on which a caller's allows depend, by caller: the used rows, and denials."""
     operations: dict[tuple[str, str], Seen] = field(default_factory=dict)
     """The rows of the table, by type and operation, that allowed something."""
     denied: dict[tuple[str, str], int] = field(default_factory=dict)

@@ -147,7 +147,7 @@ class _Leaf:
     values: tuple[str, ...] = MADE_UP
 
     def routes(self) -> Iterator[AppRoute]:
-        """One for each method; HEAD belongs to GET."""
+        """The routes of a handler, one for each method; HEAD belongs to GET."""
         for method in self.methods:
             if method == "HEAD" and "GET" in self.methods:
                 continue

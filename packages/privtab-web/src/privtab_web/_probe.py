@@ -106,7 +106,7 @@ def _standing_in(inspected: Inspected) -> Iterator[None]:
 
 @contextmanager
 def _watching(codes: frozenset[CodeType]) -> Iterator[None]:
-    """In threads started from now on, note whether these handlers and dependencies are left by the denial."""
+    """Note, in threads started from now on, whether a denial leaves these handlers and dependencies."""
 
     def called(frame: FrameType, event: str, argument: Any) -> Any:
         del event, argument

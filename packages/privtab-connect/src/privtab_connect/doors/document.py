@@ -16,7 +16,7 @@ from privtab_connect.documents import document as find
 MARK = "door"
 KEYS = ("title", "caller", "operation", "rows", "answers", "derived", "kinds", "operations")
 ITEM = "@"
-"""In the path of a kind: the value of `each`."""
+"""The value of `each` in the path of a kind."""
 CASES = ("same", "lower")
 UNREACHED = FindingKind("W002", "unreached-row", Severity.NOTE)
 Form: TypeAlias = Literal["boolean", "positions", "filters", "mask", "masks", "refusal"]
@@ -139,7 +139,7 @@ class Alternative:
     filters: bool
     """True if it asks for filters or masks."""
     objects: MappingOf[str, tuple[tuple[str, ...], Place]]
-    """For each further object of the row the kinds that it may be, and where a request has it."""
+    """The kinds of each further object of the row, and its place in a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ class Door:
     answers: tuple[Answer, ...]
     kinds: MappingOf[str, Kind]
     operations: MappingOf[str, tuple[Alternative, ...]]
-    """In the order of the document: the first that an object fits counts."""
+    """The alternatives in the order of the document: the first that an object fits counts."""
     notes: tuple[Diagnostic, ...]
     """Findings about parts of the policy that the document does not mention."""
 

@@ -72,7 +72,7 @@ def _shows_all(one: SqlFilter) -> bool:
 
 
 def _derived_views(door: Door, program: Program) -> list[dict[str, Any]]:
-    """For each type whose names may be derived, what is read of it."""
+    """The values that are read of each type whose names may be derived."""
     found = {kind.derived.type: kind.derived for kind in door.kinds.values() if kind.derived is not None}
     filtered = {one.entity for one in program.filters}
     return [

@@ -35,7 +35,7 @@ class OpenedDoor:
         return emit.door_json(self.door)
 
     def modules(self, program: Program, name: str) -> Mapping[str, str]:
-        """Its Rego modules, by path inside the bundle."""
+        """The Rego modules of the door, by path inside the bundle."""
         return emit.modules(self.door, program, name)
 
 

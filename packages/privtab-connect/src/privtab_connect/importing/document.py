@@ -70,7 +70,7 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportStep:
-    """One question to the system, what each item of the answer means, and the questions that follow for it."""
+    """One question to the system, the meaning of each item of the answer, and further questions for each item."""
 
     kind: QueryKind | None
     """None: the step looks at what is known already."""
@@ -81,7 +81,7 @@ class ImportStep:
     optional: bool
     """True if there may be nothing at the address (404)."""
     ask_when: Expression | None
-    """When to ask; otherwise the step looks at what is known already."""
+    """The condition of the question; without a question, the step uses the data that is known already."""
     each: tuple[Expression, ...]
     when: Expression | None
     keep: MappingOf[str, tuple[Template, Template]]
@@ -312,7 +312,7 @@ class _MappingReader(ExpressionReader):
         return Fields(named=named, optional=frozenset(marked["optional"]), nullable=frozenset(marked["nullable"]))
 
     def rows(self, node: Node | None) -> tuple[tuple[str, MappingOf[str, Template]], ...]:
-        """For each table the cells of its row."""
+        """The cells of a row, by table."""
         found = []
         for key, value in self.entries(node, "`rows`"):
             columns = TABLE_COLUMNS.get(key.text)

@@ -13,12 +13,12 @@ import jmespath
 from jmespath import functions, visitor
 
 Value: TypeAlias = Callable[[Any], Any]
-"""From the data to the value of an expression."""
+"""A function from the data to the value of an expression."""
 _Node: TypeAlias = Mapping[str, Any]
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)([.,]\d{1,9})? ?(Z|UTC|GMT|[+-]\d\d:?\d\d)?")
 _ZONES = dict.fromkeys((None, "UTC", "GMT"), "Z")
 _MILLISECONDS = range(100_000_000_000, 253_402_300_800_000)
-"""From 1973 to 9999: smaller numbers may be seconds."""
+"""Milliseconds from 1973 to 9999: smaller numbers may be seconds."""
 
 
 class _Functions(functions.Functions):
@@ -95,7 +95,7 @@ class _Writer:
         self._count = 0
 
     def function(self, node: _Node) -> Value:
-        """From the data to the value."""
+        """A function from the data to the value."""
         written = self._written(node, "data")
         value: Value = eval(f"lambda data: {written}", {"__builtins__": {}, **self._names})  # noqa: S307  (see the class)
         return value

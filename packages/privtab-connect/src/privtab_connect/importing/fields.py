@@ -150,7 +150,7 @@ class Fields:
 
 @dataclass(slots=True)
 class FoundField:
-    """A field that a state cannot express, or that nobody knows: how often it has a value, and the first one."""
+    """A field that a state cannot express, or that is unknown: the number of its values, and the first value."""
 
     loss: Loss
     example: str

@@ -50,7 +50,7 @@ class UntranslatedItem:
     count: int = 1
 
     def __str__(self) -> str:
-        """Its name, what it is, and why it is not taken."""
+        """The name of the item, its description, and why it is not taken."""
         return ": ".join(filter(None, (self.name, self.what, self.why)))
 
 
@@ -216,7 +216,7 @@ class _Collector:
             self._entities.setdefault(entity.type, []).append(entity)
 
     def step(self, step: ImportStep, context: Mapping[str, Any]) -> bool:
-        """One step for one item of the step above; whether the step takes it, and be it by a question or as an empty list."""
+        """Run a step for an item of the step above, and return whether the step takes the item, even by a question or as an empty list."""
         if step.ask is None or (step.ask_when is not None and not holds(self._value(step.ask_when, context))):
             return self._items(step, 0, context, context) if step.each else self._item(step, context, context)
         for data in self._answers(step, step.ask, context):

@@ -31,7 +31,7 @@ class Template:
         return self.text[1:-2] if _PLACEHOLDER.fullmatch(self.text) and self.text.endswith("?}") else None
 
     def plain(self, values: Mapping[str, object], missing: str | None = None) -> str:
-        """With the values as they are. Raises TemplateError where one is missing, unless `missing` stands for it."""
+        """Fill in the values as they are. Raises TemplateError for a missing value, unless `missing` stands for it."""
         return self._filled(values, _plain, missing)
 
     def path(self, values: Mapping[str, object], wildcards: str = "") -> str:

@@ -40,7 +40,7 @@ class Session(Protocol):
         """The name of the target in messages."""
 
     def prepare(self) -> None:
-        """Before anything is read that will be changed: keep other pushes away. Raises PushError."""
+        """Keep other pushes away, before reading anything that will be changed. Raises PushError."""
 
     def read(self) -> Inventory:
         """Read the target's accounts, objects and rights now. Raises PushError."""

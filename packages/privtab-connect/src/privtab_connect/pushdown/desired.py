@@ -388,7 +388,7 @@ class _Rows:
 
 
 def _everywhere(names: NativeNames, holders: Mapping[Entity, frozenset[str]]) -> dict[Entity, frozenset[str]]:
-    """For targets in which grants count below: on each entity, the users who also hold the privilege on everything in it."""
+    """The users who also hold the privilege on everything in an entity, by entity, for targets in which grants count below."""
     found = dict(holders)
     for entity in reversed(list(holders)):
         for container in names.path(entity)[:-1]:

@@ -177,9 +177,9 @@ class Traits:
     """The rights and accounts that a target can express."""
 
     kinds: Mapping[str, tuple[str, ...]]
-    """For each kind of object, the kinds of its names from the outermost down."""
+    """The kinds of the names of each kind of object, from the outermost down."""
     privileges: Mapping[str, tuple[str, ...]] | None
-    """For each kind of object, the native privileges; None if they are not listed."""
+    """The native privileges of each kind of object; None if they are not listed."""
     denials: bool = False
     inherits: bool | None = False
     """True if a privilege on an object counts for everything in it; None: as the policy has it, since the target can do both."""

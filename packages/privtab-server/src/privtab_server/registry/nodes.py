@@ -47,7 +47,7 @@ class Revision:
     size: int
     """Bytes."""
     created: str
-    """When it was stored, UTC."""
+    """The time when the bundle was stored, UTC."""
     shard: str = ""
     """The key of the shard."""
     signed: bool = False
@@ -61,7 +61,7 @@ class Revision:
 
     @property
     def pin(self) -> str:
-        """Its key in `Channel.digests`."""
+        """The key of the revision in `Channel.digests`."""
         return pin(self.kind, self.id, self.shard)
 
     def to_json(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Canary:
     state: str | None = None
     shards: Mapping[str, str] = field(default_factory=dict)
     share: float = 1.0
-    """From 0 to 1."""
+    """The share of the sidecars, from 0 to 1."""
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:

@@ -129,7 +129,7 @@ class Registry:
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The address of the registry."""
         return self.store.url
 
     def init(self, *, verification_keys: Iterable[str] = (), scope: str = "", replace: bool = False) -> None:

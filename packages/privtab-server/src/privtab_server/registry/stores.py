@@ -150,7 +150,7 @@ class LocalStore(Store):
         return sorted(found)
 
     def _create_locked(self, path: str, temporary: Path) -> None:
-        """For file systems without hard links: check and rename under a lock, which ends with its process."""
+        """Check and rename under a lock, which ends with its process; for file systems without hard links."""
         import fcntl
 
         with (self.folder / ".create.lock").open("ab") as lock:

@@ -44,7 +44,7 @@ HEAD = sa.Table(
     sa.Column("system", sa.Text, nullable=False),
     sa.Column("checked", sa.String(64)),
 )
-"""One row, which every writer locks. `checked`: under which policy all rows are known to be valid."""
+"""One row, which every writer locks. `checked`: the policy under which all rows are known to be valid."""
 TABLES_VERSION = "0001"
 """The version of these tables: another one needs another number, and tables of the earlier ones are to be changed then."""
 VERSION = sa.Table("alembic_version", METADATA, sa.Column("version_num", sa.String(32), primary_key=True))

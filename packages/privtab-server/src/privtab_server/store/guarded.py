@@ -241,7 +241,7 @@ class GuardedStore:
         return {table: [row for at, row in enumerate(listed) if seen(table, at)] for table, listed in rows.items()}
 
     def _authorising(self, snapshot: Snapshot, table: str, row: Row, user: str) -> Iterator[list[Request]]:
-        """For each object that a row may be about, the requests that authorise a change of it."""
+        """The requests that authorise a change of a row, for each object that the row may be about."""
         for object_ in self.authority.objects(table, row, snapshot.paths):
             given = given_by(self.program, row, object_.type)
             operations = {

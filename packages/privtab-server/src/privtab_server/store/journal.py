@@ -119,7 +119,7 @@ class Writer:
         self.pending: dict[str, dict[str, Change]] = {}
         """The last change to each row, by table and id."""
         self.last = _last_time(connection, head) if last is None else last
-        """When the last change was made."""
+        """The time of the last change."""
         self._connection = connection
         self._numbers: dict[str, dict[str, int]] = {}
         """The number of that change, by table and id."""

@@ -99,7 +99,7 @@ class ChangeRequest:
     document: Mapping[str, Any] | None = None
     """The caller's new description of the resource: the journal keeps it, and no decision reads it."""
     guard: Guard | None = None
-    """For callers who are not trusted."""
+    """The guard for callers who are not trusted."""
 
     @property
     def creates(self) -> str | None:

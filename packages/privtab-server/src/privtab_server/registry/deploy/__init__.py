@@ -27,7 +27,7 @@ class LoadedBundle:
     since: datetime | None = None
     problem: str | None = None
     tried: str | None = None
-    """When the sidecar last requested it, as it reports."""
+    """The time of the sidecar's last request for the bundle, as it reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ class Fleet:
     decision_counts: tuple[DecisionCount, ...] = ()
     problem: str | None = None
     started: str = ""
-    """When the server started to count decisions."""
+    """The time when the server started to count decisions."""
     canaries_in_progress: Mapping[str, tuple[str, tuple[DecisionCount, ...]]] = field(default_factory=dict)
     """Start of the canary, and the decisions of all sidecars since then, by `channel/system`."""
     trouble: tuple[str, ...] = ()
@@ -185,11 +185,11 @@ class SidecarProgress(StrEnum):
     ACTIVE = "active"
     WAITING = "waiting"
     REFUSED = "refused"
-    """It refuses a bundle and reports why."""
+    """The sidecar refuses a bundle and reports why."""
     UNSAFE = "unsafe"
-    """It must verify signatures, and its version may accept unsigned bundles."""
+    """The sidecar must verify signatures, and its version may accept unsigned bundles."""
     SILENT = "silent"
-    """It has not been seen for long."""
+    """The sidecar has not been seen for long."""
     UNREACHABLE = "unreachable"
 
 

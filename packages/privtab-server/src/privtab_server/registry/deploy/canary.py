@@ -157,7 +157,7 @@ def sides(channel: Channel) -> tuple[str, str]:
 
 
 Verdict: TypeAlias = Literal["moved", "alike", "few"]
-"""In the order in which rules are told."""
+"""The verdicts in the order in which reports list rules."""
 ERROR_RATE = 0.001
 """Probability of a false alarm for a canary that decides like the others, over all compared rules."""
 LEAST = 20

@@ -190,7 +190,7 @@ def _as_reported(bundle: Mapping[str, Any], polling: Sequence[str]) -> Mapping[s
 
 
 def _last_seen(entry: Mapping[str, Any], *, waiting: bool) -> datetime | None:
-    """When it was last seen, by the local clock, from which the server's may differ."""
+    """The time when a sidecar was last seen, by the local clock, from which the server's may differ."""
     if waiting:
         # A sidecar in a long poll is present, however long ago it began.
         return datetime.now(tz=UTC)

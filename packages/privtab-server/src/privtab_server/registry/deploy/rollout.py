@@ -117,7 +117,7 @@ def watch(
 
 
 def _last_requests(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, str], str | None]]:
-    """When each sidecar last requested each bundle."""
+    """The time of each sidecar's last request for each bundle."""
     for status in snapshot.statuses:
         for bundle in status.sidecar.bundles:
             yield (status.sidecar.id, bundle.name), bundle.tried

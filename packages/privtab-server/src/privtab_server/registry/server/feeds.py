@@ -281,7 +281,7 @@ class Releases(Protocol):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The address of the source."""
 
     def renew(self) -> None:
         """Called before each look for releases."""
@@ -309,17 +309,17 @@ class Releases(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Active:
-    """When a revision was active in a channel, in seconds since 1970."""
+    """The period in which a revision was active in a channel, in seconds since 1970."""
 
     sequence: int
     """The last release that ran it."""
     since: float
     until: float | None = None
-    """When another one replaced it."""
+    """The time when another revision replaced it."""
 
 
 class Activity:
-    """When each revision was active since the start of the server."""
+    """The period in which each revision was active, since the start of the server."""
 
     def __init__(self) -> None:
         self._known: dict[str, RecentlyUsed[str, Active]] = {}
@@ -340,6 +340,6 @@ class Activity:
             known.put(identity, Active(sequence=channel.sequence, since=now))
 
     def of(self, stream: str, revision: str) -> Active | None:
-        """When a revision was active in a bundle of a channel (`stream_name`); None if not since the start, or long ago."""
+        """Return the period in which a revision was active in a bundle of a channel (`stream_name`); None if not since the start, or long ago."""
         known = self._known.get(stream)
         return None if known is None else known.peek(revision)

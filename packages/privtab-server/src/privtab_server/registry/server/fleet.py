@@ -35,7 +35,7 @@ class LastPoll:
     canary: bool
     polled: float
     since: float
-    """When it first had this revision."""
+    """The time when the sidecar first had this revision."""
     waiting: int = 0
     replaced: bool = False
     """True if it had another revision with the request before."""

@@ -1,4 +1,4 @@
-"""The HTTP endpoints of a store: who asks comes from the bearer token, what authorises a change from the policy."""
+"""The HTTP endpoints of a store: the bearer token names the caller, the policy says what authorises a change."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def route(
     media: str = JSON,
     response: Callable[[int, Any], Response] | None = None,
 ) -> Route:
-    """An endpoint that finds out who asks, reads the body, and turns errors into answers.
+    """An endpoint that finds the caller, reads the body, and turns errors into answers.
 
     `failed`: the answer to an error; `response`: what is sent otherwise, if that is no JSON.
     """

@@ -1,4 +1,4 @@
-"""One request to the server of a store, read: who makes it, and what it wants. Independent of what is answered."""
+"""A request to the server of a store, read: its caller and the desired change. Independent of the answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Malformed(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request: who makes it, and what it says."""
+    """A request: its caller and its content."""
 
     user: str
     body: Mapping[str, Any] = field(default_factory=dict)
