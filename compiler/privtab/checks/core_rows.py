@@ -12,7 +12,7 @@ from privtab.ir.formula import walk_reached
 from privtab.ir.nodes import Can, Rule
 from privtab.language.syntax.nodes import RowDecl
 from privtab.model import nodes as m
-from privtab.model.nodes import CanDo, Compared, HoldsPrivilege, Policy, Row, row_terms
+from privtab.model.nodes import CanDo, Compared, OnPlaces, Policy, Row, row_terms
 
 
 @check("P306", Severity.WARNING)
@@ -46,7 +46,7 @@ def unused_object(policy: Policy) -> Iterator[Found]:
 
 def _slots(row: Row) -> Iterator[str]:
     for term in row_terms(row):
-        if isinstance(term, (HoldsPrivilege, m.Related, CanDo, Compared)):
+        if isinstance(term, OnPlaces | Compared):
             yield from (place.slot for place in term.places)
     yield from (outcome.slot for outcome in row.outcomes)
 

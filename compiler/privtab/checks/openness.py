@@ -12,8 +12,8 @@ from privtab.ir.formula import own_condition
 from privtab.model import nodes as m
 from privtab.model.nodes import (
     AnyOf,
-    CanDo,
     HoldsPrivilege,
+    OnPlaces,
     Related,
     alternatives,
     conditions,
@@ -156,9 +156,7 @@ def _requires_nothing(view: View, row: m.Row) -> bool:
 
 def _allows_every_type(policy: m.Policy, row: m.Row, name: str) -> bool:
     """Return whether the row uses the object, but only in ways that every type allows."""
-    terms = [
-        term for term in row_terms(row) if isinstance(term, HoldsPrivilege | Related | CanDo) and _refers_to(term, name)
-    ]
+    terms = [term for term in row_terms(row) if isinstance(term, OnPlaces) and _refers_to(term, name)]
     types = next(slot.named for slot in row.withs if slot.name == name)
     return len(types) == len(policy.entities) and bool(terms) and all(isinstance(t, Related) for t in terms)
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Alias,
         And,
         Atom,
+        Below,
         ByType,
         Can,
         Compare,
@@ -83,7 +84,7 @@ else:
             "on_entity reached_atoms replace_atoms resolve_can uses_below walk_condition walk_reached "
             "with_targets",
             "names": "atom_text atom_words condition_text effect_texts privilege_names value_text",
-            "nodes": "ALWAYS Alias And Atom ByType Can Compare Conflict Effect EntityType Formula Has HasBelow Holds "
+            "nodes": "ALWAYS Alias And Atom Below ByType Can Compare Conflict Effect EntityType Formula Has HasBelow Holds "
             "Member NEVER OnTarget Or Owner OwnsBelow Program RESOURCE Role Rule Self ServiceAdmin SqlFilter "
             "Target Term When",
             "semantics": "HierarchyKind",

@@ -72,4 +72,9 @@ class OnTarget(Atomic):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Below(OnTarget):
-    """An atom about an entity and those below it."""
+    """An atom about an entity and those below it.
+
+    >>> from privtab.ir import OwnsBelow, Target
+    >>> isinstance(OwnsBelow(target=Target(slot="", type="schema")), Below)
+    True
+    """

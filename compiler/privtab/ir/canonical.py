@@ -149,7 +149,7 @@ class Canonical:
             return (6, atom.slot, 0, atom.text)
         if not isinstance(atom, ir.OnTarget):
             return (atom.kind.rank, "", 0, repr(atom))
-        target, below = atom.target, isinstance(atom, ir.HasBelow | ir.OwnsBelow)
+        target, below = atom.target, isinstance(atom, ir.Below)
         text = " ".join((*atom.names.values(), *(["or below"] if below else [])))
         return (atom.kind.rank, target.slot, self._position[target.type], f"{text}{level_text(target)}")
 
@@ -265,7 +265,7 @@ class Canonical:
                     below += [a for a in belows if self._reaches(name, lower.target, a.target)]
                     yield from (((upper, under), lower) for upper in above for under in below)
         for head in atoms:
-            if isinstance(head, ir.HasBelow | ir.OwnsBelow | ir.Compare):
+            if isinstance(head, ir.Below | ir.Compare):
                 yield from (((a,), head) for a in atoms if a is not head and self._follows(frozenset({a}), head))
             elif self._restated:
                 yield from (((a,), head) for a in atoms if a is not head and self._restates(a, head))
@@ -307,7 +307,7 @@ class Canonical:
         remaining = atoms
         for atom in sorted(atoms, key=self.order, reverse=True) if self._ambiguous else atoms:
             # Nothing else is ever entailed, unless by what says the same.
-            if self._restated or isinstance(atom, ir.Has | ir.HasBelow | ir.OwnsBelow | ir.Compare):
+            if self._restated or isinstance(atom, ir.Has | ir.Below | ir.Compare):
                 rest = remaining - {atom}
                 remaining = rest if self._follows(rest, atom) else remaining
         return remaining

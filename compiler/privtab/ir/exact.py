@@ -19,7 +19,7 @@ from privtab.ir.shapes import condition_flags, depends_on_request, kinds_of_requ
 from privtab.ir.solver import Slots, Solver
 from privtab.ir.unroll import levels_that_matter, unrolled
 
-RELATED = (ir.HasBelow, ir.OwnsBelow, ir.Compare)
+RELATED = (ir.Below, ir.Compare)
 """Atoms for which entailment between minimal sets is not complete."""
 
 
@@ -200,7 +200,7 @@ class ImplicationChecker:
 
     def same_below(self, nodes: Iterable[ir.Formula], f: ir.Formula, g: ir.Formula) -> bool:
         """Whether the nodes of two conditions ask for nothing below entities that means different things in the two programs."""
-        return not any(isinstance(node, ir.HasBelow | ir.OwnsBelow) for node in nodes) or self.alike(f, g)
+        return not any(isinstance(node, ir.Below) for node in nodes) or self.alike(f, g)
 
     def check_below(self, f: ir.Formula, g: ir.Formula) -> None:
         """Raise Undecided for conditions on what is held below that mean different things in the two programs."""

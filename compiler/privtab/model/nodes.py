@@ -126,8 +126,20 @@ class PrivilegeUse:
     spot: CellPart
 
 
+class Simple:
+    """A condition that has no conditions inside, and is about the caller."""
+
+    __slots__ = ()
+
+
+class OnPlaces(Simple):
+    """A condition that holds on any of its places."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class HoldsPrivilege:
+class HoldsPrivilege(OnPlaces):
     """Any of the privileges, or with `every` each of them, on any of the places."""
 
     uses: tuple[PrivilegeUse, ...]
@@ -136,7 +148,7 @@ class HoldsPrivilege:
 
 
 @dataclass(frozen=True, slots=True)
-class Related:
+class Related(OnPlaces):
     """The caller owns, belongs to or holds any of the places."""
 
     kind: Literal["owner", "member", "holds"]
@@ -144,7 +156,7 @@ class Related:
 
 
 @dataclass(frozen=True, slots=True)
-class IsSelf:
+class IsSelf(Simple):
     """The caller is the object of the request."""
 
     type: str
@@ -152,7 +164,7 @@ class IsSelf:
 
 
 @dataclass(frozen=True, slots=True)
-class IsServiceAdmin:
+class IsServiceAdmin(Simple):
     """The caller is a service administrator."""
 
     places: ClassVar[tuple[TargetSlot, ...]] = ()
@@ -160,7 +172,7 @@ class IsServiceAdmin:
 
 
 @dataclass(frozen=True, slots=True)
-class CanDo:
+class CanDo(OnPlaces):
     """The row of the operation holds for any of the places."""
 
     operation: str
@@ -212,7 +224,7 @@ class TermUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Simple):
     """An attribute stands in a relation to another one, or to constants."""
 
     left: TermUse
@@ -330,7 +342,7 @@ def walk(condition: Condition) -> Iterator[Condition]:
 def terms(condition: Condition | None) -> Iterator[Term]:
     """Every term of a condition, from left to right."""
     nodes = () if condition is None else walk(condition)
-    return (node for node in nodes if not isinstance(node, AllOf | AnyOf | Required | LeftOut))
+    return (node for node in nodes if isinstance(node, Simple))
 
 
 def alternatives(condition: Condition | None) -> Iterator[AnyOf]:

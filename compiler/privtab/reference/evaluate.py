@@ -293,10 +293,10 @@ class EvaluationContext:
             if owners := self.owners(key):
                 yield Source("owner", key, owners, key)
 
-    def _below(self, atom: ir.HasBelow | ir.OwnsBelow) -> Iterator[Source]:
+    def _below(self, atom: ir.Below) -> Iterator[Source]:
         """What is held on an object or on an entity below it, as an owner first."""
         paths = self.paths_from(atom.target)
-        if isinstance(atom, ir.OwnsBelow):
+        if not isinstance(atom, ir.HasBelow):
             yield from self.owned(path[-1] for path in paths)
             return
         yield from (source for path in paths for source in self.ownerships(atom.privilege, path))

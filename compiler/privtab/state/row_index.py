@@ -30,7 +30,7 @@ from privtab.base.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window, intersec
 from privtab.base.request import Entity
 from privtab.base.shard_names import GRANTS
 from privtab.ir.formula import direct_atoms, uses_below
-from privtab.ir.nodes import HasBelow, OwnsBelow, Program
+from privtab.ir.nodes import Below, HasBelow, Program
 from privtab.state import attribute_rows, located
 from privtab.state.chains import ROLE_PREFIX, ScopeOverlap
 from privtab.state.links import with_derived_rows
@@ -193,7 +193,7 @@ def types_asked_below(program: Program) -> tuple[dict[str, frozenset[str]], froz
     owned: set[str] = set()
     owner = program.semantics.owner
     for atom in _atoms(program):
-        if isinstance(atom, OwnsBelow) or (owner is not None and atom.privilege in owner.holds):
+        if not isinstance(atom, HasBelow) or (owner is not None and atom.privilege in owner.holds):
             owned.update(program.types_of(atom.target))
         if isinstance(atom, HasBelow):
             privileges[atom.privilege] = privileges.get(atom.privilege, frozenset()).union(
@@ -202,9 +202,9 @@ def types_asked_below(program: Program) -> tuple[dict[str, frozenset[str]], froz
     return privileges, frozenset(owned)
 
 
-def _atoms(program: Program) -> Iterator[HasBelow | OwnsBelow]:
+def _atoms(program: Program) -> Iterator[Below]:
     for rule in program.rules.values():
-        yield from (atom for atom in direct_atoms(rule.item_condition) if isinstance(atom, HasBelow | OwnsBelow))
+        yield from (atom for atom in direct_atoms(rule.item_condition) if isinstance(atom, Below))
 
 
 def _either(known: Entry, entry: Entry) -> Entry:

@@ -134,8 +134,15 @@ class Name:
     selector: Name | None = None
 
 
+class OnTargets:
+    """A term about any of its targets."""
+
+    __slots__ = ()
+    targets: tuple[Name, ...]
+
+
 @dataclass(frozen=True, slots=True)
-class PrivilegeTerm:
+class PrivilegeTerm(OnTargets):
     """Privileges on targets: any of them (`/`), or with `every` each of them (`+`), on any of the targets."""
 
     privileges: tuple[Name, ...]
@@ -144,7 +151,7 @@ class PrivilegeTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class Related:
+class Related(OnTargets):
     """`owner (…)`, `member (…)` or `holds (…)`: of any of the targets."""
 
     kind: RelatedKind
@@ -153,7 +160,7 @@ class Related:
 
 
 @dataclass(frozen=True, slots=True)
-class CanDo:
+class CanDo(OnTargets):
     """`can OP (…)`: the operation's row holds for any of the targets."""
 
     operation: Name

@@ -12,19 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from privtab.base import Entity, Request, Undecided, UsageError, base_type, last_name, path_of, smallest_sets
-from privtab.ir import (
-    Atom,
-    Compare,
-    HasBelow,
-    Listing,
-    Member,
-    OnTarget,
-    OwnsBelow,
-    Rule,
-    Tool,
-    located_sets,
-    reached_atoms,
-)
+from privtab.ir import Atom, Below, Compare, Listing, Member, OnTarget, Rule, Tool, located_sets, reached_atoms
 from privtab.reference import EvaluationContext, Explanation, Reference
 from privtab.state import attribute_rows
 from privtab.state.chains import ROLE_PREFIX
@@ -158,7 +146,7 @@ class WhoCan:
         """The entities whose rows count: on the paths of the atoms' entities, and with `or below` on entities below."""
         found: set[str] = set()
         for atom in self._atoms:
-            if isinstance(atom, HasBelow | OwnsBelow):
+            if isinstance(atom, Below):
                 found.update(key for path in self._context.paths_from(atom.target) for key in path)
             elif isinstance(atom, OnTarget):
                 found.update(self._context.path(atom.target))

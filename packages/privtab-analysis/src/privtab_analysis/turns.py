@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from privtab.base import Entity, Request, UnsupportedError, last_name, path_of
 from privtab.base.names import PrincipalKind
-from privtab.ir import Atom, Can, Has, HasBelow, Holds, OwnsBelow, Program, RequestAlgebra, Tool, Truth, on_entity
+from privtab.ir import Atom, Below, Can, Has, Holds, Program, RequestAlgebra, Tool, Truth, on_entity
 from privtab.reference import EvaluationContext, Reference
 from privtab.state.nodes import State
 from privtab_analysis.caller import Caller
@@ -230,7 +230,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
 
     def _below(self, atom: Atom, right: Right) -> Iterator[Right]:
         """The right on each entity below its own where a change may give it, if that is enough for the atom."""
-        if not isinstance(atom, HasBelow | OwnsBelow):
+        if not isinstance(atom, Below):
             return
         holdings = self.caller.holdings
         keys = {key for key in map(key_of, self.candidates) if key}

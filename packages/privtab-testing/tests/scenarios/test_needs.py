@@ -10,6 +10,7 @@ from shop_policy import POLICY, Reads, Refuses, failed
 from privtab.base import NOT_SET, Entity, Request
 from privtab.ir import (
     RESOURCE,
+    Below,
     Has,
     HasBelow,
     Leaf,
@@ -290,7 +291,7 @@ def test_generated_conditions_with_or_below_are_proved(seed: int) -> None:
         if program.nests:
             sets = located_sets(program, sets, {RESOURCE: 2 if rule.entity in program.nested_on else 1})
         ways = [[held(leaf, names) for leaf in atoms] for atoms in sets]
-        if not any(isinstance(atom, HasBelow | OwnsBelow) for atoms in sets for atom in atoms):
+        if not any(isinstance(atom, Below) for atoms in sets for atom in atoms):
             continue
         if any(atom is None for way in ways for atom in way):
             continue

@@ -172,7 +172,7 @@ class Comparison:
                 named_types += (target.type for target in atom.targets)
                 if isinstance(atom, ir.Has | ir.HasBelow):
                     privileges.add(atom.privilege)
-                if isinstance(atom, ir.HasBelow | ir.OwnsBelow):
+                if isinstance(atom, ir.Below):
                     inside = (type_ for type_ in program.entities if atom.target.type in program.chain(type_))
                     named_types += inside
                 if isinstance(atom, ir.Compare):

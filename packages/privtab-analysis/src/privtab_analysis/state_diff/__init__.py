@@ -14,7 +14,7 @@ from math import prod
 from typing import TypeAlias
 
 from privtab.base import LEFT_OUT, Entity, FilterWord, GivenAttributes, count, count_names, current_moment
-from privtab.ir import RESOURCE, HasBelow, OwnsBelow, Program, Rule, Term, Tool, direct_atoms, rule_flags
+from privtab.ir import RESOURCE, Below, Program, Rule, Term, Tool, direct_atoms, rule_flags
 from privtab.state.names import NO_PLACES, Places
 from privtab.state.nodes import State
 from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key
@@ -113,7 +113,7 @@ class Comparison:
         self.decided = 0
         self.undecided: list[str] = []
         below = (atom for rule in program.rules.values() for atom in direct_atoms(rule.item_condition))
-        depths = [program.depth(atom.target.type) for atom in below if isinstance(atom, HasBelow | OwnsBelow)]
+        depths = [program.depth(atom.target.type) for atom in below if isinstance(atom, Below)]
         self.least_below = min([*depths, *([1] if depths and program.flat else [])], default=None)
         """The fewest names in the address of an entity that a condition asks about with all below it; None if none does."""
         self._questions: dict[tuple[str, bool], list[Question]] = {}

@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from privtab.base import Change, Entity, Request, decode_name
-from privtab.ir import HasBelow, OwnsBelow, Program, reached_atoms, vocabulary
+from privtab.ir import Below, Program, reached_atoms, vocabulary
 from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX
 from privtab.state.links import LINK_COLUMNS as LINKS
 from privtab.state.names import used_parts
@@ -113,7 +113,7 @@ class Excerpt:
         if declared.entity:
             self.find("attributes", entity=keys)
         condition = program.rules[request.resource.type, request.action].item_condition
-        if any(isinstance(atom, HasBelow | OwnsBelow) for atom in reached_atoms(program, condition)):
+        if any(isinstance(atom, Below) for atom in reached_atoms(program, condition)):
             # What others hold below does not matter: docs/decisions/0250.
             self._holdings(principals)
 

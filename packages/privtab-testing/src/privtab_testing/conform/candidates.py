@@ -10,6 +10,7 @@ from math import prod
 from privtab.base import NOT_SET, Entity, Request, Undecided
 from privtab.ir import (
     RESOURCE,
+    Below,
     Has,
     HasBelow,
     Leaf,
@@ -303,7 +304,7 @@ class Candidates:
     def _held(self, leaf: Leaf, names: RequestNames) -> list[tuple[Right, str]]:
         """The rights that give an atom: itself, or the same on an entity below, whose type is beside it; empty if a caller cannot be given the atom."""
         atoms = self._semantics.holding(leaf, names.key)
-        if not isinstance(leaf, HasBelow | OwnsBelow):
+        if not isinstance(leaf, Below):
             return [(atom, "") for atom in atoms]
         privilege = leaf.privilege if isinstance(leaf, HasBelow) else ""
         return [

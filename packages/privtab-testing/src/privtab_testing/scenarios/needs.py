@@ -11,11 +11,10 @@ from privtab.base import Entity, Locations, Request, Span, Undecided, UsageError
 from privtab.ir import (
     RESOURCE,
     Atom,
+    Below,
     Compare,
     Comparisons,
     Has,
-    HasBelow,
-    OwnsBelow,
     Program,
     Target,
     Term,
@@ -128,7 +127,6 @@ class ComparedAttributes:
                 return []
 
 
-BELOW = (HasBelow, OwnsBelow)
 MADE_UP = " below"
 """The end of the names of entities that are made up for `or below`."""
 MAX_MIXED = 6
@@ -164,9 +162,9 @@ class Callers(CallerSemantics):
         slots = (request.resource, *request.with_.values())
         self.objects = tuple(dict.fromkeys(key for entity in slots for key in self._path_keys(entity)))
         """The keys of the request's objects and of all their ancestors."""
-        below = {type_ for atom in asked if isinstance(atom, BELOW) for type_ in program.types_of(atom.target)}
+        below = {type_ for atom in asked if isinstance(atom, Below) for type_ in program.types_of(atom.target)}
         roots = {key for key in self.objects if key.partition(":")[0] in below and not are_below_listed}
-        roots |= {atom.target.slot for way in ways for atom in way if isinstance(atom, BELOW)}
+        roots |= {atom.target.slot for way in ways for atom in way if isinstance(atom, Below)}
         made_up: list[str] = []
         for key in sorted(roots):
             for lower, container in at_or_below(program, key, MADE_UP):
@@ -201,12 +199,12 @@ class Callers(CallerSemantics):
 
     def _with_places(self, ways: HeldSets) -> HeldSets:
         """The ways, with each entity on which something may be held that is asked for on an entity or below."""
-        if not any(isinstance(atom, BELOW) for way in ways for atom in way):
+        if not any(isinstance(atom, Below) for way in ways for atom in way):
             return ways
         found: list[HeldSet] = []
         for way in ways:
             choices = [
-                self.places(atom, self._everywhere) if isinstance(atom, BELOW) else [atom] for atom in in_order(way)
+                self.places(atom, self._everywhere) if isinstance(atom, Below) else [atom] for atom in in_order(way)
             ]
             if len(found) + prod(map(len, choices)) > MAX_WAYS:
                 raise UsageError(
