@@ -37,7 +37,6 @@ __all__ = [
     "load_program",
     "optimised",
     "policy_artifacts",
-    "policy_folders",
     "policy_names",
     "policy_paths",
     "policy_revision",

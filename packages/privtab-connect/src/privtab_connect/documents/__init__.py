@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from privtab.base import SettingsInvalid, documents_below, find_document
-from privtab.pipeline import policy_folders
+from privtab.pipeline import policy_paths
 
 
 def documents(kind: str) -> dict[str, Path]:
@@ -30,7 +30,7 @@ def document(name: str, kind: str) -> tuple[str, Path]:
 
 
 def _folders() -> tuple[Path, ...]:
-    return (*policy_folders(), _HERE)
+    return (*policy_paths(), _HERE)
 
 
 _HERE = Path(__file__).parent
