@@ -16,7 +16,7 @@ WAIVERS = Path("privtab-waivers.yaml")
 """The default file of waivers."""
 
 WaiversOption = Annotated[
-    Path | None, option("--waivers FILE", "File of waivers: changes that are intended.", show_default=str(WAIVERS))
+    Path | None, option("--waivers FILE", "File of waivers: intended changes.", show_default=str(WAIVERS))
 ]
 
 

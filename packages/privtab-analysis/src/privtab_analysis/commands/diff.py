@@ -49,7 +49,7 @@ def run(
     waivers: WaiversOption = None,
     rename: Annotated[
         list[str] | None,
-        option("--rename OLD=NEW", "A type, a privilege or TYPE/OPERATION has another name now; repeatable."),
+        option("--rename OLD=NEW", "New name of a type, privilege or TYPE/OPERATION; repeatable."),
     ] = None,
     everything: Annotated[bool, option("--all", "Show every change.")] = False,
     format_: Annotated[DiffFormat, option("--format", "Output format.")] = "pretty",

@@ -53,7 +53,7 @@ def run(
     resource: Annotated[str, argument("RESOURCE", "The entity, as type:path (table:m/c/s/t).")],
     *,
     options: ask.RequestOptions,
-    everything: Annotated[bool, option("--all", "Show every way, every row, and what other ways lack.")] = False,
+    everything: Annotated[bool, option("--all", "Show all ways and rows, and the missing parts.")] = False,
     asked: QuestionOptions,
     format_: FormatOption = "text",
 ) -> None:

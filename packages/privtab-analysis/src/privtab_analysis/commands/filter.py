@@ -48,7 +48,7 @@ def run(
         option("--rows FILE.csv", "Write the rows to look names up in; `store:…`: into its table `--table`."),
     ] = None,
     table: Annotated[
-        str | None, option("--table NAME", "The table with these rows, asked instead of listing many names.")
+        str | None, option("--table NAME", "The table of rows, queried instead of listing many names.")
     ] = None,
     most: Annotated[int | None, option("--most N", "The most names that a condition lists.", min=0)] = None,
     details: RequestOptions,
@@ -57,7 +57,7 @@ def run(
 ) -> None:
     """Write the condition of a WHERE: the entities of a type on which a user may do an operation, exactly as `check` allows it.
 
-    Values are parameters, in the style of the usual driver. `FALSE`: there is nothing that the user may see.
+    Values are parameters, in the style of the usual driver. `FALSE` means that the user may see nothing.
 
     Example:
       privtab filter alice load table -p gravitino/1.1.0 -s state.yaml

@@ -57,11 +57,11 @@ def run(
     asked: QuestionOptions,
     format_: FormatOption = "text",
 ) -> None:
-    """Show how a user could gain a privilege in several steps, by operations that grant or let them change a store.
+    """Show how a user could gain a privilege in several steps, using operations that grant it or change a store.
 
     Without a target: everything that the user could gain. Every answer says which changes are not considered.
 
-    With `--all`: what any user could gain on existing entities; exits with 1 if any could.
+    With `--all`: everything that any user could gain on existing entities; exits with 1 if any could.
 
     Example:
       privtab paths bob WRITE dataset:web/clicks -p studio.yaml -s state.yaml

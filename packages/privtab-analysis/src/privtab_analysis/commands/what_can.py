@@ -40,7 +40,7 @@ def run(
 ) -> None:
     """List what a user, group or role may do, on every entity that the state names or on one.
 
-    For a group or a role: what a user may do who holds nothing else.
+    For a group or a role: the permissions of a user who holds nothing else.
 
     Operations that create, and calls of listings, are shown at the entity that they are about.
 

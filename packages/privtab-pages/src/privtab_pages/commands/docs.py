@@ -25,9 +25,7 @@ def run(
     since: Annotated[
         str | None, option("--since POLICY", "Show what changed since this version: a name, a path, REVISION:path.")
     ] = None,
-    check: Annotated[
-        bool, option("--check", "Write nothing; exit with 1 unless the file is what the policy says.")
-    ] = False,
+    check: Annotated[bool, option("--check", "Write nothing; exit with 1 if the file is out of date.")] = False,
     format_: Annotated[
         PageFormat | None, option("--format", "Format of the page. (default: by the name of the file)")
     ] = None,

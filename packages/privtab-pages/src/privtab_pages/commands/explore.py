@@ -57,15 +57,15 @@ def run(
     looked: Looked,
     export: Annotated[Path | None, option("--export FOLDER", "Write pages into a folder instead of serving.")] = None,
     entity: Annotated[
-        list[str] | None, option("--entity TYPE:PATH", "With --export: tell who can do what on it; repeatable.")
+        list[str] | None, option("--entity TYPE:PATH", "With --export: an entity to show permissions on; repeatable.")
     ] = None,
-    no_open: Annotated[bool, option("--no-open", "Open no browser.")] = False,
+    no_open: Annotated[bool, option("--no-open", "Do not open a browser.")] = False,
     settings: ServerSettings,
 ) -> None:
-    """Look at a policy and a state in a browser: decisions, who and what, what would change, heat maps, differences.
+    """Explore a policy and a state in a browser: decisions, permissions, hypothetical changes, heat maps, differences.
 
-    The pages are read-only, load nothing from elsewhere, and are for this machine. On an address that others reach, a token is
-    needed (`--token-file`), which a browser asks for as the password.
+    The pages are read-only, load nothing from elsewhere, and are for this machine. On an address that others can reach, a
+    token is required (`--token-file`); browsers ask for it as the password.
 
     Example:
       privtab explore gravitino/1.1.0 -s policy_src/gravitino/state.yaml --port 0

@@ -30,16 +30,16 @@ def table(
     ] = None,
     name: Annotated[
         list[str] | None,
-        option("--name TEXT=NAME", "A type or operation that the page calls otherwise: `Programs=program`."),
+        option("--name TEXT=NAME", "Name of a type or operation in the policy: `Programs=program`."),
     ] = None,
     inside: Annotated[
-        list[str] | None, option("--inside TYPE=PARENT", "A type that lies in another; the others are roots.")
+        list[str] | None, option("--inside TYPE=PARENT", "Parent of a type; types without one are roots.")
     ] = None,
     set_: Annotated[
         list[str] | None, option("--set NAME=A,B", "A name on the page that stands for several privileges.")
     ] = None,
     accept: Annotated[
-        list[str] | None, option("--accept NAME", "Do without what a finding gives this name; repeatable.")
+        list[str] | None, option("--accept NAME", "Accept the loss that a finding names; repeatable.")
     ] = None,
     allow_partial: Annotated[
         bool, option("--allow-partial", "Leave out rows that could not be read whole instead of stopping.")
@@ -48,10 +48,10 @@ def table(
 ) -> None:
     """Read the privilege tables of a page as a policy.
 
-    A page that `privtab docs` made gives back its policy as it was. In other tables, cells are read that follow the language
-    or a common way to write it (`READ on the table`); every other cell is reported, and nothing is guessed: without
-    `--allow-partial`, nothing is written then, and with it, operations of such rows are denied. Columns, tables and texts
-    that are left out are also reported, unless `--accept` names them. Check what was read against the page before you use it.
+    A page made using `privtab docs` gives back its policy unchanged. In other tables, the command reads cells that follow the
+    language or a common way to write it (`READ on the table`). It guesses nothing: it reports every other cell, and then
+    writes nothing or, with `--allow-partial`, denies the operations of such rows. Columns, tables and texts that are left
+    out are also reported, unless `--accept` names them. Check the policy against the page before you use it.
 
     Example:
       privtab import table docs/cdap.md -o policy.yaml

@@ -8,7 +8,7 @@ PANEL = "Write"
 
 
 def run() -> None:
-    """Serve editors by the Language Server Protocol on standard input and output, until they end it.
+    """Serve editors using the Language Server Protocol on standard input and output, until they end it.
 
     Findings as you type, hover, completion, definitions, references, renaming and formatting, for policies and scenarios.
 

@@ -64,16 +64,16 @@ def run(
         Path | None, option("--write-state FILE", "Write the state to load into the system, and stop.")
     ] = None,
     write_variant: Annotated[
-        str | None, option("--write-variant NAME", "Add a variant that says what the system does.")
+        str | None, option("--write-variant NAME", "Add a variant that describes the system's behaviour.")
     ] = None,
-    clean: Annotated[bool, option("--clean", "Only remove what an earlier test left.")] = False,
+    clean: Annotated[bool, option("--clean", "Only remove the remains of an earlier test.")] = False,
     resume: Annotated[
         Path | None, option("--resume FILE", "Keep the answers in this file, and continue from it.")
     ] = None,
     jobs: Annotated[int, option("--jobs -j", "Questions asked at once.", min=1, max=256)] = 1,
     rate: Annotated[float | None, option("--rate N", "Questions per second at most.", min=0.01)] = None,
     timeout: Annotated[float, option("--timeout SECONDS", "Longest wait for an answer.", min=0.1)] = 60.0,
-    prefix: Annotated[str, option("--prefix TEXT", "Beginning of every name that is made.")] = "privtab_conform_",
+    prefix: Annotated[str, option("--prefix TEXT", "Prefix of every created name.")] = "privtab_conform_",
     token_file: Annotated[Path | None, option("--token-file FILE", "Bearer token for the system's server.")] = None,
     fail_on: Annotated[FailOn, option("--fail-on", "Differences that count as failures.")] = "any",
     waivers: Annotated[
@@ -81,12 +81,12 @@ def run(
     ] = None,
     format_: Annotated[Format, option("--format", "Output format of the report.")] = "pretty",
     output: OutputOption = None,
-    verbose: Annotated[bool, option("--verbose -v", "Show the rows that agree, too.")] = False,
+    verbose: Annotated[bool, option("--verbose -v", "Also show rows that agree.")] = False,
 ) -> None:
     """Ask a running system whether it obeys its table.
 
-    Makes users, entities and grants in the system, asks questions made from the minimal sets of each row, and removes
-    what it made. Exits with 1 if an answer differs, with 3 if the system or its driver fails.
+    Creates users, entities and grants in the system, asks questions from the minimal sets of each row, and removes
+    everything that it created. Exits with 1 if an answer differs, with 3 if the system or its driver fails.
 
     Example:
       privtab conform cdap/final --driver authzen --url http://127.0.0.1:8181 --write-state state.json

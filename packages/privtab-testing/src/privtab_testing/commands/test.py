@@ -68,9 +68,7 @@ class RunOptions:
     min_mutation: Annotated[
         float | None, option("--min-mutation PCT", "Fail below this percentage of faults noticed.", min=0, max=100)
     ] = None
-    suggest: Annotated[bool, option("--suggest", "Print a scenario file for what is untested, to review and keep.")] = (
-        False
-    )
+    suggest: Annotated[bool, option("--suggest", "Print scenarios for untested cells, to review and keep.")] = False
 
     @property
     def covers(self) -> bool:
