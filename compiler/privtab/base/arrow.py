@@ -21,7 +21,7 @@ Truth: TypeAlias = npt.NDArray[np.bool_]
 def text_array(values: Sequence[str]) -> pa.Array:
     """An array of strings, as `pa.array` makes it; the texts must not be None and must be encodable in UTF-8.
 
-    >>> texts(["a", "", "ä"]).to_pylist()
+    >>> text_array(["a", "", "ä"]).to_pylist()
     ['a', '', 'ä']
     """
     joined = "".join(values)
@@ -36,7 +36,11 @@ def text_array(values: Sequence[str]) -> pa.Array:
 
 
 def integer_array(values: Codes) -> pa.Array:
-    """An array of numbers, which shares the memory of `values`."""
+    """An array of numbers, which shares the memory of `values`.
+
+    >>> integer_array(np.array([3, 4])).to_pylist()
+    [3, 4]
+    """
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
@@ -49,7 +53,7 @@ def truth_array(values: Truth) -> pa.Array:
 def array_numbers(array: pa.Array, null: int = -1) -> Codes:
     """The integers in an array; `null` stands for nulls.
 
-    >>> numbers(pa.Array.from_buffers(pa.int32(), 2, [None, pa.py_buffer(np.array([3, 4], np.int32))])).tolist()
+    >>> array_numbers(pa.Array.from_buffers(pa.int32(), 2, [None, pa.py_buffer(np.array([3, 4], np.int32))])).tolist()
     [3, 4]
     """
     width = array.type.bit_width // 8
@@ -65,7 +69,7 @@ def array_numbers(array: pa.Array, null: int = -1) -> Codes:
 def array_truth(array: pa.Array) -> Truth:
     """The booleans in an array without nulls.
 
-    >>> truth(truths(np.array([True, False]))).tolist()
+    >>> array_truth(truth_array(np.array([True, False]))).tolist()
     [True, False]
     """
     if not len(array):
@@ -77,7 +81,7 @@ def array_truth(array: pa.Array) -> Truth:
 def text_bytes(texts: pa.Array) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.uint8]]:
     """Where each text begins in the bytes of all texts, with the end of the last; and these bytes.
 
-    >>> offsets, signs = text_bytes(texts(["a", "bc"]))
+    >>> offsets, signs = text_bytes(text_array(["a", "bc"]))
     >>> offsets.tolist(), bytes(signs)
     ([0, 1, 3], b'abc')
     """

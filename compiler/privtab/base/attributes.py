@@ -23,6 +23,7 @@ Origin: TypeAlias = Literal["state", "request"]
 Operator: TypeAlias = Literal["=", "<", "<=", ">", ">=", "in", "contains"]
 Scalar: TypeAlias = str | int | bool
 AttributeValue: TypeAlias = Scalar | Sequence[str]
+"""The value of an attribute: `"hr"`, `3`, `True`, or the words of a set, `["eu", "us"]`."""
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,15}")
 MOST_TEXT = 65_536

@@ -34,7 +34,14 @@ class _ById(Generic[K]):
 
 
 def once(work: Callable[[K], T]) -> Callable[[K], T]:
-    """Cache the last few results of a function."""
+    """Cache the last few results of a function.
+
+    >>> @once
+    ... def size(program: dict[str, int]) -> int:
+    ...     return len(program)
+    >>> size({"a": 1})
+    1
+    """
 
     @lru_cache(maxsize=_CACHE_SIZE)
     def by_identity(key: _ById[K]) -> T:

@@ -17,7 +17,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Span:
-    """A place in a file: 1-based lines and columns, the end exclusive."""
+    """A place in a file: 1-based lines and columns, the end exclusive.
+
+    >>> Span(path="lake.yaml", line=3, column=7, end_line=3, end_column=9).line
+    3
+    """
 
     path: str
     line: int
@@ -28,14 +32,23 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Located(Generic[T_co]):
-    """A value and the position it was read from."""
+    """A value and the position it was read from.
+
+    >>> place = Span(path="lake.yaml", line=3, column=7, end_line=3, end_column=9)
+    >>> Located("SELECT", place).value
+    'SELECT'
+    """
 
     value: T_co
     span: Span
 
 
 class Severity(StrEnum):
-    """The severity of a finding; only errors stop a compilation."""
+    """The severity of a finding; only errors stop a compilation.
+
+    >>> str(Severity.WARNING)
+    'warning'
+    """
 
     ERROR = "error"
     WARNING = "warning"
@@ -44,7 +57,12 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Related:
-    """A second position that belongs to a finding."""
+    """A second position that belongs to a finding.
+
+    >>> place = Span(path="lake.yaml", line=3, column=7, end_line=3, end_column=9)
+    >>> Related(message="the first definition", span=place).message
+    'the first definition'
+    """
 
     message: str
     span: Span
@@ -55,6 +73,11 @@ class Diagnostic:
     """One finding: a code and a name, a message, a position, and a computed hint.
 
     `fix` is the text that corrects the file if it replaces the span.
+
+    >>> place = Span(path="lake.yaml", line=3, column=7, end_line=3, end_column=9)
+    >>> found = Diagnostic(code="P104", name="unknown-privilege", severity=Severity.ERROR, message="unknown", span=place)
+    >>> print(found.render())
+    lake.yaml:3:7: error[P104 unknown-privilege]: unknown
     """
 
     code: str
@@ -85,7 +108,13 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """What all findings of one code share."""
+    """What all findings of one code share.
+
+    >>> place = Span(path="lake.yaml", line=3, column=7, end_line=3, end_column=9)
+    >>> unknown = FindingKind("P104", "unknown-privilege", Severity.ERROR)
+    >>> unknown.at(place, "unknown privilege `MODIFIY`", "did you mean `MODIFY`?").code
+    'P104'
+    """
 
     code: str
     name: str
@@ -114,7 +143,11 @@ class FindingKind:
 
 
 def sorted_diagnostics(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Findings sorted by position, then code, without duplicates."""
+    """Findings sorted by position, then code, without duplicates.
+
+    >>> sorted_diagnostics([])
+    ()
+    """
     return tuple(sorted(set(found), key=lambda d: (d.span, d.code, d.message)))
 
 

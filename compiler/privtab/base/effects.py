@@ -40,6 +40,9 @@ class Change:
     `row`: values by column; its `entity` (`of` for members) is None where the request leaves off the name of the entity
     to create. `about`: instead of a row, the entity of a principal; all rows of the table about this principal, within
     what contains the entity, are removed.
+
+    >>> Change("add", "owners", row={"entity": "dataset:web/new", "owner": "user:ann"}).to_json()["add"]
+    'owners'
     """
 
     action: Literal["add", "remove"]
@@ -74,7 +77,11 @@ class Change:
 
 
 class Effect(str):
-    """The text of an effect, as in `grant ALL (dataset:web/new)`, with its change to the state."""
+    """The text of an effect, as in `grant ALL (dataset:web/new)`, with its change to the state.
+
+    >>> Effect.of("grant ALL (dataset:web/new)", "ann").change.table
+    'grants'
+    """
 
     __slots__ = ("change",)
     change: Change | None

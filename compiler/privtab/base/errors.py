@@ -50,20 +50,35 @@ class ExitCode(IntEnum):
 
 
 class PrivtabError(Exception):
-    """The root of every exception that privtab raises on purpose."""
+    """The root of every exception that privtab raises on purpose.
+
+    >>> try:
+    ...     raise UsageError("no policy `lake`")
+    ... except PrivtabError as error:
+    ...     print(error, int(error.exit_code))
+    no policy `lake` 2
+    """
 
     exit_code: ClassVar[ExitCode] = ExitCode.EXTERNAL
     """How a command ends that raises the exception."""
 
 
 class UsageError(PrivtabError):
-    """The caller asked for something that does not exist or cannot be."""
+    """The caller asked for something that does not exist or cannot be.
+
+    >>> int(UsageError("`--at` is given twice").exit_code)
+    2
+    """
 
     exit_code = ExitCode.USAGE
 
 
 class SettingsInvalid(UsageError):
-    """A settings file is wrong; `diagnostics` holds every finding, sorted by place."""
+    """A settings file is wrong; `diagnostics` holds every finding, sorted by place.
+
+    >>> int(SettingsInvalid(()).exit_code)
+    2
+    """
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
         super().__init__("\n".join(_first(diagnostics)))
@@ -71,13 +86,21 @@ class SettingsInvalid(UsageError):
 
 
 class FileError(PrivtabError):
-    """A file that was named is not there, or cannot be read or written."""
+    """A file that was named is not there, or cannot be read or written.
+
+    >>> str(FileError("cannot read `lake.yaml`: No such file or directory"))
+    'cannot read `lake.yaml`: No such file or directory'
+    """
 
 
 class PolicyInvalid(PrivtabError):
     """A policy has findings that stop it.
 
     `diagnostics` holds every finding, sorted by place; the message shows the first of them.
+
+    >>> error = PolicyInvalid(())
+    >>> error.diagnostics, int(error.exit_code)
+    ((), 1)
     """
 
     exit_code = ExitCode.FINDINGS
@@ -91,6 +114,10 @@ class StateInvalid(PrivtabError):
     """Rows of a state are wrong; `findings` holds one value for each of them, and the message shows the first of them.
 
     `why`: the consequence, if it is not obvious.
+
+    >>> print(StateInvalid(("grants.csv:2: unknown privilege `SELET`",)))
+    1 finding in the state
+    grants.csv:2: unknown privilege `SELET`
     """
 
     exit_code = ExitCode.FINDINGS
@@ -105,7 +132,11 @@ class StateInvalid(PrivtabError):
 
 
 class HasWindows(UsageError):
-    """Rows of a state hold for a time, and the reader needs the state of one moment; `state` is the whole state."""
+    """Rows of a state hold for a time, and the reader needs the state of one moment; `state` is the whole state.
+
+    >>> HasWindows("rows hold for a time: name a moment", {"grants": []}).state
+    {'grants': []}
+    """
 
     def __init__(self, message: str, state: object) -> None:
         super().__init__(message)
@@ -113,7 +144,13 @@ class HasWindows(UsageError):
 
 
 class UnsupportedError(UsageError):
-    """A tool does not support a feature of the policy, or a back end cannot express what it says at `span`."""
+    """A tool does not support a feature of the policy, or a back end cannot express what it says at `span`.
+
+    >>> from privtab.base import Span
+    >>> place = Span(path="lake.yaml", line=3, column=7, end_line=3, end_column=9)
+    >>> str(UnsupportedError("Spark has no such condition", place))
+    'lake.yaml:3:7: Spark has no such condition'
+    """
 
     def __init__(self, message: str, span: Span | None = None) -> None:
         place = f"{span.path}:{span.line}:{span.column}: " if span else ""
@@ -122,7 +159,11 @@ class UnsupportedError(UsageError):
 
 
 class Undecided(UnsupportedError):
-    """A question about conditions costs more than its budget: the answer may be yes or no."""
+    """A question about conditions costs more than its budget: the answer may be yes or no.
+
+    >>> issubclass(Undecided, UnsupportedError)
+    True
+    """
 
 
 class FormatError(PrivtabError):
@@ -134,7 +175,11 @@ class BundleWriteError(FileError):
 
 
 class BrokenBundle(PrivtabError):
-    """A bundle is incomplete, contains a file twice, or is not a bundle."""
+    """A bundle is incomplete, contains a file twice, or is not a bundle.
+
+    >>> int(BrokenBundle("it has no manifest").exit_code)
+    3
+    """
 
 
 class OpaError(PrivtabError):
@@ -142,11 +187,21 @@ class OpaError(PrivtabError):
 
 
 class DecisionError(PrivtabError):
-    """No answer that may be treated as an allow."""
+    """No answer that may be treated as an allow.
+
+    >>> all(issubclass(kind, DecisionError) for kind in (AccessDenied, InvalidRequest, PolicyError, DecisionUnavailable))
+    True
+    """
 
 
 class AccessDenied(DecisionError):
-    """The request is denied. `decision` says by which rule and what is missing."""
+    """The request is denied. `decision` says by which rule and what is missing.
+
+    >>> from privtab.base import Decision, Entity, Request
+    >>> request = Request(user="ann", action="drop", resource=Entity.parse("table:m/c/s/t"))
+    >>> str(AccessDenied(request, Decision(allowed=False)))
+    'user:ann may not `drop` on table:m/c/s/t'
+    """
 
     exit_code = ExitCode.FINDINGS
 
@@ -157,7 +212,11 @@ class AccessDenied(DecisionError):
 
 
 class InvalidRequest(DecisionError):
-    """The request names an operation, type, path or object that the policy does not know."""
+    """The request names an operation, type, path or object that the policy does not know.
+
+    >>> int(InvalidRequest("unknown operation `drp`").exit_code)
+    2
+    """
 
     exit_code = ExitCode.USAGE
 
@@ -171,17 +230,28 @@ class InvalidRequest(DecisionError):
 
 
 class PolicyError(DecisionError):
-    """The decision point answered, but not with a decision: undefined, a wrong shape, a 4xx."""
+    """The decision point answered, but not with a decision: undefined, a wrong shape, a 4xx.
+
+    >>> int(PolicyError("the decision is undefined").exit_code)
+    3
+    """
 
 
 class SignatureRefused(PolicyError):
-    """A bundle is not signed as required: not at all, by another key, for another scope, changed, or older than an earlier one."""
+    """A bundle is not signed as required: not at all, by another key, for another scope, changed, or older than an earlier one.
+
+    >>> issubclass(SignatureRefused, PolicyError)
+    True
+    """
 
 
 class DecisionUnavailable(DecisionError):
     """No answer in time: refused, timed out, 5xx, or no bundle is active.
 
     `retry`: a retry may help. `retry_after`: the seconds that the decision point asks to wait.
+
+    >>> DecisionUnavailable("no answer within 1 s", retry_after=0.5).retry_after
+    0.5
     """
 
     def __init__(self, message: str = "", *, retry: bool = True, retry_after: float | None = None) -> None:

@@ -66,6 +66,9 @@ def read_content(path: Path | str, largest: int = LARGEST) -> bytes:
     """Read a file whole.
 
     Raises OSError, and FileError for a path that is no regular file or has more than `largest` bytes.
+
+    >>> len(read_content(__file__)) > 1000
+    True
     """
     if (why := problem(path)) is not None:
         raise FileError(f"cannot read `{path}`: {why}")
@@ -92,7 +95,12 @@ def read_content(path: Path | str, largest: int = LARGEST) -> bytes:
 
 
 def read_text(path: Path | str, largest: int = LARGEST) -> str:
-    """Read a text file in UTF-8. Raises FileError."""
+    """Read a text file in UTF-8. Raises FileError.
+
+    >>> read_text("/dev/zero")
+    Traceback (most recent call last):
+    privtab.base.errors.FileError: cannot read `/dev/zero`: it is a device, not a file
+    """
     try:
         return read_content(path, largest).decode()
     except (OSError, UnicodeDecodeError) as error:

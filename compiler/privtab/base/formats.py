@@ -37,6 +37,7 @@ WHOLE = tuple(ending for f in FILE_FORMATS if f.whole for ending in f.endings)
 READERS: Mapping[str, str] = {ending: f.reader for f in FILE_FORMATS if f.reader for ending in f.endings}
 """The module that reads a file without Spark, by file ending."""
 LOCAL_ENDINGS = tuple(READERS)
+"""The endings of files that are read without Spark: `".csv"`, `".json"`, …"""
 GZIP = ".gz"
 """How the name of a packed file of texts ends, after the ending of its format."""
 

@@ -35,13 +35,21 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | No
 
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | None:
-    """`did you mean …?`, or None if no name is near."""
+    """`did you mean …?`, or None if no name is near.
+
+    >>> did_you_mean("MODIFIY", ["MODIFY", "CREATE"])
+    'did you mean `MODIFY`?'
+    """
     near = nearest(name, known, cutoff=cutoff)
     return f"did you mean `{near}`?" if near else None
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """`; did you mean …?` for the end of a message; empty if no name is near."""
+    """`; did you mean …?` for the end of a message; empty if no name is near.
+
+    >>> hint("MODIFIY", ["MODIFY", "CREATE"]), hint("x", ["MODIFY"])
+    ('; did you mean `MODIFY`?', '')
+    """
     advice = did_you_mean(name, known, cutoff=0.6)
     return f"; {advice}" if advice else ""
 

@@ -78,7 +78,14 @@ ALWAYS = Window()
 
 
 class WrongTime(ValueError):
-    """A text is not a time: the message begins after the text, `help` says what to write."""
+    """A text is not a time: the message begins after the text, `help` says what to write.
+
+    >>> try:
+    ...     parse_moment("2026-03-03")
+    ... except WrongTime as error:
+    ...     print(error, "-", error.help)
+    is a date without a time - write `2026-03-03T00:00:00Z` for its beginning in UTC
+    """
 
     def __init__(self, message: str, advice: str = f"write it as `{EXAMPLE}`") -> None:
         super().__init__(message)

@@ -255,6 +255,11 @@ def check_principal(name: str, kind: PrincipalKind = "user") -> None:
     """Raise InvalidRequest for a name, without its prefix, that no principal of a kind can have.
 
     Such are wildcards, another kind's prefix, a doubled one, and an unusable character.
+
+    >>> check_principal("ann")
+    >>> check_principal("group:hr")
+    Traceback (most recent call last):
+    privtab.base.errors.InvalidRequest: `group:hr` is a group: only a user can be a subject
     """
     check_characters(name, kind)
     if (misspelt := misspelt_kind(name)) is not None:

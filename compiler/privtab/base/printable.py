@@ -107,5 +107,9 @@ def printable_output() -> Iterator[None]:
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:
-    """A number with its noun: `1 policy`, `2 policies`, `1,000 grants`."""
+    """A number with its noun: `1 policy`, `2 policies`, `1,000 grants`.
+
+    >>> count(1, "policy", "policies"), count(1000, "grant")
+    ('1 policy', '1,000 grants')
+    """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -103,6 +103,9 @@ class Request:
 
     `with_` holds further objects by name. `flags` holds what the context states: `pii`, it is set; `pii=false`, it is not.
     `active_roles`: the roles of the user whose grants count, for policies that let requests say so; None: all roles.
+
+    >>> Request(user="user:ann", action="load", resource=Entity.parse("table:m/c/s/t"), flags=frozenset({"pii"})).user
+    'ann'
     """
 
     user: str
@@ -360,7 +363,11 @@ def roles_not_held(user: str, roles: Iterable[str]) -> dict[str, str]:
 
 
 def smallest_sets(sets: Iterable[Iterable[str]]) -> list[list[str]]:
-    """The sets that contain no other, each sorted, smallest first: what is missing for an allow."""
+    """The sets that contain no other, each sorted, smallest first: what is missing for an allow.
+
+    >>> smallest_sets([["READ (t:a)", "USE (s:a)"], ["READ (t:a)"]])
+    [['READ (t:a)']]
+    """
     minimal: list[frozenset[str]] = []
     for candidate in sorted(set(map(frozenset, sets)), key=len):
         if not any(smaller <= candidate for smaller in minimal):

@@ -29,7 +29,11 @@ def _folder(name: str) -> Path:
 
 
 def templates_folder() -> Path:
-    """The Jinja2 templates, one folder for each back end."""
+    """The Jinja2 templates, one folder for each back end.
+
+    >>> templates_folder().name
+    'templates'
+    """
     return _folder("templates")
 
 
@@ -47,8 +51,8 @@ RESERVED = frozenset({"names", "state", *(file.removesuffix(".yaml") for file in
 def documents_below(folders: Iterable[Path], kind: str) -> dict[str, Path]:
     """The documents of a kind by the names of their systems' folders: those below `folders`, then the shipped ones.
 
-    >>> documents_below([], "import")["trino"].name
-    'import.yaml'
+    >>> documents_below([], "door")["trino"].name
+    'door.yaml'
     """
     found: dict[str, Path] = {}
     for folder in dict.fromkeys((*folders, policies())):
@@ -87,7 +91,11 @@ def opa() -> Path:
 
 @lru_cache(maxsize=4)
 def text_templates(folder: str) -> Environment:
-    """The templates of one folder. The output is not HTML, so nothing is escaped: quote values with a filter."""
+    """The templates of one folder. The output is not HTML, so nothing is escaped: quote values with a filter.
+
+    >>> text_templates("docs").from_string("{{ a }}").render(a="<")
+    '<'
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(

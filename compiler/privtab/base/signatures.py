@@ -156,7 +156,10 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Which keys are trusted, and for which scope."""
+    """Which keys are trusted, and for which scope.
+
+    Trust.of(["keys/release.pem"], "production") trusts one key for bundles of that scope.
+    """
 
     keys: tuple[VerificationKey, ...]
     scope: str = ""

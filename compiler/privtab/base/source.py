@@ -20,7 +20,7 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 class SourceFile:
     r"""A file: the path to show, its text, and the offsets of its lines.
 
-    >>> SourceFile.of("p.yaml", "privtab: 1\\nsystem: shop\\n").position(12)
+    >>> SourceFile.of("p.yaml", "privtab: 1\nsystem: shop\n").position(12)
     (2, 2)
     """
 
@@ -69,7 +69,7 @@ class SourceFile:
     def has_mark(self, key: str) -> bool:
         r"""Whether the file is a document in YAML or JSON with a key, in any way of writing it.
 
-        >>> SourceFile.of("p.yaml", "privtab: 1\\nsystem: shop\\n").has_mark("privtab")
+        >>> SourceFile.of("p.yaml", "privtab: 1\nsystem: shop\n").has_mark("privtab")
         True
         """
         return _has_mark(self.text, key)

@@ -17,6 +17,7 @@ from privtab.base.names import unencoded_name, unusable_character
 
 FilterKind: TypeAlias = Literal["row_filter", "column_mask"]
 FILTER_KINDS: tuple[FilterKind, ...] = ("row_filter", "column_mask")
+"""What can be filtered: the rows of a table, `"row_filter"`, or the values of a column, `"column_mask"`."""
 DENIAL: Mapping[FilterKind, str] = {"row_filter": "FALSE", "column_mask": "NULL"}
 """What stands for a filter or a mask where none applies."""
 WORDS = ("user", "groups", "column")
@@ -67,7 +68,11 @@ NO_IDENTIFIER = ("\\", "${")
 
 @dataclass(frozen=True, slots=True)
 class FilterWord:
-    """A placeholder that is one of WORDS."""
+    """A placeholder that is one of WORDS.
+
+    >>> FilterWord("user").text
+    'user'
+    """
 
     text: str
 
@@ -88,7 +93,11 @@ def first(names: Iterable[str], applies: Callable[[str], bool]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class AppliedFilter:
-    """The row filter or column mask that applies to a caller, and its SQL with the caller's values."""
+    """The row filter or column mask that applies to a caller, and its SQL with the caller's values.
+
+    >>> denial("row_filter").sql
+    'FALSE'
+    """
 
     name: str | None
     """None: no filter applies, or the mode of the client lets everything pass."""

@@ -13,6 +13,10 @@ def strict_loads(text: str | bytes) -> Any:
 
     Also refused: a key that occurs twice in one object, of which one reader takes the first and another the last; lone
     surrogates, which OPA reads as U+FFFD; `NaN` and `Infinity`; nesting too deep for readers.
+
+    >>> strict_loads('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    ValueError: `a` occurs twice in one object
     """
     json_text = text.decode() if isinstance(text, bytes) else text
     try:

@@ -43,7 +43,11 @@ class OperationShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """The names of a policy, against which requests are checked before they are sent."""
+    """The names of a policy, against which requests are checked before they are sent.
+
+    >>> Vocabulary(system="lake", chains={"table": (("table", 1),)}, operations={}).shapes["table"].keys("t")
+    ['table:t']
+    """
 
     system: str
     chains: Mapping[str, tuple[tuple[str, int], ...]]

@@ -8,7 +8,6 @@ from itertools import islice
 from typing import TypeAlias, assert_never
 
 from privtab.base import Entity
-from privtab.base.names import PrincipalKind
 from privtab.ir import Has
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_analysis.rights import Right, key_of, row_giving
@@ -28,7 +27,7 @@ class Give:
 
     right: Right
     also_at: tuple[Entity, ...] = ()
-    to: PrincipalKind = "user"
+    to: str = "user"
 
     @property
     def table(self) -> str:
@@ -148,7 +147,7 @@ def apply(state: State, user: str, changes: Iterable[Change]) -> State:
     return state
 
 
-def _new(state: State, kind: PrincipalKind, user: str) -> str:
+def _new(state: State, kind: str, user: str) -> str:
     """The name of a role or a group of a user that is none of the state's."""
     taken = state.distinct(
         ("assignments", "role"), ("memberships", "group"), ("owners", "owner"), ("grants", "grantee")

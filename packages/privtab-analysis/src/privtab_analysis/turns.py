@@ -14,7 +14,6 @@ from itertools import chain, combinations, islice
 from typing import NamedTuple
 
 from privtab.base import Entity, Request, UnsupportedError, last_name, path_of
-from privtab.base.names import PrincipalKind
 from privtab.ir import Atom, Below, Can, Has, Holds, Program, RequestAlgebra, Tool, Truth, on_entity
 from privtab.reference import EvaluationContext, Reference
 from privtab.state.nodes import State
@@ -98,7 +97,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         super().__init__(reference.program, request.flags, self.caller.types, self.caller.levels)
         self.condition = self.caller.condition(rule)
         owner = self.program.semantics.owner
-        self.given_to: Mapping[str, PrincipalKind | None] = {
+        self.given_to: Mapping[str, str | None] = {
             "grants": _kind_for_caller(self.program, self.program.semantics.grantees),
             "owners": _kind_for_caller(self.program, () if owner is None else owner.kinds),
             "members": "user",
@@ -253,10 +252,10 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         yield from (removals | {self.candidates[given]} for given in giving.grants & self.candidates.keys())
 
 
-def _kind_for_caller(program: Program, allowed: Collection[str]) -> PrincipalKind | None:
+def _kind_for_caller(program: Program, allowed: Collection[str]) -> str | None:
     """The principal that may be given a right for the caller: the caller, a new role, or a new group; None if there is no way."""
     semantics = program.semantics
-    ways: dict[PrincipalKind, bool] = {
+    ways: dict[str, bool] = {
         "user": True,
         "role": "user" in semantics.assignees,
         "group": "state" in semantics.groups,

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.base import array_numbers, array_truth, integer_array, text_array
-from privtab.base.arrow import truth_array
 from privtab.engines.lookups import TextDictionary
 from privtab.ir import Program
 from privtab.state.findings import RowLocation, StateFinding
@@ -144,7 +143,7 @@ def _needed_rows(
             about_named = np.append(_about_named(own.array, named), False)[own.codes]
             needed[unsure[raw.numbers[about_named & checked.valid] - 1]] = True
         needed[[unsure[f.place.row - 1] for f in findings if f.stops(program)]] = True
-        yield batch.filter(truth_array(needed))
+        yield batch.take(integer_array(np.flatnonzero(needed)))
 
 
 def _about_named(entities: pa.Array, named: ShippedBytes) -> npt.NDArray[np.bool_]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from privtab.base import FILTER_KINDS, LEFT_OUT, Diagnostic, FindingKind, Severity, SourceFile, source
+from privtab.base import FILTER_KINDS, LEFT_OUT, Diagnostic, FindingKind, Severity, SourceFile
 from privtab.ir import Program, Rule, vocabulary
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
@@ -176,7 +176,7 @@ class _Reader(DocumentReader):
     NAMES: ClassVar = {"W001": "bad-door-document", UNREACHED.code: UNREACHED.name}
     CODES: ClassVar = dict.fromkeys(DocumentProblem, "W001")
 
-    def __init__(self, file: source.SourceFile, found: list[Diagnostic], program: Program, name: str) -> None:
+    def __init__(self, file: SourceFile, found: list[Diagnostic], program: Program, name: str) -> None:
         super().__init__(file, found)
         self._program = program
         self._name = name

@@ -17,7 +17,6 @@ from privtab.base import (
     last_name,
     load_plugin,
     plugin_names,
-    source,
     unencoded_name,
 )
 from privtab.ir import Program
@@ -96,7 +95,7 @@ class _Reader(DocumentReader):
     CODES: ClassVar = dict.fromkeys(DocumentProblem, "N001")
 
     def __init__(
-        self, file: source.SourceFile, found: list[Diagnostic], program: Program, values: MappingOf[str, str]
+        self, file: SourceFile, found: list[Diagnostic], program: Program, values: MappingOf[str, str]
     ) -> None:
         super().__init__(file, found)
         self._program = program

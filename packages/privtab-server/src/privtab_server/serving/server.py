@@ -20,7 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from privtab.base import FileError, UsageError, files, read_content
+from privtab.base import FileError, UsageError, check_secret, read_content
 
 HEAD_SECONDS = 10.0
 """Seconds from the first byte of a request, or from the start of a connection, to the end of the request's head."""
@@ -197,7 +197,7 @@ class Tls:
                 read_content(path)
             except OSError as error:
                 raise FileError(f"{path}: {error.strerror}") from None
-            files.check_secret(path, public=path != self.key)
+            check_secret(path, public=path != self.key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             # An empty password, so that an encrypted key fails instead of prompting.

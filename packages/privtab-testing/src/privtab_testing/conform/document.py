@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
-from privtab.base import Diagnostic, PolicyInvalid, SourceFile, sorted_diagnostics, source
+from privtab.base import Diagnostic, PolicyInvalid, SourceFile, sorted_diagnostics
 from privtab.ir import Program
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near
 from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose, plain_tree
@@ -116,7 +116,7 @@ class _DriverReader(DocumentReader):
     NAMES: ClassVar = {"C001": "bad-driver-document"}
     CODES: ClassVar = dict.fromkeys(DocumentProblem, "C001")
 
-    def __init__(self, file: source.SourceFile, found: list[Diagnostic], program: Program) -> None:
+    def __init__(self, file: SourceFile, found: list[Diagnostic], program: Program) -> None:
         super().__init__(file, found)
         self.program = program
         self.kind: CallKind = "sql"

@@ -6,12 +6,10 @@ import re
 from collections.abc import Mapping
 from itertools import product
 from math import prod
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from privtab import ir
 from privtab.base import ANY_PRIVILEGE, Attribute, Entity, did_you_mean
-from privtab.base.attributes import AttributeKind
-from privtab.base.attributes import Scalar as Constant
 from privtab.language.syntax import yaml_tree
 from privtab.language.syntax.expression import Comparison, parse_condition
 from privtab.language.syntax.node_reader import near
@@ -21,6 +19,7 @@ from privtab_analysis.rights import ONESELF, target_of
 from privtab_testing.scenarios.callers import ANYONE, HeldSet, HeldSets, set_text, smallest
 from privtab_testing.scenarios.tree import ScenarioReader, Values, fill
 
+Constant: TypeAlias = str | int | bool
 _ON = re.compile(r"(?P<what>[^()]+?)\s*\((?P<on>[^()]*)\)")
 BELOW = " or below"
 _TERM = r"(?:user|request)\.[A-Za-z][A-Za-z0-9_]*|[A-Za-z][A-Za-z0-9_]*\s*\([^()]*\)"
@@ -261,7 +260,7 @@ def _term(names: StateNames, text: str) -> ir.Term | RowProblem:
     """An attribute of the user, the request or an entity."""
     kind, dot, attribute = text.partition(".")
     if dot and kind in ("user", "request"):
-        return ir.Term(kind=cast("AttributeKind", kind), attribute=attribute)
+        return ir.Term(kind=cast(Any, kind), attribute=attribute)
     attribute, _, key = text.removesuffix(")").partition("(")
     entity = names.entity(key.strip())
     if isinstance(entity, RowProblem):
