@@ -11,7 +11,7 @@ from privtab.base import staged as _staged
 from privtab.base.errors import BundleWriteError, UsageError
 from privtab.base.files import others_with_access
 from privtab.base.staged import link_of_others, staged_file, write_file, write_files
-from privtab.checks.lint.config import settings_for
+from privtab.checks.lint.config import settings_above
 
 OTHER = 65534
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="the system has no owners of files")
@@ -30,7 +30,7 @@ def test_a_file_of_this_user_is_ours(file: Path) -> None:
     assert others_with_access(file) is None
     file.parent.parent.chmod(0o1777)
     assert others_with_access(file) is None, "others cannot replace the folder in it, which is ours"
-    assert settings_for(file.parent / "a.yaml").administrators == ("mallory",)
+    assert settings_above(file.parent / "a.yaml").administrators == ("mallory",)
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def test_a_file_that_others_could_have_written_sets_nothing(
     with pytest.raises(
         UsageError, match=r"its settings are not taken, since other users may write to .* PRIVTAB_CONFIG"
     ):
-        settings_for(file.parent / "deep" / "a.yaml")
+        settings_above(file.parent / "deep" / "a.yaml")
     monkeypatch.setenv("PRIVTAB_CONFIG", str(file))
-    assert settings_for(file.parent / "deep" / "a.yaml").administrators == ("mallory",)
+    assert settings_above(file.parent / "deep" / "a.yaml").administrators == ("mallory",)
 
 
 @as_root
@@ -57,7 +57,7 @@ def test_a_file_of_another_user_sets_nothing(index: int, file: Path) -> None:
     os.chown(theirs, OTHER, -1)
     assert str(others_with_access(file)).startswith(f"{theirs} belongs to ")
     with pytest.raises(UsageError, match="its settings are not taken"):
-        settings_for(file.parent / "a.yaml")
+        settings_above(file.parent / "a.yaml")
 
 
 @as_root

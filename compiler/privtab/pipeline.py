@@ -17,7 +17,7 @@ from privtab.base.errors import FileError, PolicyInvalid, UsageError
 from privtab.base.hints import did_you_mean
 from privtab.base.source import SUFFIXES, SourceFile, files_below, is_marked
 from privtab.base.worker import LARGE, beside
-from privtab.checks.lint.config import OWN_FILE, settings_for
+from privtab.checks.lint.config import OWN_FILE, settings_above
 from privtab.checks.lint.settings import Settings
 from privtab.ir.nodes import Program
 from privtab.language import syntax
@@ -121,7 +121,7 @@ class ResolvedPolicy:
 
         found = [*self.found, *self.checked()]
         stopped = self.policy is None or any(d.severity is Severity.ERROR for d in found)
-        settings = settings or settings_for(self.path)
+        settings = settings or settings_above(self.path)
         filtered = filter_findings(found, self.source, self.path, settings, complete=self.complete and not stopped)
         stopped = stopped or any(d.severity is Severity.ERROR for d in filtered.kept)
         program = None if stopped else self.program
@@ -172,7 +172,7 @@ def _resolve(
     file: SourceFile, variant: str | None, readings: Mapping[str, str]
 ) -> tuple[model.Policy | None, list[Diagnostic]]:
     """Resolve a policy and return its findings, without those of `checks.run`, which are only advice."""
-    tables, found = syntax.read(file)
+    tables, found = syntax.read_policy(file)
     if tables is None:
         return None, found
     resolved, model_findings = model.resolve(tables, variant=variant, readings=readings)
@@ -338,7 +338,7 @@ def policy_paths(settings: Settings | None = None) -> list[Path]:
     >>> policy_paths(Settings())
     [PosixPath('policy_src')]
     """
-    settings = settings or settings_for(Path.cwd() / OWN_FILE)
+    settings = settings or settings_above(Path.cwd() / OWN_FILE)
     if settings.root is None or settings.policies is None:
         return [Path(POLICIES)]
     return [Path(os.path.relpath(settings.root / path)) for path in settings.policies]

@@ -28,7 +28,7 @@ OPERATION = {
 
 def described(name: str) -> dict[str, Any]:
     program = pipeline.load_program(name)
-    found: dict[str, Any] = json.loads(json.dumps(describe.describe(program, revision="r1")))
+    found: dict[str, Any] = json.loads(json.dumps(describe.described_policy(program, revision="r1")))
     return found
 
 

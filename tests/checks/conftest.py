@@ -34,7 +34,7 @@ def with_head(text: str) -> str:
 
 def findings(text: str) -> list[Diagnostic]:
     source = SourceFile.of("shop.yaml", text)
-    tables, found = syntax.read(source)
+    tables, found = syntax.read_policy(source)
     if tables is not None:
         policy, model_findings = model.resolve(tables)
         found = [*found, *model_findings, *(checks.run(policy) if policy is not None else ())]

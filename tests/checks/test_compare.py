@@ -74,7 +74,7 @@ def equal(program: Program, first: Rule, second: Rule) -> bool | None:
 
 def verdicts(seeds: range) -> Iterator[bool]:
     for seed in seeds:
-        tables, _ = syntax.read(SourceFile.of("small.yaml", text(seed)))
+        tables, _ = syntax.read_policy(SourceFile.of("small.yaml", text(seed)))
         assert tables is not None
         policy, found = model.resolve(tables)
         assert policy is not None, found

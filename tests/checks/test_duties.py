@@ -86,7 +86,7 @@ def compared(seeds: range) -> set[str]:
         rules = [rule for rule in rules if needs_more_than_the_gate(program, rule)]
         for pair in combinations(rules, 2):
             names = ", ".join(f"{rule.entity}/{rule.operation}" for rule in pair)
-            tables, _ = syntax.read(
+            tables, _ = syntax.read_policy(
                 SourceFile.of("small.yaml", f"{text(seed)}conflicts: [{{operations: [{names}]}}]\n")
             )
             policy = None if tables is None else model.resolve(tables)[0]

@@ -21,7 +21,7 @@ from privtab.reference.evaluate import EvaluationContext, Reference
 
 
 def resolved(text: str) -> m.Policy | None:
-    tables, _ = syntax.read(SourceFile.of("small.yaml", text))
+    tables, _ = syntax.read_policy(SourceFile.of("small.yaml", text))
     return None if tables is None else model.resolve(tables)[0]
 
 

@@ -197,7 +197,7 @@ def compared(seeds: range) -> dict[str, int]:
     """How many findings there were in rows that could be tried, how many rows had none, and how many were passed over."""
     counts = {"P310": 0, "P328": 0, "none": 0, "passed over": 0}
     for seed in seeds:
-        tables, _ = syntax.read(SourceFile.of("small.yaml", small_policies.policy(seed, deep=True)))
+        tables, _ = syntax.read_policy(SourceFile.of("small.yaml", small_policies.policy(seed, deep=True)))
         policy = None if tables is None else model.resolve(tables)[0]
         assert policy is not None
         view = view_of(policy)
@@ -232,7 +232,7 @@ def found(text: str, inheritance: str = "none") -> list[str]:
         semantics: {inheritance: %s, owner: {kinds: [user]}}
         tables: {shelf: {%s}}
         """
-    tables, _ = syntax.read(SourceFile.of("demo.yaml", head % (inheritance, text)))
+    tables, _ = syntax.read_policy(SourceFile.of("demo.yaml", head % (inheritance, text)))
     assert tables is not None
     policy, model_findings = model.resolve(tables)
     assert policy is not None, model_findings
@@ -288,7 +288,7 @@ def test_superfluous_parts_are_those_found_by_trying() -> None:
 
 def test_objects_of_many_types_are_judged_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     def found(seed: int) -> list[Superfluous]:
-        tables, _ = syntax.read(SourceFile.of("small.yaml", small_policies.policy(seed, deep=True)))
+        tables, _ = syntax.read_policy(SourceFile.of("small.yaml", small_policies.policy(seed, deep=True)))
         policy = None if tables is None else model.resolve(tables)[0]
         assert policy is not None
         return list(superfluous(View(policy)))
@@ -372,7 +372,7 @@ def nested_rows(seeds: range) -> dict[str, int]:
     """Check rows of worlds in which a type nests, and count the findings."""
     counts = {"P310": 0, "P328": 0, "none": 0}
     for seed in seeds:
-        tables, _ = syntax.read(SourceFile.of("world.yaml", worlds.policy(seed, features=("nested", "implies"))))
+        tables, _ = syntax.read_policy(SourceFile.of("world.yaml", worlds.policy(seed, features=("nested", "implies"))))
         policy = None if tables is None else model.resolve(tables)[0]
         assert policy is not None
         view = view_of(policy)
@@ -422,7 +422,7 @@ tables:
 )
 def test_parts_about_levels_of_a_type_are_compared_on_every_level(deny: str, expected: list[tuple[int, str]]) -> None:
     text = LEVELS.replace("DENY", deny).replace("USE (parent)", "USE (catalog)")
-    tables, _ = syntax.read(SourceFile.of("lake.yaml", text))
+    tables, _ = syntax.read_policy(SourceFile.of("lake.yaml", text))
     policy = None if tables is None else model.resolve(tables)[0]
     assert policy is not None
     assert sorted((d.span.line, d.code) for d in superfluous_parts(policy)) == expected

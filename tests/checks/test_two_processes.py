@@ -11,7 +11,7 @@ from privtab.pipeline import find_policy
 
 
 def resolved(name: str) -> Policy:
-    tables, _ = syntax.read(SourceFile.load(find_policy(name)))
+    tables, _ = syntax.read_policy(SourceFile.load(find_policy(name)))
     assert tables is not None
     policy, _ = model.resolve(tables)
     assert policy is not None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from privtab.base.source import SourceFile
 from privtab.checks._view import View
 from privtab.ir.shapes import shapes
-from privtab.language.syntax import read
+from privtab.language.syntax import read_policy
 from privtab.model import resolve
 
 POLICY = """\
@@ -23,7 +23,7 @@ tables:
 
 
 def test_shapes_of_rows_stay_right_beside_many_other_programs() -> None:
-    tables, _ = read(SourceFile.of("shop.yaml", POLICY))
+    tables, _ = read_policy(SourceFile.of("shop.yaml", POLICY))
     assert tables is not None
     policy, _ = resolve(tables)
     assert policy is not None

@@ -22,7 +22,7 @@ from privtab.command._app import run
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.language.syntax.expression import RESERVED
+from privtab.language.syntax.expression import RESERVED_WORDS
 from privtab.language.syntax.keys import KEYS
 from privtab.pipeline import lint_policy, load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
@@ -180,7 +180,7 @@ def test_every_key_is_explained(where: str) -> None:
 
 def test_every_word_of_conditions_is_explained() -> None:
     text = (ROOT / "docs" / "reference" / "language.md").read_text(encoding="utf-8")
-    for word in RESERVED:
+    for word in RESERVED_WORDS:
         assert re.search(rf"^\| `[^`]*\b{word}\b[^`]*`", text, re.MULTILINE), word
 
 

@@ -121,5 +121,5 @@ def test_an_invalid_name_is_refused_all_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["[a, b]", "a/b", "''", "3"])
 def test_what_is_no_name_of_a_group(value: str) -> None:
-    _, found = syntax.read(SourceFile.of("p.yaml", POLICY.replace("all users", value)))
+    _, found = syntax.read_policy(SourceFile.of("p.yaml", POLICY.replace("all users", value)))
     assert [finding.code for finding in found] in (["P008"], ["P010"]), found

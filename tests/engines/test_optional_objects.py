@@ -135,7 +135,7 @@ def test_columns_with_and_without_the_object(action: str) -> None:
 )
 def test_mistakes(row: str, finding: str) -> None:
     text = POLICY.split("tables:", maxsplit=1)[0] + f"tables: {{table: {{copy: {row}}}}}\n"
-    tables, found = syntax.read(SourceFile.of("optional.yaml", text))
+    tables, found = syntax.read_policy(SourceFile.of("optional.yaml", text))
     assert tables is not None
     _, of_model = model.resolve(tables)
     lines = [f"{finding.code} {finding.message}" for finding in itertools.chain(found, of_model)]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reformatted_yaml import reformatted
 
-from privtab.backends.describe import describe
+from privtab.backends.describe import described_policy
 from privtab.base import resources
 from privtab.base.source import SourceFile
 from privtab.ir.serialise import program_json
@@ -41,7 +41,7 @@ def meaning(text: str, folder: Path) -> tuple[object, object]:
     path = folder / "policy.yaml"
     path.write_text(text, encoding="utf-8", newline="")
     program = load_program(path)
-    return program_json(program), without_places(describe(program, revision="r"))
+    return program_json(program), without_places(described_policy(program, revision="r"))
 
 
 def without_places(value: Any) -> Any:

@@ -6,7 +6,7 @@ import pytest
 
 from privtab.base.diagnostics import Diagnostic, Severity
 from privtab.base.errors import FileError, SettingsInvalid
-from privtab.checks.lint.config import read_settings, settings_for
+from privtab.checks.lint.config import read_settings, settings_above
 from privtab.checks.lint.settings import FailOn, LintFormat, Settings
 
 GOOD = """\
@@ -29,13 +29,13 @@ severity = {P310 = "error"}
 def wrong(folder: Path, text: str, name: str = "privtab.toml") -> tuple[Diagnostic, ...]:
     (folder / name).write_text(text, encoding="utf-8")
     with pytest.raises(SettingsInvalid) as raised:
-        settings_for(folder / "policy.yaml")
+        settings_above(folder / "policy.yaml")
     return raised.value.diagnostics
 
 
 def test_everything_that_can_be_set(tmp_path: Path) -> None:
     (tmp_path / "privtab.toml").write_text(GOOD, encoding="utf-8")
-    settings = settings_for(tmp_path / "deep" / "er" / "policy.yaml")
+    settings = settings_above(tmp_path / "deep" / "er" / "policy.yaml")
     assert (settings.fail_on, settings.format, settings.root) == (FailOn.WARNING, LintFormat.JSON, tmp_path)
     everywhere = settings.levels(tmp_path / "a.yaml")
     assert {code: level.severity for code, level in everywhere.items()} == {"P305": Severity.NOTE, "P303": None}
@@ -48,13 +48,13 @@ def test_pyproject_says_it_in_its_own_table_and_is_passed_over_where_it_does_not
     (tmp_path / "pyproject.toml").write_text('[tool.privtab.lint]\nfail-on = "never"\n', encoding="utf-8")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "pyproject.toml").write_text('[tool.other]\nname = "privtab"\n', encoding="utf-8")
-    assert settings_for(tmp_path / "in" / "a.yaml").fail_on is FailOn.NEVER
+    assert settings_above(tmp_path / "in" / "a.yaml").fail_on is FailOn.NEVER
     (tmp_path / "in" / "privtab.toml").write_text("", encoding="utf-8")
-    assert settings_for(tmp_path / "in" / "a.yaml").fail_on is None
+    assert settings_above(tmp_path / "in" / "a.yaml").fail_on is None
 
 
 def test_without_a_file_nothing_is_set(tmp_path: Path) -> None:
-    assert settings_for(tmp_path / "a.yaml") == Settings()
+    assert settings_above(tmp_path / "a.yaml") == Settings()
     with pytest.raises(FileError):
         read_settings(tmp_path / "privtab.toml")
 

@@ -28,7 +28,7 @@ def resolve() -> Callable[..., model.Policy]:
         text = dedent(text)
         present = {line.split(":")[0] for line in text.splitlines()}
         document = text + "".join(f"{line}\n" for key, line in HEAD.items() if key not in present)
-        tables, found = syntax.read(SourceFile.of("shop.yaml", document))
+        tables, found = syntax.read_policy(SourceFile.of("shop.yaml", document))
         assert tables is not None
         policy, model_findings = model.resolve(tables, **options)
         errors = [d for d in (*found, *model_findings) if d.severity is Severity.ERROR]

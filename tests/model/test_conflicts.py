@@ -3,7 +3,7 @@ from __future__ import annotations
 from textwrap import dedent
 
 from privtab import model
-from privtab.backends.describe import describe
+from privtab.backends.describe import described_policy
 from privtab.base.source import SourceFile
 from privtab.language import syntax
 from privtab.model.lower import lower
@@ -19,7 +19,7 @@ tables: {payment: {ask: ASK (shop), pay: PAY (shop)}}
 
 
 def resolve(conflicts: str) -> tuple[model.Policy | None, list[str]]:
-    tables, read = syntax.read(SourceFile.of("shop.yaml", TEXT + dedent(conflicts)))
+    tables, read = syntax.read_policy(SourceFile.of("shop.yaml", TEXT + dedent(conflicts)))
     assert tables is not None
     policy, found = model.resolve(tables)
     return policy, [f"{d.code} {d.span.line}:{d.span.column} {d.message} {d.help}" for d in (*read, *found)]
@@ -31,7 +31,7 @@ def test_conflicts_reach_the_program_and_its_description() -> None:
     assert policy is not None
     (conflict,) = lower(policy).conflicts
     assert conflict.operations == (("payment", "ask"), ("payment", "pay"))
-    described = describe(lower(policy), revision="")["conflicts"]
+    described = described_policy(lower(policy), revision="")["conflicts"]
     assert described == [{"operations": ["payment/ask", "payment/pay"], "at_most": 1, "why": "Four eyes."}]
 
 

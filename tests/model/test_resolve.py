@@ -44,7 +44,7 @@ tables:
 
 
 def findings(text: str) -> list[Diagnostic]:
-    tables, found = syntax.read(SourceFile.of("shop.yaml", text))
+    tables, found = syntax.read_policy(SourceFile.of("shop.yaml", text))
     if tables is not None:
         policy, more = model.resolve(tables)
         found = [*found, *more]
@@ -173,7 +173,7 @@ def test_mistakes_in_different_stages_are_reported_together() -> None:
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.relative_to(POLICIES).as_posix())
 def test_shipped_policies_are_sound_in_every_variant_and_reading(path: Path) -> None:
-    tables, found = syntax.read(SourceFile.load(path))
+    tables, found = syntax.read_policy(SourceFile.load(path))
     assert tables is not None
     policy, more = model.resolve(tables)
     assert [f"{d.span.line}: {d.message}" for d in (*found, *more) if d.severity is Severity.ERROR] == []

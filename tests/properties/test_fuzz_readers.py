@@ -66,7 +66,7 @@ def rows() -> dict[str, list[dict[str, str]]]:
 def read_policy(text: bytes) -> None:
     """Findings with places, or a policy; never an exception."""
     file = SourceFile.decode(text, "p.yaml")
-    tables, found = syntax.read(file)
+    tables, found = syntax.read_policy(file)
     if tables is not None:
         _, more = model.resolve(tables)
         found = [*found, *more]

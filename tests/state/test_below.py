@@ -42,7 +42,7 @@ tables:
 
 
 def program(inheritance: Literal["down", "none"] = "down") -> Program:
-    tables, found = syntax.read(SourceFile.of("lake.yaml", POLICY % inheritance))
+    tables, found = syntax.read_policy(SourceFile.of("lake.yaml", POLICY % inheritance))
     assert tables is not None, found
     policy, more = model.resolve(tables)
     assert policy is not None, more
@@ -159,7 +159,7 @@ def test_the_index_lists_whom_a_denial_below_concerns() -> None:
 
 def test_other_policies_have_no_such_parts() -> None:
     text = POLICY.replace(" or below", "") % "down"
-    tables, _ = syntax.read(SourceFile.of("lake.yaml", text))
+    tables, _ = syntax.read_policy(SourceFile.of("lake.yaml", text))
     assert tables is not None
     policy, _ = model.resolve(tables)
     assert policy is not None

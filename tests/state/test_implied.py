@@ -46,7 +46,7 @@ tables: {table: {list: LIST (table), drop: DROP (table)}}
 
 
 def program(text: str = POLICY) -> Program:
-    tables, found = syntax.read(SourceFile.of("lake.yaml", text))
+    tables, found = syntax.read_policy(SourceFile.of("lake.yaml", text))
     assert tables is not None, found
     policy, more = model.resolve(tables)
     assert policy is not None, more
@@ -114,7 +114,7 @@ def test_the_policy_keeps_it_in_its_document() -> None:
     ],
 )
 def test_mistakes_are_found_where_they_are(text: str, message: str) -> None:
-    tables, found = syntax.read(SourceFile.of("lake.yaml", POLICY.replace("READ: {implies: LIST}", text)))
+    tables, found = syntax.read_policy(SourceFile.of("lake.yaml", POLICY.replace("READ: {implies: LIST}", text)))
     if tables is not None:
         found = [*found, *model.resolve(tables)[1]]
     assert message in [f.message for f in found]

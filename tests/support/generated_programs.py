@@ -28,7 +28,7 @@ def read(text: str) -> tuple[Program | None, list[Diagnostic]]:
 
     The checks find no errors, and take most of the time: `tests/checks/test_generated.py` runs them.
     """
-    tables, found = syntax.read(SourceFile.of("world.yaml", text))
+    tables, found = syntax.read_policy(SourceFile.of("world.yaml", text))
     assert tables is not None, found
     policy, more = model.resolve(tables)
     found = [*found, *more]
@@ -39,7 +39,7 @@ def read(text: str) -> tuple[Program | None, list[Diagnostic]]:
 
 def lowered(text: str) -> tuple[Program, Policy]:
     """The program and the resolved policy of a valid policy's text, without running the checks."""
-    tables, found = syntax.read(SourceFile.of("world.yaml", text))
+    tables, found = syntax.read_policy(SourceFile.of("world.yaml", text))
     assert tables is not None, found
     policy, more = model.resolve(tables)
     assert policy is not None, more

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from privtab.base.source import SourceFile
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml
 
 WORDS = ("why", "what", "see 12-14", "a: b", "- c", "'d", '"e', "{f", "# g", "ü", "")
 
@@ -13,13 +13,13 @@ WORDS = ("why", "what", "see 12-14", "a: b", "- c", "'d", '"e', "{f", "# g", "ü
 def reformatted(text: str, seed: int) -> str:
     """The text with the same values in a random layout, which depends only on the seed."""
     found: list[object] = []
-    root = compose(SourceFile.of("text.yaml", text), found)  # type: ignore[arg-type]
+    root = compose_yaml(SourceFile.of("text.yaml", text), found)  # type: ignore[arg-type]
     assert root is not None
     assert not found
     writer = _Writer(random.Random(seed))
     lines = ["---"] if writer.sometimes(0.1) else []
     lines += writer.between(0)
-    lines += writer.block(root, 0) if not isinstance(root, Scalar) else [writer.scalar(root, flow=False)]
+    lines += writer.block(root, 0) if not isinstance(root, ScalarNode) else [writer.scalar(root, flow=False)]
     lines += writer.between(0)
     end = writer.random.choice(["\n", "\n", "\r\n"])
     return end.join(lines) + writer.random.choice(["", end, end * 3])
@@ -51,17 +51,17 @@ class _Writer:
             )
         return lines
 
-    def block(self, node: Node, indent: int) -> list[str]:
+    def block(self, node: YamlNode, indent: int) -> list[str]:
         """A collection in block style."""
         lines: list[str] = []
         step = self.random.choice([2, 2, 3, 4])
-        if isinstance(node, Mapping):
+        if isinstance(node, MappingNode):
             for key, value in node.entries:
                 lines += self.between(indent)
                 head = " " * indent + self.key(key) + ":"
-                less = isinstance(value, Sequence) and self.sometimes(0.3)
+                less = isinstance(value, SequenceNode) and self.sometimes(0.3)
                 lines += self.after(head, value, indent if less else indent + step, indent + step)
-        elif isinstance(node, Sequence):
+        elif isinstance(node, SequenceNode):
             for value in node.items:
                 lines += self.between(indent)
                 gap = self.random.randint(1, 3)
@@ -74,17 +74,17 @@ class _Writer:
                     lines += self.after(" " * indent + "-", value, indent + step, indent + step, block=False)
         return lines
 
-    def is_block(self, node: Node) -> bool:
-        if isinstance(node, Scalar):
+    def is_block(self, node: YamlNode) -> bool:
+        if isinstance(node, ScalarNode):
             return False
-        return bool(node.entries if isinstance(node, Mapping) else node.items) and self.sometimes(0.6)
+        return bool(node.entries if isinstance(node, MappingNode) else node.items) and self.sometimes(0.6)
 
-    def after(self, head: str, value: Node, indent: int, deeper: int, *, block: bool = True) -> list[str]:
+    def after(self, head: str, value: YamlNode, indent: int, deeper: int, *, block: bool = True) -> list[str]:
         """The lines of a key or dash with its value."""
         if block and self.is_block(value):
             return [head + self.trailing_comment(), *self.block(value, indent)]
         if (
-            isinstance(value, Scalar)
+            isinstance(value, ScalarNode)
             and isinstance(value.value, str)
             and self.foldable(value.text)
             and self.sometimes(0.2)
@@ -96,19 +96,19 @@ class _Writer:
             position = self.random.randint(1, len(words)) if mark == ">-" else len(words)
             lines += [" " * deeper + " ".join(part) for part in (words[:position], words[position:]) if part]
             return lines
-        if not isinstance(value, Scalar) and self.sometimes(0.3) and (value.end - value.start > 2):
+        if not isinstance(value, ScalarNode) and self.sometimes(0.3) and (value.end - value.start > 2):
             return self.spread(head, value, deeper)
         self.text = False
         shown = self.flow(value)
         return [" ".join(filter(None, (head, shown))) + self.trailing_comment()]
 
-    def spread(self, head: str, value: Mapping | Sequence, indent: int) -> list[str]:
+    def spread(self, head: str, value: MappingNode | SequenceNode, indent: int) -> list[str]:
         """A collection in flow style over several lines, with comments inside."""
         self.text = False
-        mapping = isinstance(value, Mapping)
+        mapping = isinstance(value, MappingNode)
         parts = (
             [self.pair(key, item) for key, item in value.entries]
-            if isinstance(value, Mapping)
+            if isinstance(value, MappingNode)
             else [self.flow(item) for item in value.items]
         )
         lines = [f"{head} {'{' if mapping else '['}{self.trailing_comment()}"]
@@ -118,22 +118,22 @@ class _Writer:
             lines += self.between(indent)
         return [*lines, " " * indent + ("}" if mapping else "]") + self.trailing_comment()]
 
-    def flow(self, node: Node) -> str:
+    def flow(self, node: YamlNode) -> str:
         match node:
-            case Scalar():
+            case ScalarNode():
                 return self.scalar(node, flow=True)
-            case Mapping(entries=entries):
+            case MappingNode(entries=entries):
                 return "{" + ", ".join(self.pair(key, value) for key, value in entries) + "}"
-            case Sequence(items=items):
+            case SequenceNode(items=items):
                 return "[" + self.random.choice([", ", ",", " , "]).join(map(self.flow, items)) + "]"
 
-    def pair(self, key: Scalar, value: Node) -> str:
+    def pair(self, key: ScalarNode, value: YamlNode) -> str:
         return f"{self.key(key, flow=True)}: {self.flow(value)}".rstrip()
 
-    def key(self, key: Scalar, *, flow: bool = False) -> str:
+    def key(self, key: ScalarNode, *, flow: bool = False) -> str:
         return self.scalar(key, flow=flow)
 
-    def scalar(self, scalar: Scalar, *, flow: bool) -> str:
+    def scalar(self, scalar: ScalarNode, *, flow: bool) -> str:
         if not isinstance(scalar.value, str):
             return scalar.text or self.random.choice(["", "", "~", "null"] if not flow else [""])
         text = scalar.text

@@ -216,7 +216,7 @@ def _nested(terms: list[str], depth: int, rnd: random.Random) -> str:
 
 def program(text: str) -> Program | None:
     """The lowered policy, before the passes; None if it is invalid."""
-    tables, found = syntax.read(SourceFile.of("small.yaml", text))
+    tables, found = syntax.read_policy(SourceFile.of("small.yaml", text))
     if tables is None:
         return None
     policy_, more = model.resolve(tables)

@@ -21,7 +21,7 @@ tables: {shelf: {look: READ (shelf)}}
 
 
 def read(text: str) -> tuple[Policy | None, list[str]]:
-    tables, found = syntax.read(SourceFile.of("shop.yaml", HEAD + text))
+    tables, found = syntax.read_policy(SourceFile.of("shop.yaml", HEAD + text))
     assert tables is not None
     policy, of_model = model.resolve(tables)
     return policy, [f"{d.code} {d.message}" for d in (*found, *of_model)]

@@ -5,7 +5,7 @@ from textwrap import dedent
 import pytest
 
 from privtab.base.source import SourceFile
-from privtab.language.syntax import read
+from privtab.language.syntax import read_policy
 
 HEAD = "privtab: 1\nsystem: shop\nversion: '1'\nentities: {shop: {payment:}}\n"
 
@@ -16,7 +16,7 @@ def test_a_conflict_is_read_with_its_places() -> None:
           - {operations: [payment/ask, payment/pay], why: Four eyes.}
           - {operations: [payment/ask, payment/pay, payment/check], at_most: 2}
         """)
-    tables, found = read(SourceFile.of("shop.yaml", text))
+    tables, found = read_policy(SourceFile.of("shop.yaml", text))
     assert tables is not None
     assert found == []
     first, second = tables.conflicts
@@ -41,7 +41,7 @@ def test_a_conflict_is_read_with_its_places() -> None:
     ],
 )
 def test_each_mistake_is_one_finding(conflicts: str, message: str) -> None:
-    tables, found = read(SourceFile.of("shop.yaml", f"{HEAD}conflicts: {conflicts}\n"))
+    tables, found = read_policy(SourceFile.of("shop.yaml", f"{HEAD}conflicts: {conflicts}\n"))
     assert tables is not None
     assert [d.message for d in found] == [message]
     assert tables.conflicts == ()

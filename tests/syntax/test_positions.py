@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from privtab.base.diagnostics import Diagnostic
 from privtab.base.source import SourceFile
 from privtab.language.syntax.nodes import offsets
-from privtab.language.syntax.yaml_tree import Mapping, Scalar, compose
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, compose_yaml
 
 
-def scalar(text: str) -> Scalar:
+def scalar(text: str) -> ScalarNode:
     found: list[Diagnostic] = []
-    node = compose(SourceFile.of("a.yaml", text), found)
-    assert isinstance(node, Mapping), found
+    node = compose_yaml(SourceFile.of("a.yaml", text), found)
+    assert isinstance(node, MappingNode), found
     value = node.entries[0][1]
-    assert isinstance(value, Scalar)
+    assert isinstance(value, ScalarNode)
     return value
 
 
@@ -64,10 +64,10 @@ def test_a_doubled_quote_is_one_character() -> None:
 )
 def test_whatever_yaml_writes_every_offset_is_in_the_scalar(value: str, style: str | None, width: int) -> None:
     text = yaml.dump({"a": value}, default_style=style, width=width, allow_unicode=True)
-    node = compose(SourceFile.of("a.yaml", text), [])
-    assert isinstance(node, Mapping)
+    node = compose_yaml(SourceFile.of("a.yaml", text), [])
+    assert isinstance(node, MappingNode)
     read = node.entries[0][1]
-    assert isinstance(read, Scalar)
+    assert isinstance(read, ScalarNode)
     places = offsets(text, read.text, read.style, read.start, read.end)
     assert len(places) == len(read.text) + 1
     assert all(read.start <= at <= read.end for at in places)

@@ -5,7 +5,7 @@ from textwrap import dedent
 import pytest
 
 from privtab.base.source import SourceFile
-from privtab.language.syntax import Tables, read
+from privtab.language.syntax import Tables, read_policy
 from privtab.language.syntax.nodes import RowDecl
 
 HEAD = "privtab: 1\nsystem: shop\nversion: 1.10\nentities: {shop: {shelf: {item: }}}\nprivileges: [READ, WRITE]\n"
@@ -13,7 +13,7 @@ HEAD = "privtab: 1\nsystem: shop\nversion: 1.10\nentities: {shop: {shelf: {item:
 
 def tables(text: str) -> Tables:
     source = SourceFile.of("shop.yaml", HEAD + dedent(text))
-    read_, found = read(source)
+    read_, found = read_policy(source)
     assert read_ is not None
     assert found == []
     return read_
@@ -24,7 +24,7 @@ def row(text: str) -> RowDecl:
 
 
 def codes(text: str) -> list[str]:
-    return [d.code for d in read(SourceFile.of("shop.yaml", text))[1]]
+    return [d.code for d in read_policy(SourceFile.of("shop.yaml", text))[1]]
 
 
 def test_a_version_keeps_its_spelling() -> None:
@@ -33,7 +33,7 @@ def test_a_version_keeps_its_spelling() -> None:
 
 def test_entities_are_a_forest_in_the_order_of_the_file() -> None:
     source = SourceFile.of("a.yaml", "privtab: 1\nsystem: a\nversion: x\nentities:\n  b: {c: {d: }, e: }\n  a:\n")
-    read_, found = read(source)
+    read_, found = read_policy(source)
     assert (read_ is not None, found) == (True, [])
     assert read_ is not None
     assert [(e.name.value, e.parent) for e in read_.entities] == [
@@ -131,7 +131,7 @@ def test_another_yaml_file_is_one_finding() -> None:
 
 
 def test_tables_with_errors_come_back_marked() -> None:
-    broken, found = read(SourceFile.of("a.yaml", HEAD + "colour: red\n"))
+    broken, found = read_policy(SourceFile.of("a.yaml", HEAD + "colour: red\n"))
     assert broken is not None
     assert broken.broken
     assert [d.code for d in found] == ["P006"]
@@ -142,13 +142,13 @@ def test_tables_with_errors_come_back_marked() -> None:
 )
 def test_types_inside_braces_need_no_value(text: str) -> None:
     file = SourceFile.of("a.yaml", f"privtab: 1\nsystem: a\nversion: x\nentities:\n  application: {text}\n")
-    found, diagnostics = read(file)
+    found, diagnostics = read_policy(file)
     assert diagnostics == []
     assert found is not None
     assert [(e.name.value, e.parent) for e in found.entities][:2] == [("application", None), ("program", "application")]
 
 
 def test_roles_that_roles_alone_could_have_are_refused() -> None:
-    found = read(SourceFile.of("shop.yaml", HEAD + "semantics: {assignees: [role]}\n"))[1]
+    found = read_policy(SourceFile.of("shop.yaml", HEAD + "semantics: {assignees: [role]}\n"))[1]
     assert [(d.code, d.span.line, d.span.column) for d in found] == [("P009", 6, 24)]
     assert "nobody would ever hold one" in found[0].message

@@ -9,19 +9,19 @@ from checkout import POLICIES
 from jsonschema import Draft202012Validator
 
 from privtab.base.source import SourceFile
-from privtab.language.syntax import read
+from privtab.language.syntax import read_policy
 from privtab.language.syntax.keys import KEYS, policy_schema
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, compose
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, YamlNode, compose_yaml
 
 SHIPPED = [p for p in sorted(POLICIES.rglob("*.yaml")) if "\nprivtab: 1" in "\n" + p.read_text("utf-8")]
 MINIMAL = {"privtab": 1, "system": "shop", "version": "1", "entities": {"shop": None}}
 
 
-def plain(node: Node | None) -> Any:
+def plain(node: YamlNode | None) -> Any:
     """The tree as an editor's YAML reader gives it to a schema checker."""
-    if isinstance(node, Mapping):
+    if isinstance(node, MappingNode):
         return {key.text: plain(value) for key, value in node.entries}
-    if isinstance(node, Scalar) or node is None:
+    if isinstance(node, ScalarNode) or node is None:
         return None if node is None else node.value
     return [plain(item) for item in node.items]
 
@@ -36,7 +36,7 @@ def test_the_schema_itself_is_valid() -> None:
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.relative_to(POLICIES).as_posix())
 def test_shipped_policies_fit(path: Path) -> None:
-    tree = compose(SourceFile.of(str(path), path.read_text("utf-8")), [])
+    tree = compose_yaml(SourceFile.of(str(path), path.read_text("utf-8")), [])
     errors = [f"{e.json_path}: {e.message}" for e in Draft202012Validator(policy_schema()).iter_errors(plain(tree))]
     assert errors == []
 
@@ -98,7 +98,7 @@ def test_wrong_policies_do_not_fit_and_the_reader_says_so_too(name: str) -> None
     document = MINIMAL | WRONG[name]
     assert wrong(document)
     text = yaml.safe_dump(document, allow_unicode=True)
-    assert any(d.severity == "error" for d in read(SourceFile.of("shop.yaml", text))[1])
+    assert any(d.severity == "error" for d in read_policy(SourceFile.of("shop.yaml", text))[1])
 
 
 @pytest.mark.parametrize("key", ["privtab", "system", "version", "entities"])

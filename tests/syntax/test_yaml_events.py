@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from privtab.base import resources
 from privtab.base.diagnostics import Diagnostic
 from privtab.base.source import SourceFile
-from privtab.language.syntax.yaml_tree import compose, events
+from privtab.language.syntax.yaml_tree import compose_yaml, events
 
 POLICIES = sorted(path for path in resources.policies().rglob("*.yaml"))
 NASTY = (
@@ -102,7 +102,7 @@ def test_any_text_is_read_as_by_the_plain_parser(middle: str, end: str) -> None:
 def test_a_line_break_of_some_readers_alone_is_refused_where_it_stands(text: str, character: str) -> None:
     source = SourceFile.of("p.yaml", "x: y\r\n" + text.format(character))
     found: list[Diagnostic] = []
-    assert compose(source, found) is None
+    assert compose_yaml(source, found) is None
     (finding,) = found
     at = source.text.index(character)
     assert finding.code == "P002"
@@ -114,7 +114,7 @@ def test_a_line_break_of_some_readers_alone_is_refused_where_it_stands(text: str
 def test_nesting_without_an_end_is_refused_at_once(opening: str) -> None:
     found: list[Diagnostic] = []
     begun = time.monotonic()
-    assert compose(SourceFile.of("p.yaml", opening * 100_000), found) is None
+    assert compose_yaml(SourceFile.of("p.yaml", opening * 100_000), found) is None
     assert time.monotonic() - begun < 30, "it must not take time that grows with the square of the depth"
     assert [(f.code, f.span.line) for f in found] == [("P004", 1)]
 

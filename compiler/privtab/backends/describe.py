@@ -21,11 +21,11 @@ NO_FLAGS: frozenset[str] = frozenset()
 
 def files(policy: Compilation) -> Mapping[str, str]:
     """The description as one JSON file."""
-    described = describe(policy.program, revision=policy.revision or "")
+    described = described_policy(policy.program, revision=policy.revision or "")
     return {"policy.json": indented_json.dumps(described) + "\n"}
 
 
-def describe(program: Program, *, revision: str) -> dict[str, Any]:
+def described_policy(program: Program, *, revision: str) -> dict[str, Any]:
     """The whole policy in the shape that `privtab describe --format json` prints; `revision` is the bundle's."""
     return {
         "system": program.system,
@@ -43,11 +43,11 @@ def describe(program: Program, *, revision: str) -> dict[str, Any]:
         "semantics": semantics_json(program.semantics) | {"gate": program.semantics.gate},
         "sources": dict(program.sources),
         **({"dialect": program.dialect} if program.filters else {}),
-        "operations": [describe_rule(program, rule) for rule in program.rules.values()],
+        "operations": [described_row(program, rule) for rule in program.rules.values()],
     }
 
 
-def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
+def described_row(program: Program, rule: Rule) -> dict[str, Any]:
     """Describe one row.
 
     If a condition depends on the type of a `with` object, `minimal_sets` has that part as written and `cases` has an entry for
@@ -96,7 +96,7 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
     return described
 
 
-def set_texts(described: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def minimal_set_texts(described: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """The smallest sets of a described row in words: what they are for (empty: the call), and each set; `never` or `unknown` where there is none."""
     none = "never" if described.get("minimal_sets_complete", True) else "unknown"
 
@@ -111,7 +111,7 @@ def set_texts(described: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield from ((f"{when} {flag}: ", alternatives(sets)) for flag, sets in described.get(key, {}).items())
 
 
-def not_listed(described: Mapping[str, Any], otherwise: str) -> list[str]:
+def unlisted_sets(described: Mapping[str, Any], otherwise: str) -> list[str]:
     """A remark on a described row whose minimal sets are not all listed: that they are unknown, or otherwise what a reader is told."""
     if described.get("minimal_sets_complete", True):
         return []
@@ -119,7 +119,7 @@ def not_listed(described: Mapping[str, Any], otherwise: str) -> list[str]:
     return ["has unknown minimal sets: its comparisons take too long to decide" if unknown else otherwise]
 
 
-def forest(entities: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
+def type_forest(entities: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
     """The described types from the roots down, each after what contains it, with its depth."""
     inside: dict[str | None, list[str]] = {}
     for name, entity in entities.items():

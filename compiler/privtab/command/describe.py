@@ -30,7 +30,7 @@ def run(policy: PolicyArguments, format_: FormatOption = "text") -> None:
       privtab describe gravitino/1.1.0 --format json
       privtab describe cdap/final --reading namespace/list=parent
     """
-    from privtab.backends.describe import describe as described
+    from privtab.backends.describe import described_policy as described
     from privtab.pipeline import policy_revision
 
     with no_collection(keep=True), err().spinner("describing", after=1.0):
@@ -66,10 +66,10 @@ def _show(console: Terminal, policy: dict[str, Any]) -> None:
 
 def _entities(console: Terminal, entities: dict[str, Any]) -> None:
     """Print the containment forest, indented."""
-    from privtab.backends.describe import forest
+    from privtab.backends.describe import type_forest
 
     console.print("entities", style="bold")
-    for name, depth in forest(entities):
+    for name, depth in type_forest(entities):
         entity = entities[name]
         notes = [f"{key} {value}" for key, value in entity.items() if key in {"title", "principal"}]
         notes += ["single"] * ("single" in entity)
@@ -104,7 +104,7 @@ def _names(console: Terminal, policy: dict[str, Any]) -> None:
 
 
 def _rows(console: Terminal, entity: str, rows: list[dict[str, Any]]) -> None:
-    from privtab.backends.describe import set_texts
+    from privtab.backends.describe import minimal_set_texts
 
     grid = table(entity, "needs", "smallest sets that suffice", "on success", "source")
     for row in rows:
@@ -118,7 +118,7 @@ def _rows(console: Terminal, entity: str, rows: list[dict[str, Any]]) -> None:
         name = row["operation"] if row["from"] == "row" else f"{row['operation']} (core)"
         source = row["source"]
         position = "" if source is None else f"line {source['line']}" if source["line"] else source["document"]
-        sets = "\n".join(title + "\nor ".join(found) for title, found in set_texts(row))
+        sets = "\n".join(title + "\nor ".join(found) for title, found in minimal_set_texts(row))
         grid.add_row(name, needs, sets, "\n".join(row["effects"]), position)
     console.print(grid, crop=False)
     for remark, operations in _remarks(rows).items():
@@ -128,7 +128,7 @@ def _rows(console: Terminal, entity: str, rows: list[dict[str, Any]]) -> None:
 
 def _remarks(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """The notes on rows, each with the operations it applies to."""
-    from privtab.backends.describe import not_listed
+    from privtab.backends.describe import unlisted_sets
 
     remarks: dict[str, list[str]] = {}
     for row in rows:
@@ -137,7 +137,7 @@ def _remarks(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
         notes += [f"every request says {flag}: true or false" for flag in row.get("required_flags", ())]
         notes += [f"deprecated: {row['deprecated']}"] if row["deprecated"] else []
         shown = f"the first {len(row['minimal_sets'])} are shown"
-        notes += not_listed(row, f"has more minimal sets than can be listed: {shown}")
+        notes += unlisted_sets(row, f"has more minimal sets than can be listed: {shown}")
         if row["ambiguous"]:
             notes += [f"other reading `{name}`: {text}" for name, text in row["ambiguous"]["readings"].items()]
         for remark in notes:

@@ -136,7 +136,7 @@ def _syntax_errors(source: SourceFile) -> tuple[Diagnostic, ...]:
 
     if not is_policy(source.text.splitlines()):
         return ()
-    _, findings = syntax.read(source)
+    _, findings = syntax.read_policy(source)
     return tuple(finding for finding in findings if finding.severity is Severity.ERROR)
 
 

@@ -333,13 +333,15 @@ def fitting_types(
     tests: list[Callable[[str], bool]] = []
     for cell in cells:
         if cell.expression is not None:
-            tests += (test for term in x.walk(cell.expression) for test in _tests(term, name, names, pairs))
+            tests += (test for term in x.walk_expression(cell.expression) for test in _tests(term, name, names, pairs))
     return tuple(type_ for type_ in names.entities if all(test(type_) for test in tests))
 
 
 def privilege_names(expression: x.Expression) -> Iterator[x.Name]:
     """Every privilege, alias or set that an expression names."""
-    return (name for term in x.walk(expression) if isinstance(term, x.PrivilegeTerm) for name in term.privileges)
+    return (
+        name for term in x.walk_expression(expression) if isinstance(term, x.PrivilegeTerm) for name in term.privileges
+    )
 
 
 def _tests(

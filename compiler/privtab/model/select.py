@@ -10,7 +10,7 @@ from privtab.base.diagnostics import Diagnostic
 from privtab.base.errors import UsageError
 from privtab.base.hints import hint, nearest
 from privtab.ir.nodes import Origin
-from privtab.language.syntax.expression import Expression, OnTargets, walk
+from privtab.language.syntax.expression import Expression, OnTargets, walk_expression
 from privtab.language.syntax.nodes import Reading, RowBody, RowDecl, TableDecl, Tables, VariantDecl
 from privtab.model import nodes as m
 from privtab.model.names import DeclaredNames
@@ -192,7 +192,7 @@ def _names_parent(decl: RowDecl) -> bool:
 
 def target_names(expression: Expression) -> set[str]:
     """Every target name in an expression."""
-    terms = (term for term in walk(expression) if isinstance(term, OnTargets))
+    terms = (term for term in walk_expression(expression) if isinstance(term, OnTargets))
     return {target.text for term in terms for target in term.targets}
 
 

@@ -56,7 +56,7 @@ MODES = {mode: GivenAttributes(request={"mode": mode} if mode else {}) for mode 
 def program(filters: Sequence[tuple[str, str, str]]) -> Program:
     listed = "".join(f"      {name}: {{requires: '{cell}', sql: '{sql}'}}\n" for name, cell, sql in filters)
     text = HEAD + ("types:\n  table:\n    row_filters:\n" + listed if filters else "")
-    tables, found = syntax.read(SourceFile.of("p.yaml", text))
+    tables, found = syntax.read_policy(SourceFile.of("p.yaml", text))
     assert tables is not None, found
     policy, more = model.resolve(tables)
     assert policy is not None, [*found, *more]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.backends.describe import describe
+from privtab.backends.describe import described_policy
 from privtab.base import Entity, Request
 from privtab.engines.index import Index
 from privtab.ir import Program
@@ -95,7 +95,7 @@ def test_a_new_entity_is_resolved_to_its_container(lake: Program) -> None:
 
 
 def test_a_description_tells_the_levels(lake: Program) -> None:
-    described = describe(lake, revision="")
+    described = described_policy(lake, revision="")
     assert described["entities"]["namespace"]["nested"] == 16
     sets = {row["operation"]: row["minimal_sets"] for row in described["operations"]}
     assert sets["load"] == [["USE (every namespace)", "READ (table)"]]

@@ -42,7 +42,7 @@ BEGIN, END = parse_moment("2026-03-01T00:00:00Z"), parse_moment("2026-06-01T00:0
 
 def program_of(text: str) -> Program:
     source = SourceFile.of("policy.yaml", text)
-    tables, _ = syntax.read(source)
+    tables, _ = syntax.read_policy(source)
     assert tables is not None
     policy, found = model.resolve(tables)
     assert policy is not None, found

@@ -215,8 +215,8 @@ def render(
     several_words = any(" " in privilege for privilege in program.grantable)
     base = f"privtab/{name}"
     modules = {
-        f"{base}/policy.rego": template("policy.rego.j2").render(**common),
-        f"{base}/lib/lib.rego": template("lib.rego.j2").render(
+        f"{base}/policy.rego": rego_template("policy.rego.j2").render(**common),
+        f"{base}/lib/lib.rego": rego_template("lib.rego.j2").render(
             **common,
             **_named_groups(program),
             most_active_roles=MOST_ACTIVE_ROLES,
@@ -230,7 +230,7 @@ def render(
             defaults=any(attribute.default is not None for attribute in program.attributes.request.values()),
             held=_held_attributes(program),
         ),
-        f"{base}/explain/explain.rego": template("explain.rego.j2").render(
+        f"{base}/explain/explain.rego": rego_template("explain.rego.j2").render(
             **common,
             levels_compared=any(term.target and term.target.level in SEVERAL for term in compared_terms(program)),
             attributes=bool(program.attributes),
@@ -241,7 +241,7 @@ def render(
         ),
     }
     if program.filters:
-        modules[f"{base}/filters.rego"] = template("filters.rego.j2").render(
+        modules[f"{base}/filters.rego"] = rego_template("filters.rego.j2").render(
             name=name,
             system=program.system,
             lists=filter_views(program, emitter),
@@ -251,8 +251,8 @@ def render(
         )
     if not indexed:
         rows, found = dispatched(rows, emitter)
-        modules[f"{base}/dispatch.rego"] = template("dispatch.rego.j2").render(**common, dispatch=found)
-    rows_template = template("rows.rego.j2")
+        modules[f"{base}/dispatch.rego"] = rego_template("dispatch.rego.j2").render(**common, dispatch=found)
+    rows_template = rego_template("rows.rego.j2")
     for entity, entity_rows in rows.items():
         modules[f"{base}/rows_{entity}.rego"] = rows_template.render(name=name, rows=entity_rows)
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
@@ -366,7 +366,7 @@ class KeyPath:
         parts: list[list[str]] = []
         for place, (link, depth) in enumerate(self.chain):
             separated = [part for name in self.last_names[:depth] for part in ('"/"', name)]
-            parts.append([quoted(f"{'//' if place else ''}{link}:"), *separated[1:]])
+            parts.append([rego_string(f"{'//' if place else ''}{link}:"), *separated[1:]])
         return parts
 
 
@@ -446,12 +446,12 @@ def role_grants(program: Program) -> dict[str, dict[str, dict[str, int]]]:
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     templates = text_templates("rego")
-    templates.filters |= {"quoted": quoted, "folded": folded}
+    templates.filters |= {"quoted": rego_string, "folded": folded}
     templates.globals |= {"guarded": guarded, "set_of": set_of}
     return templates
 
 
-def quoted(value: object) -> str:
+def rego_string(value: object) -> str:
     """A value as a JSON literal, which is also a Rego literal and a YAML scalar; it cannot contain line breaks."""
     return _JSON.encode(value).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
@@ -471,14 +471,14 @@ def guarded(head: str, condition: str) -> str:
 
 def set_of(name: str, values: Sequence[str]) -> str:
     """The definition of a set, on one line if that is short enough."""
-    items = [quoted(value) for value in values]
+    items = [rego_string(value) for value in values]
     line = f"{name} := {{{', '.join(items)}}}" if items else f"{name} := set()"
     if len(line) <= _LINE_LENGTH:
         return line
     return "\n\t".join([f"{name} := {{", *(f"{item}," for item in items)]) + "\n}"
 
 
-def template(name: str) -> Template:
+def rego_template(name: str) -> Template:
     """A template of this back end, with its filters."""
     return _environment().get_template(name)
 
@@ -501,7 +501,7 @@ def _named_groups(program: Program) -> dict[str, str]:
     words = {"groups": "request" if asked or everyone else "state", "named_groups": "named_groups"}
     if asked and everyone:
         both = "the request brings, and of the group of every user"
-        return words | {"which": both, "named_by": f"array.concat({brought}, [{quoted(everyone)}])"}
+        return words | {"which": both, "named_by": f"array.concat({brought}, [{rego_string(everyone)}])"}
     if everyone:
-        return words | {"named_groups": f"[{quoted(everyone)}]", "which": "every user is in"}
+        return words | {"named_groups": f"[{rego_string(everyone)}]", "which": "every user is in"}
     return words | {"which": "the request brings", "named_by": brought}

@@ -21,42 +21,42 @@ from privtab.base.hints import nearest
 from privtab.base.source import SourceFile
 from privtab.checks.lint.settings import FailOn, Level, LintFormat, Override, Settings, codes, unknown
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 
 KeyPath = tuple[str | int, ...]
 
 
-def toml_tree(text: str) -> Mapping:
+def toml_tree(text: str) -> MappingNode:
     """The tree of a text with offsets. Raises tomllib.TOMLDecodeError.
 
     A table without a line of its own has the position of its parent.
     """
     document = tomllib.loads(text)
     spots = places(text)
-    return Mapping(_entries(document, (), spots, (0, 0)), 0, 0)
+    return MappingNode(_entries(document, (), spots, (0, 0)), 0, 0)
 
 
-def _node(value: Any, path: KeyPath, spots: Values[KeyPath, KeyOffsets], parent_span: tuple[int, int]) -> Node:
+def _node(value: Any, path: KeyPath, spots: Values[KeyPath, KeyOffsets], parent_span: tuple[int, int]) -> YamlNode:
     start, end = spots[path].value if path in spots else parent_span
     if isinstance(value, dict):
-        return Mapping(_entries(value, path, spots, (start, end)), start, end)
+        return MappingNode(_entries(value, path, spots, (start, end)), start, end)
     if isinstance(value, list):
         items = (_node(item, (*path, number), spots, (start, end)) for number, item in enumerate(value))
-        return Sequence(tuple(items), start, end)
+        return SequenceNode(tuple(items), start, end)
     if isinstance(value, str):
-        return Scalar(value, value, '"', start, end)
+        return ScalarNode(value, value, '"', start, end)
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return Scalar(value if isinstance(value, bool | int | float) else text, text, "", start, end)
+    return ScalarNode(value if isinstance(value, bool | int | float) else text, text, "", start, end)
 
 
 def _entries(
     table: dict[str, Any], path: KeyPath, spots: Values[KeyPath, KeyOffsets], parent_span: tuple[int, int]
-) -> tuple[tuple[Scalar, Node], ...]:
+) -> tuple[tuple[ScalarNode, YamlNode], ...]:
     entries = []
     for name, value in table.items():
         entry_path = (*path, name)
         start, end = spots[entry_path].key if entry_path in spots else parent_span
-        entries.append((Scalar(name, name, '"', start, end), _node(value, entry_path, spots, parent_span)))
+        entries.append((ScalarNode(name, name, '"', start, end), _node(value, entry_path, spots, parent_span)))
     return tuple(entries)
 
 
@@ -66,7 +66,7 @@ _LEVELS: dict[str, Severity | None] = {**{str(s): s for s in Severity}, "off": N
 Choice = TypeVar("Choice", FailOn, LintFormat)
 
 
-def settings_for(policy: Path) -> Settings:
+def settings_above(policy: Path) -> Settings:
     """The settings of the nearest folder above a policy that has some.
 
     They turn checks off and name administrators: raises UsageError for a file that other users could have written, unless
@@ -109,13 +109,13 @@ def settings_in(text: SourceFile, file: Path) -> Settings | None:
     if file.name == SHARED_FILE and "privtab" not in text.text:
         return None
     try:
-        node: Node = toml_tree(text.text)
+        node: YamlNode = toml_tree(text.text)
     except tomllib.TOMLDecodeError as error:
         if file.name == SHARED_FILE:
             return None  # a shared file: its main tool reports what is wrong with it
         raise SettingsInvalid((_syntax(text, str(error)),)) from None
     for name in ("tool", "privtab") if file.name == SHARED_FILE else ():
-        values = [value for key, value in node.entries if key.text == name] if isinstance(node, Mapping) else []
+        values = [value for key, value in node.entries if key.text == name] if isinstance(node, MappingNode) else []
         if not values:
             return None
         node = values[0]
@@ -150,14 +150,14 @@ class _SettingsReader(DocumentReader):
     MAPPING: ClassVar = "a table"
     CODES: ClassVar = dict.fromkeys(DocumentProblem, "C003") | {DocumentProblem.UNKNOWN_KEY: "C002"}
 
-    def unknown(self, key: Scalar, value: Node, what: str, known: Words[str]) -> None:
+    def unknown(self, key: ScalarNode, value: YamlNode, what: str, known: Words[str]) -> None:
         """See `DocumentReader.unknown`."""
         help_ = self.advice(key, value, known)
         if key.text in codes():
             help_ = f"severities belong in a table of their own: `severity = {{{key.text} = …}}`"
         self.report("C002", key, f"unknown setting `{key.text}` in {what}", help_, nearest(key.text, known))
 
-    def document(self, node: Node, file: Path) -> Settings:
+    def document(self, node: YamlNode, file: Path) -> Settings:
         """The settings of the whole file, or of the table `tool.privtab`."""
         # Clients read the table `client` themselves.
         top = self.fields(node, "the settings", ("policies", "lint", "client", "store")) or {}
@@ -178,12 +178,12 @@ class _SettingsReader(DocumentReader):
             overrides=tuple(self.overrides(lint["overrides"])) if "overrides" in lint else (),
         )
 
-    def choice(self, table: dict[str, Node], key: str, kind: type[Choice]) -> Choice | None:
+    def choice(self, table: dict[str, YamlNode], key: str, kind: type[Choice]) -> Choice | None:
         """One of the allowed values of a setting."""
         word = self.word(table.get(key), f"`{key}`", [word.value for word in kind])
         return None if word is None else kind(word)
 
-    def severities(self, node: Node | None) -> dict[str, Level]:
+    def severities(self, node: YamlNode | None) -> dict[str, Level]:
         """Severities by code."""
         levels: dict[str, Level] = {}
         for code, value in self.entries(node, "`severity`", 'write a table of codes, as in `{P305 = "note"}`'):
@@ -199,7 +199,7 @@ class _SettingsReader(DocumentReader):
                 levels[code.text] = Level(severity=_LEVELS[word], span=self.span(value))
         return levels
 
-    def overrides(self, node: Node) -> Iterator[Override]:
+    def overrides(self, node: YamlNode) -> Iterator[Override]:
         """Severities for some files."""
         for item in self.items(node, "`overrides`"):
             table = self.fields(item, "`overrides`", ("paths", "severity"))
@@ -211,13 +211,13 @@ class _SettingsReader(DocumentReader):
             elif paths := self.paths(table["paths"], "paths", "patterns", "policy_src/old/*"):
                 yield Override(paths=paths, severity=severity)
 
-    def paths(self, node: Node | None, key: str, what: str, example: str) -> tuple[str, ...]:
+    def paths(self, node: YamlNode | None, key: str, what: str, example: str) -> tuple[str, ...]:
         """A list of paths, patterns or names, or a single one; empty if it is neither, which is reported, or is absent."""
         if node is None:
             return ()
-        items = node.items if isinstance(node, Sequence) else (node,)
-        if items and all(isinstance(item, Scalar) and isinstance(item.value, str) and item.value for item in items):
-            return tuple(item.text for item in items if isinstance(item, Scalar))
+        items = node.items if isinstance(node, SequenceNode) else (node,)
+        if items and all(isinstance(item, ScalarNode) and isinstance(item.value, str) and item.value for item in items):
+            return tuple(item.text for item in items if isinstance(item, ScalarNode))
         self.report("C003", node, f"`{key}` is not a list of {what}", f'write `{key} = ["{example}"]`')
         return ()
 

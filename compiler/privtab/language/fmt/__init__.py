@@ -16,7 +16,7 @@ from privtab.base.source import SourceFile
 from privtab.language.fmt.attach import attach
 from privtab.language.fmt.layout import lay_out
 from privtab.language.syntax.expression import comments
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml
 
 __all__ = ["format_source", "is_policy", "yaml_files"]
 
@@ -27,7 +27,7 @@ def format_source(source: SourceFile) -> tuple[str | None, tuple[Diagnostic, ...
     Raises FormatError if the result would have another meaning, which is a defect of this package.
     """
     found: list[Diagnostic] = []
-    root = compose(source, found)
+    root = compose_yaml(source, found)
     if root is None or found:
         return None, sorted_diagnostics(found)
     notes = [source.text[start:end].rstrip() for start, end in comments(source.text)]
@@ -36,9 +36,9 @@ def format_source(source: SourceFile) -> tuple[str | None, tuple[Diagnostic, ...
     return text, ()
 
 
-def _check_unchanged(root: Node, notes: list[str], result: SourceFile) -> None:
+def _check_unchanged(root: YamlNode, notes: list[str], result: SourceFile) -> None:
     found: list[Diagnostic] = []
-    reparsed = compose(result, found)
+    reparsed = compose_yaml(result, found)
     if found or reparsed is None or not _equal(root, reparsed):
         raise FormatError(f"{result.path} cannot be laid out without another meaning; it stays as it is")
     remaining = [result.text[start:end] for start, end in comments(result.text)]
@@ -46,13 +46,13 @@ def _check_unchanged(root: Node, notes: list[str], result: SourceFile) -> None:
         raise FormatError(f"{result.path} cannot be laid out without losing a comment; it stays as it is")
 
 
-def _equal(node: Node, other: Node) -> bool:
+def _equal(node: YamlNode, other: YamlNode) -> bool:
     match node, other:
-        case Scalar(), Scalar():
+        case ScalarNode(), ScalarNode():
             return node.text == other.text and (node.value == other.value or node.value != node.value)
-        case Sequence(), Sequence():
+        case SequenceNode(), SequenceNode():
             return len(node.items) == len(other.items) and all(map(_equal, node.items, other.items))
-        case Mapping(), Mapping():
+        case MappingNode(), MappingNode():
             return len(node.entries) == len(other.entries) and all(
                 _equal(a[0], b[0]) and _equal(a[1], b[1]) for a, b in zip(node.entries, other.entries, strict=True)
             )

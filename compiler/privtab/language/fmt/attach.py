@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from privtab.base.source import SourceFile
 from privtab.language.syntax.expression import comments
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Line:
 class Text:
     """A scalar; `raw` is its source text, for block scalars."""
 
-    scalar: Scalar
+    scalar: ScalarNode
     raw: str
 
 
@@ -58,7 +58,7 @@ class Collection:
 Value: TypeAlias = Text | Collection
 
 
-def attach(source: SourceFile, root: Node) -> Item:
+def attach(source: SourceFile, root: YamlNode) -> Item:
     """The whole file as one item without a key; `lead` holds the comments above it, `foot` the comments below."""
     return _Attacher(source).document(root)
 
@@ -75,33 +75,33 @@ class _Attacher:
         self.kept_blank = -1
         """The offset up to which blank lines belong to a block scalar that keeps them."""
 
-    def document(self, root: Node) -> Item:
+    def document(self, root: YamlNode) -> Item:
         """Convert the file."""
-        item = Item(key=None, value=Text(scalar=Scalar(None, "", "", 0, 0), raw=""))
-        if isinstance(root, Scalar) or self.text[root.start] in "{[":
+        item = Item(key=None, value=Text(scalar=ScalarNode(None, "", "", 0, 0), raw=""))
+        if isinstance(root, ScalarNode) or self.text[root.start] in "{[":
             item.lead = self.above(root.start)
         item.value = self.value(root, -1, len(self.text), flow=False)
         item.tail = self.trailing(root, len(self.text))
         item.foot = self.above(len(self.text))
         return item
 
-    def value(self, node: Node, column: int, limit: int, *, flow: bool) -> Value:
+    def value(self, node: YamlNode, column: int, limit: int, *, flow: bool) -> Value:
         """Convert a node; `column` is that of its entry, `limit` is where the next entry begins."""
-        if isinstance(node, Scalar):
+        if isinstance(node, ScalarNode):
             if _block(node) and node.text.endswith("\n\n"):
                 self.kept_blank = node.end
             return Text(scalar=node, raw=self.text[node.start : node.end])
         flow = flow or self.text[node.start] in "{["
         end = node.end - 1 if flow and self.text[node.end - 1] in "}]" else (node.end if flow else limit)
         content_column = max(self.source.position(node.start)[1] - 1, column + 1)
-        found = Collection(mapping=isinstance(node, Mapping), flow=flow, open=self.commented(node), items=[])
+        found = Collection(mapping=isinstance(node, MappingNode), flow=flow, open=self.commented(node), items=[])
         match node:
-            case Mapping(entries=entries):
+            case MappingNode(entries=entries):
                 starts = [key.start for key, _ in entries]
                 for number, (key, value) in enumerate(entries):
                     item_end = starts[number + 1] if number + 1 < len(starts) else end
                     found.items.append(self.entry(key, value, item_end, flow=flow))
-            case Sequence(items=items):
+            case SequenceNode(items=items):
                 for number, value in enumerate(items):
                     item_end = self.dash(items[number + 1], flow=flow) if number + 1 < len(items) else end
                     found.items.append(self.item(value, content_column, item_end, flow=flow))
@@ -111,7 +111,7 @@ class _Attacher:
             found.foot = self.indented(content_column, limit)
         return found
 
-    def entry(self, key: Scalar, value: Node, until: int, *, flow: bool) -> Item:
+    def entry(self, key: ScalarNode, value: YamlNode, until: int, *, flow: bool) -> Item:
         """Convert an entry of a mapping."""
         lead, blank = self.above(key.start), self.blank(key.start)
         row, column = self.source.position(key.start)
@@ -122,14 +122,14 @@ class _Attacher:
             item.tail = self.texts_before(self.line_end(value.start))
         else:
             item.tail = self.on_line(self.source.position(key.end)[0], self.inside(value))
-            if isinstance(value, Scalar):
+            if isinstance(value, ScalarNode):
                 item.lead += self.above(value.start)
         item.value = self.value(value, column - 1, until, flow=flow)
         item.tail += self.trailing(value, until)
-        item.foot = [] if flow or not isinstance(value, Scalar) else self.indented(column, until)
+        item.foot = [] if flow or not isinstance(value, ScalarNode) else self.indented(column, until)
         return item
 
-    def item(self, value: Node, column: int, until: int, *, flow: bool) -> Item:
+    def item(self, value: YamlNode, column: int, until: int, *, flow: bool) -> Item:
         """Convert an item of a list."""
         blank = self.blank(self.dash(value, flow=flow))
         lead = self.above(value.start)
@@ -140,22 +140,22 @@ class _Attacher:
             item.tail = self.on_line(self.source.position(value.start)[0], self.inside(value))
         item.value = self.value(value, column, until, flow=flow)
         item.tail += self.trailing(value, until)
-        item.foot = [] if flow or not isinstance(value, Scalar) else self.indented(column + 1, until)
+        item.foot = [] if flow or not isinstance(value, ScalarNode) else self.indented(column + 1, until)
         return item
 
-    def inside(self, node: Node) -> int:
+    def inside(self, node: YamlNode) -> int:
         """The start of the first element in brackets; for any other node, its own start."""
         match node:
-            case Mapping(entries=((key, _), *_)):
+            case MappingNode(entries=((key, _), *_)):
                 return key.start
-            case Sequence(items=(first, *_)) if self.text[node.start] == "[":
+            case SequenceNode(items=(first, *_)) if self.text[node.start] == "[":
                 return first.start
             case _:
                 return node.start
 
-    def trailing(self, node: Node, until: int) -> list[str]:
+    def trailing(self, node: YamlNode, until: int) -> list[str]:
         """The comments after a value, on the line where it ends."""
-        if _block(node) or not (isinstance(node, Scalar) or self.text[node.start] in "{["):
+        if _block(node) or not (isinstance(node, ScalarNode) or self.text[node.start] in "{["):
             return []
         return self.on_line(self.source.position(node.end)[0], until)
 
@@ -205,7 +205,7 @@ class _Attacher:
         above = self.source.starts[row - 2]
         return above >= self.kept_blank and not self.text[above:begin].strip()
 
-    def dash(self, node: Node, *, flow: bool) -> int:
+    def dash(self, node: YamlNode, *, flow: bool) -> int:
         """The start of a list item: its dash, which may be on an earlier line."""
         end = node.start
         while not flow and end > 0:
@@ -218,7 +218,7 @@ class _Attacher:
             end = begin - 1
         return node.start
 
-    def commented(self, node: Node) -> bool:
+    def commented(self, node: YamlNode) -> bool:
         """Return whether there is a comment inside a node."""
         first = bisect_left(self.starts, node.start)
         return first < len(self.starts) and self.starts[first] < node.end
@@ -229,8 +229,8 @@ class _Attacher:
         return self.source.starts[line] if line < len(self.source.starts) else len(self.text)
 
 
-_NOTHING = Text(scalar=Scalar(None, "", "", 0, 0), raw="")
+_NOTHING = Text(scalar=ScalarNode(None, "", "", 0, 0), raw="")
 
 
-def _block(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.style in ("|", ">")
+def _block(node: YamlNode) -> bool:
+    return isinstance(node, ScalarNode) and node.style in ("|", ">")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from privtab.language.fmt.attach import Collection, Item, Line, Text, Value
-from privtab.language.syntax.yaml_tree import plain_value
+from privtab.language.syntax.yaml_tree import plain_scalar
 
 STEP = 2
 
@@ -264,7 +264,7 @@ def is_plain(text: str, *, flow: bool) -> bool:
     >>> is_plain("a, b", flow=True)
     False
     """
-    if not text or plain_value(text) != text or text != text.strip() or text == "<<":
+    if not text or plain_scalar(text) != text or text != text.strip() or text == "<<":
         return False
     if text[0] in _FIRST or (text[0] in "-?:" and (flow or text[1:2] in ("", " "))):
         return False

@@ -9,19 +9,19 @@ from privtab.base.attributes import WIDEST, Attribute, AttributeKind, Origin, Ty
 from privtab.base.hints import listed_names
 from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE
 from privtab.language.findings import unreadable, unsound_rows
-from privtab.language.syntax.expression import RESERVED
+from privtab.language.syntax.expression import RESERVED_WORDS
 from privtab.language.syntax.node_reader import is_empty
 from privtab.language.syntax.nodes import AttributeDecl, PrivilegeDecl, SetDecl, Word
 from privtab.language.syntax.reader import Fields, PolicyReader
 from privtab.language.syntax.rows import read_deprecated
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 
 
-def read_privileges(reader: PolicyReader, node: Node, rejected: set[str]) -> tuple[PrivilegeDecl, ...]:
+def read_privileges(reader: PolicyReader, node: YamlNode, rejected: set[str]) -> tuple[PrivilegeDecl, ...]:
     """Read `privileges`: a list of names, or a mapping from names to what is declared of them."""
-    if isinstance(node, Sequence):
+    if isinstance(node, SequenceNode):
         entries = [(item, None) for item in node.items]
-    elif isinstance(node, Mapping):
+    elif isinstance(node, MappingNode):
         entries = cast("list[tuple[Any, Any]]", reader.entries(node, "`privileges`"))
     else:
         reader.wrong(node, "`privileges`", "a list of names or a mapping", "write `privileges: [READ, WRITE]`")
@@ -32,7 +32,7 @@ def read_privileges(reader: PolicyReader, node: Node, rejected: set[str]) -> tup
     for key, value in entries:
         name = _privilege_name(reader, key, "a privilege")
         if name is None:
-            if isinstance(key, Mapping):
+            if isinstance(key, MappingNode):
                 reader.lost.update(inner.text for inner, _ in key.entries)
             continue
         if name.value in first:
@@ -43,16 +43,16 @@ def read_privileges(reader: PolicyReader, node: Node, rejected: set[str]) -> tup
     return tuple(privileges)
 
 
-def _privilege_name(reader: PolicyReader, node: Node, what: str) -> Word | None:
+def _privilege_name(reader: PolicyReader, node: YamlNode, what: str) -> Word | None:
     name = reader.name(node, what, "privilege")
-    if name is not None and name.value in {*RESERVED, ANY_PRIVILEGE, NAMED_PRIVILEGE}:
+    if name is not None and name.value in {*RESERVED_WORDS, ANY_PRIVILEGE, NAMED_PRIVILEGE}:
         reader.take(unreadable.bad_name(name.span, what, name.value, f"`{name.value}` is a word of conditions"))
         reader.lost.add(name.value)
         return None
     return name
 
 
-def _privilege(reader: PolicyReader, name: Word, node: Node | None) -> PrivilegeDecl:
+def _privilege(reader: PolicyReader, name: Word, node: YamlNode | None) -> PrivilegeDecl:
     if node is None or is_empty(node):
         return PrivilegeDecl(name=name)
     mistakes_before = reader.mistakes
@@ -83,7 +83,7 @@ def _privilege(reader: PolicyReader, name: Word, node: Node | None) -> Privilege
     )
 
 
-def read_sets(reader: PolicyReader, node: Node) -> tuple[SetDecl, ...]:
+def read_sets(reader: PolicyReader, node: YamlNode) -> tuple[SetDecl, ...]:
     """Read `sets`."""
     sets: list[SetDecl] = []
     for key, value in reader.entries(node, "`sets`"):
@@ -102,7 +102,7 @@ _BY_WORD = ("text", "bool", "integer")
 """The types that need no more than their name."""
 
 
-def read_attributes(reader: PolicyReader, node: Node, rejected: set[str]) -> tuple[AttributeDecl, ...]:
+def read_attributes(reader: PolicyReader, node: YamlNode, rejected: set[str]) -> tuple[AttributeDecl, ...]:
     """The attributes of users, entities and requests, in the order of the file."""
     fields = reader.fields(node, "attributes", "`attributes`") or {}
     mistakes_before = reader.mistakes
@@ -130,12 +130,12 @@ def read_attributes(reader: PolicyReader, node: Node, rejected: set[str]) -> tup
     return tuple(found)
 
 
-def _attribute(reader: PolicyReader, kind: AttributeKind, name: Word, node: Node) -> AttributeDecl | None:
+def _attribute(reader: PolicyReader, kind: AttributeKind, name: Word, node: YamlNode) -> AttributeDecl | None:
     what = f"the attribute `{name.value}`"
     fields: Fields | None
-    if isinstance(node, Scalar) and node.value in _BY_WORD and node.style != "*":
-        fields = {node.text: (node, Scalar(value=True, text="true", style="", start=node.start, end=node.end))}
-    elif isinstance(node, Mapping):
+    if isinstance(node, ScalarNode) and node.value in _BY_WORD and node.style != "*":
+        fields = {node.text: (node, ScalarNode(value=True, text="true", style="", start=node.start, end=node.end))}
+    elif isinstance(node, MappingNode):
         fields = reader.fields(node, "attribute", what)
     else:
         reader.wrong(node, what, "a type: `text`, `bool`, `integer`, `{enum: [WORD, WORD]}` or `{set: [WORD, WORD]}`")
@@ -165,27 +165,27 @@ def _attribute(reader: PolicyReader, kind: AttributeKind, name: Word, node: Node
 
 
 def _with_default(
-    reader: PolicyReader, kind: AttributeKind, what: str, attribute: Attribute, key: Scalar, node: Node
+    reader: PolicyReader, kind: AttributeKind, what: str, attribute: Attribute, key: ScalarNode, node: YamlNode
 ) -> Attribute:
     """The attribute with its default, which only attributes of requests have: rows of the state say what others are."""
     if kind != "request" or attribute.type == "set":
         why = "is a set" if kind == "request" else "is not of the request"
         reader.refuse(key, f"{what} {why}, so it has no `default`", "leave it out")
         return attribute
-    value = node.value if isinstance(node, Scalar) and node.style != "*" else None
+    value = node.value if isinstance(node, ScalarNode) and node.style != "*" else None
     if not isinstance(value, str | int) or not attribute.fits(value):
         reader.wrong(node, f"the default of {what}", attribute.describe())
         return attribute
     return replace(attribute, default=value)
 
 
-def _type(reader: PolicyReader, type_: TypeName, node: Node) -> Attribute | None:
+def _type(reader: PolicyReader, type_: TypeName, node: YamlNode) -> Attribute | None:
     match type_:
         case "enum" | "set":
             words = reader.words(node, f"`{type_}`")
             return None if not words else Attribute(type=type_, values=tuple(dict.fromkeys(w.value for w in words)))
-        case "integer" if isinstance(node, Sequence):
-            bounds = [item.value for item in node.items if isinstance(item, Scalar)]
+        case "integer" if isinstance(node, SequenceNode):
+            bounds = [item.value for item in node.items if isinstance(item, ScalarNode)]
             numbers = [n for n in bounds if isinstance(n, int) and not isinstance(n, bool) and abs(n) < WIDEST]
             if len(node.items) != 2 or len(numbers) != 2 or numbers[0] > numbers[1]:
                 reader.wrong(node, "`integer`", "the lowest and the highest number", "write `integer: [0, 23]`")

@@ -222,15 +222,15 @@ class Comparison:
 Expression: TypeAlias = PrivilegeTerm | Related | CanDo | Word | AllOf | AnyOf | Required | Comparison
 
 
-def walk(expression: Expression) -> Iterator[Expression]:
+def walk_expression(expression: Expression) -> Iterator[Expression]:
     """The expression and every expression inside it, from left to right."""
     yield expression
     match expression:
         case AllOf(parts) | AnyOf(parts):
             for part in parts:
-                yield from walk(part)
+                yield from walk_expression(part)
         case Required(body):
-            yield from walk(body)
+            yield from walk_expression(body)
         case _:
             return
 
@@ -247,7 +247,7 @@ Effects: TypeAlias = tuple[EffectTerm, ...]
 
 
 _DEEP = 100
-RESERVED = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
+RESERVED_WORDS = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
 """Words of the grammar, which cannot be names of privileges or sets."""
 _NO_SHAPE = re.compile(r"[.=<>{\"]|[(,][ \t\r\n]*service[ \t\r\n]+admin\b")
 """The characters of comparisons and of names in quotes, and two names of a target that look like one word; cells with them are parsed as they are."""
@@ -255,7 +255,7 @@ _NAMES = frozenset({"NAME", "TEXT", "ANY_PRIVILEGE", "NAMED_PRIVILEGE"})
 _PARENTHESIS_OR_OR = re.compile(r"[()]|\bor\b")
 _BLANKS = " \t\r\n"
 _ANY_WORD = re.compile(
-    rf"(?P<kept>service[ \t\r\n]+admin\b|(?:any|named)[ \t\r\n]+privilege(?=[ \t\r\n]*\()|or[ \t\r\n]+below(?=[ \t\r\n]*[,)])|(?:{'|'.join(sorted(RESERVED))})(?![\w.:\-]))|[^\W\d](?:[\w.:\-]*\w)?"
+    rf"(?P<kept>service[ \t\r\n]+admin\b|(?:any|named)[ \t\r\n]+privilege(?=[ \t\r\n]*\()|or[ \t\r\n]+below(?=[ \t\r\n]*[,)])|(?:{'|'.join(sorted(RESERVED_WORDS))})(?![\w.:\-]))|[^\W\d](?:[\w.:\-]*\w)?"
 )
 
 

@@ -12,9 +12,9 @@ SNAKE = r"[a-z][a-z0-9_]*"
 """Systems, entity types, `with` objects: names that are the policy's own."""
 NAME = r"[A-Za-z][A-Za-z0-9_]*"
 """Operations, attributes, flags: what requests name, in the spelling of their system."""
-OPEN = r"[^\W\d](?:[\w.:\-]*\w)?"
+OPEN_NAME = r"[^\W\d](?:[\w.:\-]*\w)?"
 """Sets, roles, sources, readings, variants: names as other systems spell them."""
-PRIVILEGE = rf"{OPEN}(?: {OPEN})*"
+PRIVILEGE = rf"{OPEN_NAME}(?: {OPEN_NAME})*"
 """Privileges: also several words. Conditions have these in quotes: `"USE CATALOG" (catalog)`."""
 
 
@@ -320,7 +320,7 @@ def _rows(row: str) -> dict[str, Any]:
 
 _SNAKE = f"^{SNAKE}$"
 _NAME = f"^{NAME}$"
-_WORD = f"^{OPEN}$"
+_WORD = f"^{OPEN_NAME}$"
 _PRIVILEGE = f"^{PRIVILEGE}$"
 _OPERATIONS = rf"^\s*{NAME}(\s*,\s*{NAME})*\s*,?\s*$"
 _MAY_BE_EMPTY = frozenset((*SECTIONS, "privileges", "conflicts")) - {"entities"}

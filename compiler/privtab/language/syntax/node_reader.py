@@ -14,7 +14,7 @@ from privtab.base.diagnostics import Diagnostic, Located, Severity, Span, sorted
 from privtab.base.errors import PolicyInvalid
 from privtab.base.hints import did_you_mean, listed_names, nearest
 from privtab.base.source import SourceFile
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml
 
 Text: TypeAlias = Located[str]
 T = TypeVar("T")
@@ -42,9 +42,9 @@ class NodeReader:
         self.mistakes = 0
         """Errors so far, including values that already have a finding."""
 
-    def span(self, node: Node) -> Span:
+    def span(self, node: YamlNode) -> Span:
         """The span of a node; for a mapping or list on several lines, of its first line."""
-        if isinstance(node, Scalar):
+        if isinstance(node, ScalarNode):
             return self.source.span(node.start, max(node.end, node.start))
         end = self.source.text.find("\n", node.start, node.end)
         return self.source.span(node.start, node.end if end < 0 else max(end, node.start + 1))
@@ -54,34 +54,36 @@ class NodeReader:
         self.found.append(diagnostic)
         self.mistakes += diagnostic.severity is Severity.ERROR
 
-    def wrong(self, node: Node, what: str, expected: str, help_: str | None = None) -> None:
+    def wrong(self, node: YamlNode, what: str, expected: str, help_: str | None = None) -> None:
         """Report a value of the wrong type, unless another finding about its syntax covers it."""
-        if isinstance(node, Scalar) and node.style == "*":
+        if isinstance(node, ScalarNode) and node.style == "*":
             self.mistakes += 1
         else:
             self.wrong_type(node, what, expected, help_)
 
-    def wrong_type(self, node: Node, what: str, expected: str, help_: str | None) -> None:
+    def wrong_type(self, node: YamlNode, what: str, expected: str, help_: str | None) -> None:
         """Report a value of the wrong type."""
         raise NotImplementedError
 
-    def repeated(self, key: Scalar, first: Scalar, what: str) -> None:
+    def repeated(self, key: ScalarNode, first: ScalarNode, what: str) -> None:
         """Report a duplicate key."""
         raise NotImplementedError
 
-    def pairs_of(self, node: Mapping) -> Iterable[tuple[Scalar, Node]]:
+    def pairs_of(self, node: MappingNode) -> Iterable[tuple[ScalarNode, YamlNode]]:
         """The entries of a mapping that are to be read."""
         return node.entries
 
-    def entries(self, node: Node | None, what: str, example: str | None = None) -> list[tuple[Scalar, Node]]:
+    def entries(
+        self, node: YamlNode | None, what: str, example: str | None = None
+    ) -> list[tuple[ScalarNode, YamlNode]]:
         """The entries of a mapping, each key once; none, with a finding, if it is not a mapping."""
         if node is None:
             return []
-        if not isinstance(node, Mapping):
+        if not isinstance(node, MappingNode):
             self.wrong(node, what, self.MAPPING, example)
             return []
-        first: dict[str, Scalar] = {}
-        entries: list[tuple[Scalar, Node]] = []
+        first: dict[str, ScalarNode] = {}
+        entries: list[tuple[ScalarNode, YamlNode]] = []
         for key, value in self.pairs_of(node):
             if key.text in first:
                 self.repeated(key, first[key.text], what)
@@ -91,10 +93,10 @@ class NodeReader:
         return entries
 
 
-def whole(file: SourceFile, begins: str, read: Callable[[list[Diagnostic], Node], T | None]) -> T:
+def whole(file: SourceFile, begins: str, read: Callable[[list[Diagnostic], YamlNode], T | None]) -> T:
     """Read a whole document using `read`. `begins`: the usual beginning. Raises PolicyInvalid with every finding."""
     found: list[Diagnostic] = []
-    root = compose(file, found, begins)
+    root = compose_yaml(file, found, begins)
     value = None if root is None else read(found, root)
     if value is None or found:
         raise PolicyInvalid(sorted_diagnostics(found))
@@ -109,41 +111,41 @@ class DocumentReader(NodeReader):
     CODES: ClassVar[dict[DocumentProblem, str]]
 
     def report(
-        self, code: str, at: Node | Span, message: str, help_: str | None = None, fix: str | None = None
+        self, code: str, at: YamlNode | Span, message: str, help_: str | None = None, fix: str | None = None
     ) -> None:
         """Add an error at a node or a span."""
         span = at if isinstance(at, Span) else self.span(at)
         name, severity = self.NAMES[code], Severity.ERROR
         self.take(Diagnostic(code=code, name=name, severity=severity, message=message, span=span, help=help_, fix=fix))
 
-    def wrong_type(self, node: Node, what: str, expected: str, help_: str | None) -> None:
+    def wrong_type(self, node: YamlNode, what: str, expected: str, help_: str | None) -> None:
         """As NodeReader.wrong_type."""
         self.report(self.CODES[DocumentProblem.WRONG_TYPE], node, f"{what} is {kind_of(node)}, not {expected}", help_)
 
-    def repeated(self, key: Scalar, first: Scalar, what: str) -> None:
+    def repeated(self, key: ScalarNode, first: ScalarNode, what: str) -> None:
         """As NodeReader.repeated."""
         message = f"`{key.text}` occurs twice in {what}, first on line {self.span(first).line}"
         self.report(self.CODES[DocumentProblem.DUPLICATE_KEY], key, message)
 
-    def unknown(self, key: Scalar, value: Node, what: str, known: Words[str]) -> None:
+    def unknown(self, key: ScalarNode, value: YamlNode, what: str, known: Words[str]) -> None:
         """Report an unknown key."""
         message, help_ = f"unknown key `{key.text}` in {what}", self.advice(key, value, known)
         self.report(self.CODES[DocumentProblem.UNKNOWN_KEY], key, message, help_, nearest(key.text, known))
 
-    def advice(self, key: Scalar, value: Node, known: Words[str]) -> str:
+    def advice(self, key: ScalarNode, value: YamlNode, known: Words[str]) -> str:
         """The most likely meaning of an unknown key, or the list of known keys."""
         del value
         return near(key.text, known, "its keys are")
 
     def fields(
-        self, node: Node, what: str, keys: Iterable[str], required: Iterable[str] = ()
-    ) -> dict[str, Node] | None:
+        self, node: YamlNode, what: str, keys: Iterable[str], required: Iterable[str] = ()
+    ) -> dict[str, YamlNode] | None:
         """The values of a mapping by key, without empty ones; None if it is not a mapping or lacks a required key."""
         known = tuple(keys)
-        if not isinstance(node, Mapping):
+        if not isinstance(node, MappingNode):
             self.wrong(node, what, self.MAPPING)
             return None
-        fields: dict[str, Node] = {}
+        fields: dict[str, YamlNode] = {}
         has_unknown_keys = False
         for key, value in self.entries(node, what):
             if key.text not in known:
@@ -163,29 +165,29 @@ class DocumentReader(NodeReader):
         del key
         return None
 
-    def items(self, node: Node, what: str) -> tuple[Node, ...]:
+    def items(self, node: YamlNode, what: str) -> tuple[YamlNode, ...]:
         """The items of a list."""
-        if not isinstance(node, Sequence):
+        if not isinstance(node, SequenceNode):
             self.wrong(node, what, "a list")
             return ()
         return node.items
 
-    def text(self, node: Node | None, what: str) -> Text | None:
+    def text(self, node: YamlNode | None, what: str) -> Text | None:
         """A scalar as text."""
         if node is None:
             return None
-        if not isinstance(node, Scalar) or node.value is None:
+        if not isinstance(node, ScalarNode) or node.value is None:
             self.wrong(node, what, "text")
             return None
         return Located(node.text, self.span(node))
 
-    def texts(self, node: Node | None, what: str) -> tuple[Text, ...]:
+    def texts(self, node: YamlNode | None, what: str) -> tuple[Text, ...]:
         """A text, or a list of texts."""
-        nodes = () if node is None else node.items if isinstance(node, Sequence) else (node,)
+        nodes = () if node is None else node.items if isinstance(node, SequenceNode) else (node,)
         found = (self.text(item, what) for item in nodes)
         return tuple(text for text in found if text is not None)
 
-    def pairs(self, node: Node | None, what: str) -> tuple[tuple[Text, Text], ...]:
+    def pairs(self, node: YamlNode | None, what: str) -> tuple[tuple[Text, Text], ...]:
         """A mapping from text to text."""
         found = (
             (Located(key.text, self.span(key)), self.text(value, f"`{key.text}`"))
@@ -193,11 +195,11 @@ class DocumentReader(NodeReader):
         )
         return tuple((key, value) for key, value in found if value is not None)
 
-    def truth(self, node: Node | None, what: str) -> bool:
+    def truth(self, node: YamlNode | None, what: str) -> bool:
         """`true` or `false`; what is left out is false."""
         return self.word(node, what, ("true", "false")) == "true"
 
-    def word(self, node: Node | None, what: str, words: Words[str]) -> str | None:
+    def word(self, node: YamlNode | None, what: str, words: Words[str]) -> str | None:
         """One of a few words."""
         text = self.text(node, what)
         if text is None:
@@ -215,17 +217,17 @@ def near(name: str, known: Iterable[str], what: str) -> str:
     return did_you_mean(name, names) or (f"{what}: {listed_names(names)}" if names else f"there are no {what}")
 
 
-def is_empty(node: Node) -> bool:
+def is_empty(node: YamlNode) -> bool:
     """Return whether a value is left empty."""
-    return isinstance(node, Scalar) and node.value is None and not node.style
+    return isinstance(node, ScalarNode) and node.value is None and not node.style
 
 
-def kind_of(node: Node) -> str:
+def kind_of(node: YamlNode) -> str:
     """The kind of a value, for messages."""
     match node:
-        case Mapping():
+        case MappingNode():
             return "a mapping"
-        case Sequence():
+        case SequenceNode():
             return "a list"
-        case Scalar():
+        case ScalarNode():
             return "empty" if node.value is None else f"`{node.text}`"

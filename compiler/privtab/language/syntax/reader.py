@@ -14,19 +14,19 @@ from privtab.base.paths import LEVELS, MOST_LEVELS
 from privtab.base.source import SourceFile
 from privtab.language.findings import unreadable
 from privtab.language.syntax.expression import CellError, parse_condition, parse_effects
-from privtab.language.syntax.keys import KEYS, NAME, OPEN, PRIVILEGE, SNAKE, VALUES
+from privtab.language.syntax.keys import KEYS, NAME, OPEN_NAME, PRIVILEGE, SNAKE, VALUES
 from privtab.language.syntax.node_reader import NodeReader, kind_of
 from privtab.language.syntax.nodes import Cell, ConditionCell, EffectCell, Word
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 
 _SPELLINGS = {
     "snake": re.compile(SNAKE),
     "name": re.compile(NAME),
-    "open": re.compile(OPEN),
+    "open": re.compile(OPEN_NAME),
     "privilege": re.compile(PRIVILEGE),
 }
 Spelling = Literal["snake", "name", "open", "privilege"]
-Fields = dict[str, tuple[Scalar, Node]]
+Fields = dict[str, tuple[ScalarNode, YamlNode]]
 
 _RULE = "names begin with a letter; then come letters, digits, `_`, `-`, `.` and `:`"
 _ADVICE = {"open": _RULE, "privilege": f"{_RULE}, in one word or several with one blank between them"}
@@ -40,33 +40,33 @@ class PolicyReader(NodeReader):
         self.any_privilege = self.named_privilege = False
         self.lost: set[str] = set()
         """Names whose declaration has a finding: their use is not reported again."""
-        self.unknown_values: list[Node] = []
+        self.unknown_values: list[YamlNode] = []
         """Values of unknown keys at the top of the file."""
 
-    def wrong_type(self, node: Node, what: str, expected: str, help_: str | None) -> None:
+    def wrong_type(self, node: YamlNode, what: str, expected: str, help_: str | None) -> None:
         """As NodeReader.wrong_type."""
         self.take(unreadable.wrong_type(self.span(node), what, expected, _kind(node), help_))
 
-    def repeated(self, key: Scalar, first: Scalar, what: str) -> None:
+    def repeated(self, key: ScalarNode, first: ScalarNode, what: str) -> None:
         """As NodeReader.repeated."""
         del what
         self.take(unreadable.duplicate_key(self.span(key), key.text, self.span(first)))
 
-    def refuse(self, at: Node | Span, message: str, advice: str | None = None) -> None:
+    def refuse(self, at: YamlNode | Span, message: str, advice: str | None = None) -> None:
         """Report a value that is wrong in its own way."""
         span = at if isinstance(at, Span) else self.span(at)
         self.take(unreadable.wrong_value_other(span, message, advice))
 
-    def fields(self, node: Node, kind: str, where: str | None = None, example: str | None = None) -> Fields | None:
+    def fields(self, node: YamlNode, kind: str, where: str | None = None, example: str | None = None) -> Fields | None:
         """The entries of a mapping by key, checked against the keys of `kind`."""
         where = where or f"a {kind}"
-        if not isinstance(node, Mapping):
+        if not isinstance(node, MappingNode):
             self.wrong(node, where, "a mapping", example)
             return None
         known = {key.name: key for key in KEYS[kind]}
         fields: Fields = {}
         present = {key.text for key, _ in node.entries}
-        unknown_values: list[Node] = []
+        unknown_values: list[YamlNode] = []
         for key, value in self.cut_cells(node):
             if key.text not in known:
                 self.take(unreadable.unknown_key(self.span(key), key.text, where, tuple(known)))
@@ -81,7 +81,7 @@ class PolicyReader(NodeReader):
             else:
                 fields[key.text] = (key, value)
         for key_ in known.values():
-            hidden = key_.shape == "entities" and any(isinstance(n, Mapping) for n in unknown_values)
+            hidden = key_.shape == "entities" and any(isinstance(n, MappingNode) for n in unknown_values)
             if key_.required and key_.name not in fields and not hidden:
                 span = self.source.span(node.start, node.start + 1)
                 self.take(unreadable.missing_key(span, key_.name, where, key_.example))
@@ -89,39 +89,39 @@ class PolicyReader(NodeReader):
             self.unknown_values = unknown_values
         return fields
 
-    def pairs_of(self, node: Mapping) -> list[tuple[Scalar, Node]]:
+    def pairs_of(self, node: MappingNode) -> list[tuple[ScalarNode, YamlNode]]:
         """As NodeReader.pairs_of."""
         return self.cut_cells(node)
 
-    def cut_cells(self, node: Mapping) -> list[tuple[Scalar, Node]]:
+    def cut_cells(self, node: MappingNode) -> list[tuple[ScalarNode, YamlNode]]:
         """The entries of a mapping, without the rest of cells that a comma splits inside `{ }`: `{requires: owner (a, b)}`."""
-        entries: list[tuple[Scalar, Node]] = []
+        entries: list[tuple[ScalarNode, YamlNode]] = []
         in_cut_cell = False
         for key, value in node.entries:
-            is_rest = isinstance(value, Scalar) and value.value is None and value.style != "*"
+            is_rest = isinstance(value, ScalarNode) and value.value is None and value.style != "*"
             if in_cut_cell and is_rest:
                 in_cut_cell = ")" not in key.text
                 continue
-            in_cut_cell = isinstance(value, Scalar) and not value.style and self._cut(value)
-            entries.append((key, Scalar(None, "", "*", value.start, value.end) if in_cut_cell else value))
+            in_cut_cell = isinstance(value, ScalarNode) and not value.style and self._cut(value)
+            entries.append((key, ScalarNode(None, "", "*", value.start, value.end) if in_cut_cell else value))
         return entries
 
-    def cut_items(self, node: Node) -> tuple[Node, ...]:
+    def cut_items(self, node: YamlNode) -> tuple[YamlNode, ...]:
         """The items of a list, without items that a comma splits inside `[ ]`; for any other node, the node itself."""
-        if not isinstance(node, Sequence):
+        if not isinstance(node, SequenceNode):
             return (node,)
-        items: list[Node] = []
+        items: list[YamlNode] = []
         in_cut_cell = False
         for item in node.items:
             if in_cut_cell:
-                in_cut_cell = not (isinstance(item, Scalar) and ")" in item.text)
-            elif isinstance(item, Scalar) and not item.style and self._cut(item):
+                in_cut_cell = not (isinstance(item, ScalarNode) and ")" in item.text)
+            elif isinstance(item, ScalarNode) and not item.style and self._cut(item):
                 in_cut_cell = True
             else:
                 items.append(item)
         return tuple(items)
 
-    def _cut(self, value: Scalar) -> bool:
+    def _cut(self, value: ScalarNode) -> bool:
         """Return whether a comma ends the value inside its parentheses; if so, report it."""
         if value.text.count("(") <= value.text.count(")") or self.source.text[value.end : value.end + 1] != ",":
             return False
@@ -133,11 +133,11 @@ class PolicyReader(NodeReader):
         )
         return True
 
-    def text(self, node: Node, what: str) -> str | None:
+    def text(self, node: YamlNode, what: str) -> str | None:
         """The value of a node that must be text."""
-        if isinstance(node, Scalar) and isinstance(node.value, str) and node.style != "*":
+        if isinstance(node, ScalarNode) and isinstance(node.value, str) and node.style != "*":
             return node.value
-        written = isinstance(node, Scalar) and node.value is not None and node.text
+        written = isinstance(node, ScalarNode) and node.value is not None and node.text
         self.wrong(node, what, "text", f'put it in quotes: "{written}"' if written else None)
         return None
 
@@ -145,10 +145,10 @@ class PolicyReader(NodeReader):
         """The text under a key; None if it is missing."""
         return self.text(fields[key][1], f"`{key}`") if key in fields else None
 
-    def version(self, node: Node) -> Word | None:
+    def version(self, node: YamlNode) -> Word | None:
         """Text, or a number as written."""
         if (
-            isinstance(node, Scalar)
+            isinstance(node, ScalarNode)
             and node.style != "*"
             and node.value is not None
             and not isinstance(node.value, bool)
@@ -160,9 +160,9 @@ class PolicyReader(NodeReader):
         self.wrong(node, "`version`", "text")
         return None
 
-    def flag(self, node: Node, what: str, others: tuple[str, ...] = ()) -> Located[bool] | None:
+    def flag(self, node: YamlNode, what: str, others: tuple[str, ...] = ()) -> Located[bool] | None:
         """`true` or `false`; `others`: the values besides, for the finding."""
-        if isinstance(node, Scalar) and isinstance(node.value, bool):
+        if isinstance(node, ScalarNode) and isinstance(node.value, bool):
             return Located(node.value, self.span(node))
         intended = _word_for_boolean(node, ("false", "true"), no="false")
         self.wrong(
@@ -170,11 +170,11 @@ class PolicyReader(NodeReader):
         )
         return None
 
-    def levels(self, node: Node, what: str) -> Located[int] | None:
+    def levels(self, node: YamlNode, what: str) -> Located[int] | None:
         """`true`, `false` or the most levels of a type that nests; None for `false`."""
-        if isinstance(node, Scalar) and isinstance(node.value, bool):
+        if isinstance(node, ScalarNode) and isinstance(node.value, bool):
             return Located(LEVELS, self.span(node)) if node.value else None
-        if isinstance(node, Scalar) and isinstance(node.value, int):
+        if isinstance(node, ScalarNode) and isinstance(node.value, int):
             if 1 <= node.value <= MOST_LEVELS:
                 return Located(node.value, self.span(node))
             advice = f"a type may nest to 1 to {MOST_LEVELS} levels"
@@ -183,13 +183,13 @@ class PolicyReader(NodeReader):
         self.wrong(node, what, f"`true`, or a number from 1 to {MOST_LEVELS}")
         return None
 
-    def choice(self, node: Node, shape: str, what: str) -> str | None:
+    def choice(self, node: YamlNode, shape: str, what: str) -> str | None:
         """One of the words of a closed set."""
         known = VALUES[shape]
-        if isinstance(node, Scalar) and isinstance(node.value, str) and node.text in known and node.style != "*":
+        if isinstance(node, ScalarNode) and isinstance(node.value, str) and node.text in known and node.style != "*":
             return node.text
         intended = _word_for_boolean(node, known)
-        if not isinstance(node, Scalar) or not isinstance(node.value, str) or node.style == "*":
+        if not isinstance(node, ScalarNode) or not isinstance(node.value, str) or node.style == "*":
             self.wrong(node, what, listed_names(known, last="or"), f"write `{intended}`" if intended else None)
         elif intended:
             self.take(unreadable.wrong_value_intended(self.span(node), what, node.text, intended))
@@ -197,18 +197,18 @@ class PolicyReader(NodeReader):
             self.take(unreadable.wrong_value(self.span(node), what, node.text, known))
         return None
 
-    def choices(self, node: Node, shape: str, what: str) -> tuple[Word, ...] | None:
+    def choices(self, node: YamlNode, shape: str, what: str) -> tuple[Word, ...] | None:
         """A list of words of a closed set, or a single one."""
-        items = node.items if isinstance(node, Sequence) else (node,)
+        items = node.items if isinstance(node, SequenceNode) else (node,)
         words = [(self.choice(item, shape, what), item) for item in items]
         if not items:
             self.refuse(node, f"{what} is empty", "leave the key out")
             return None
         return tuple(Located(word, self.span(item)) for word, item in words if word is not None)
 
-    def name(self, node: Node, what: str, spelling: Spelling = "open") -> Word | None:
+    def name(self, node: YamlNode, what: str, spelling: Spelling = "open") -> Word | None:
         """A name; `what` describes what it names, with an article."""
-        if isinstance(node, Scalar) and node.style != "*" and node.value is not None:
+        if isinstance(node, ScalarNode) and node.style != "*" and node.value is not None:
             hidden = invisible(node.text)
             if hidden is None and _SPELLINGS[spelling].fullmatch(node.text) and isinstance(node.value, str):
                 return Located(node.text, self.span(node))
@@ -227,16 +227,16 @@ class PolicyReader(NodeReader):
         found = self.name(fields["renamed_from"][1], what, spelling) if "renamed_from" in fields else None
         return None if found is None else found.value
 
-    def words(self, node: Node, what: str) -> tuple[Word, ...] | None:
+    def words(self, node: YamlNode, what: str) -> tuple[Word, ...] | None:
         """A list of words, or a single word."""
-        if isinstance(node, Mapping):
+        if isinstance(node, MappingNode):
             self.wrong(node, what, "a list of words")
             return None
         mistakes_before = self.mistakes
-        items = node.items if isinstance(node, Sequence) else (node,)
+        items = node.items if isinstance(node, SequenceNode) else (node,)
         found: list[Word] = []
         for item in items:
-            text = self.text(item, f"an item of {what}" if isinstance(node, Sequence) else what)
+            text = self.text(item, f"an item of {what}" if isinstance(node, SequenceNode) else what)
             if text is not None and (hidden := invisible(text)) is not None:
                 self.refuse(item, f"{what} has a word with {hidden}", "leave out what nobody sees")
             elif text is not None:
@@ -245,16 +245,16 @@ class PolicyReader(NodeReader):
             self.refuse(node, f"{what} is an empty list", "leave the key out")
         return tuple(found) if found or self.mistakes == mistakes_before else None
 
-    def cell(self, node: Node, what: str, expected: str, instead: str) -> Cell | None:
+    def cell(self, node: YamlNode, what: str, expected: str, instead: str) -> Cell | None:
         """The text of a cell with its place; `expected` and `instead` are for the finding if it is no text."""
-        if isinstance(node, Scalar) and isinstance(node.value, str) and node.style != "*":
+        if isinstance(node, ScalarNode) and isinstance(node.value, str) and node.style != "*":
             return Cell(text=node.text, source=self.source, style=node.style, start=node.start, end=node.end)
         self.wrong(node, what, expected, instead)
         return None
 
-    def condition(self, node: Node, what: str) -> ConditionCell | None:
+    def condition(self, node: YamlNode, what: str) -> ConditionCell | None:
         """A condition; its expression is None if the cell does not parse."""
-        everybody = isinstance(node, Scalar) and node.value is True
+        everybody = isinstance(node, ScalarNode) and node.value is True
         instead = "write `anyone` to allow every caller" if everybody else "a condition reads `READ (TYPE)`"
         cell = self.cell(node, what, "a condition", instead)
         if cell is None:
@@ -269,7 +269,7 @@ class PolicyReader(NodeReader):
                 self.named_privilege |= NAMED_PRIVILEGE in words
                 return ConditionCell(cell=cell, expression=expression)
 
-    def effects(self, node: Node, kind: EffectKind, what: str) -> tuple[EffectCell, ...]:
+    def effects(self, node: YamlNode, kind: EffectKind, what: str) -> tuple[EffectCell, ...]:
         """An effect or a list of effects."""
         cells: list[EffectCell] = []
         for item in self.cut_items(node):
@@ -290,15 +290,15 @@ class PolicyReader(NodeReader):
         instead, complete = advice(cell.text, error)
         self.take(unreadable.cell_syntax(span, error.message, () if complete else error.expected, instead))
 
-    def parts(self, node: Scalar) -> list[Word]:
+    def parts(self, node: ScalarNode) -> list[Word]:
         """The words of `start, stop, debug`, each with its position."""
         return self._split(node, r"[^,]+")
 
-    def joined(self, node: Scalar) -> list[Word]:
+    def joined(self, node: ScalarNode) -> list[Word]:
         """The words of `read + write`, each with its position."""
         return self._split(node, r"[^+]+")
 
-    def _split(self, node: Scalar, pattern: str) -> list[Word]:
+    def _split(self, node: ScalarNode, pattern: str) -> list[Word]:
         cell = Cell(text=node.text, source=self.source, style=node.style, start=node.start, end=node.end)
         return [
             Located(m.group().strip(), cell.part(m.start() + _lead(m.group()), m.start() + len(m.group().rstrip())))
@@ -313,10 +313,10 @@ def _after_cell(cell: Cell) -> Span:
     return cell.source.span(cell.start + len(written), cell.start + len(written) + 1)
 
 
-def _word_for_boolean(node: Node, known: Sequence_[str], *, no: str = "none") -> str | None:
+def _word_for_boolean(node: YamlNode, known: Sequence_[str], *, no: str = "none") -> str | None:
     """The word that a boolean stands for, if there are two: `no` for off, the other for on."""
     on_words = [word for word in known if word != no]
-    if not isinstance(node, Scalar) or len(on_words) != 1 or no not in known:
+    if not isinstance(node, ScalarNode) or len(on_words) != 1 or no not in known:
         return None
     word = str(node.text).lower()
     return on_words[0] if word in ("true", "yes", "on") else no if word in ("false", "no", "off") else None
@@ -326,13 +326,13 @@ def _lead(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
-def _kind(node: Node) -> str:
+def _kind(node: YamlNode) -> str:
     match node:
-        case Scalar(value=None):
+        case ScalarNode(value=None):
             return "nothing"
-        case Scalar(value=str()):
+        case ScalarNode(value=str()):
             return "text"
-        case Scalar(value=int() | float()) if not isinstance(node.value, bool):
+        case ScalarNode(value=int() | float()) if not isinstance(node.value, bool):
             return f"the number {kind_of(node)}"
         case _:
             return kind_of(node)

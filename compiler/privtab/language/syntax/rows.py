@@ -12,15 +12,15 @@ from privtab.language.findings import unreadable, unsound_rows
 from privtab.language.syntax import nodes
 from privtab.language.syntax.keys import NAME
 from privtab.language.syntax.reader import Fields, PolicyReader
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 
 _NAME = re.compile(NAME)
 _SOURCE = re.compile(r"(?:(?P<name>[^:]+):)?(?P<line>[0-9]+)")
 
 
-def read_rows(reader: PolicyReader, node: Node, what: str, *, kind: str = "row") -> tuple[nodes.RowDecl, ...]:
+def read_rows(reader: PolicyReader, node: YamlNode, what: str, *, kind: str = "row") -> tuple[nodes.RowDecl, ...]:
     """The rows of one table. An operation may be repeated here; a later stage reports that."""
-    if not isinstance(node, Mapping):
+    if not isinstance(node, MappingNode):
         reader.wrong(node, what, "a mapping of operations")
         return ()
     rows: list[nodes.RowDecl] = []
@@ -43,14 +43,14 @@ def read_filters(reader: PolicyReader, fields: Fields) -> tuple[nodes.RowDecl, .
         if f"{kind}s" not in fields:
             continue
         node = fields[f"{kind}s"][1]
-        if not (isinstance(node, Mapping) and node.entries):
+        if not (isinstance(node, MappingNode) and node.entries):
             advice = f'write `{kind}s: {{NAME: {{requires: CONDITION, sql: "TRUE"}}}}`'
             reader.wrong(node, f"`{kind}s`", "a mapping of names", advice)
             continue
         for key, value in reader.entries(node, f"`{kind}s`"):
             mistakes_before = reader.mistakes
             name = reader.name(key, f"a {kind.replace('_', ' ')}", "name")
-            row = _read_row(reader, value, key, "filter") if isinstance(value, Mapping) else None
+            row = _read_row(reader, value, key, "filter") if isinstance(value, MappingNode) else None
             if row is None:
                 reader.wrong(value, f"`{key.text}`", "a mapping", "write `{requires: CONDITION, sql: TEXT}`")
             elif name is not None:
@@ -59,7 +59,7 @@ def read_filters(reader: PolicyReader, fields: Fields) -> tuple[nodes.RowDecl, .
     return tuple(filters)
 
 
-def _operations(reader: PolicyReader, key: Scalar) -> list[nodes.Word]:
+def _operations(reader: PolicyReader, key: ScalarNode) -> list[nodes.Word]:
     operations: list[nodes.Word] = []
     for word in reader.parts(key):
         if _NAME.fullmatch(word.value):
@@ -77,13 +77,13 @@ def _operations(reader: PolicyReader, key: Scalar) -> list[nodes.Word]:
     return operations
 
 
-def _read_row(reader: PolicyReader, node: Node, key: Scalar, kind: str) -> nodes.RowDecl:
+def _read_row(reader: PolicyReader, node: YamlNode, key: ScalarNode, kind: str) -> nodes.RowDecl:
     name = Located(key.text, reader.span(key))
-    if isinstance(node, Scalar) and node.value is None and node.style != "*":
+    if isinstance(node, ScalarNode) and node.value is None and node.style != "*":
         reader.take(unsound_rows.row_without_condition(name.span, key.text))
         return nodes.RowDecl(operation=name, body=nodes.RowBody(), span=name.span)
-    if not isinstance(node, Mapping):
-        if isinstance(node, Sequence):
+    if not isinstance(node, MappingNode):
+        if isinstance(node, SequenceNode):
             reader.wrong(node, f"the row `{key.text}`", "a condition or a mapping")
             return nodes.RowDecl(operation=name, body=nodes.RowBody(), span=name.span)
         body = nodes.RowBody(requires=reader.condition(node, f"the row `{key.text}`"), plain=True)
@@ -138,24 +138,24 @@ def read_deprecated(reader: PolicyReader, fields: Fields) -> str | None:
     if "deprecated" not in fields:
         return None
     node = fields["deprecated"][1]
-    if isinstance(node, Scalar) and isinstance(node.value, bool):
+    if isinstance(node, ScalarNode) and isinstance(node.value, bool):
         return "deprecated" if node.value else None
     return reader.text(node, "`deprecated`")
 
 
-def read_source(reader: PolicyReader, node: Node) -> tuple[nodes.SourceRef, ...]:
+def read_source(reader: PolicyReader, node: YamlNode) -> tuple[nodes.SourceRef, ...]:
     """`15`, `name:15`, `{source: name, line: 15}`, or a list of these."""
-    if isinstance(node, Sequence):
+    if isinstance(node, SequenceNode):
         return tuple(ref for item in node.items for ref in read_source(reader, item))
     span = reader.span(node)
-    if isinstance(node, Mapping):
+    if isinstance(node, MappingNode):
         fields = reader.fields(node, "row place", "a source")
         if fields is None or "line" not in fields:
             return ()
         line = fields["line"][1]
         name = reader.optional_text(fields, "source")
         match line:
-            case Scalar(value=int(number)) if not isinstance(line.value, bool):
+            case ScalarNode(value=int(number)) if not isinstance(line.value, bool):
                 return (nodes.SourceRef(name=name, line=number, span=span),)
             case _:
                 reader.wrong(line, "`line`", "a line number")
@@ -172,7 +172,7 @@ def read_source(reader: PolicyReader, node: Node) -> tuple[nodes.SourceRef, ...]
     return ()
 
 
-def _withs(reader: PolicyReader, node: Node) -> tuple[nodes.WithDecl, ...]:
+def _withs(reader: PolicyReader, node: YamlNode) -> tuple[nodes.WithDecl, ...]:
     withs: list[nodes.WithDecl] = []
     for key, value in reader.entries(node, "`with`", "write `with: {NAME: TYPE}`"):
         name = reader.name(key, "a `with` object", "snake")
@@ -185,7 +185,7 @@ def _withs(reader: PolicyReader, node: Node) -> tuple[nodes.WithDecl, ...]:
     return tuple(withs)
 
 
-def _flags(reader: PolicyReader, node: Node) -> tuple[nodes.FlagDecl, ...]:
+def _flags(reader: PolicyReader, node: YamlNode) -> tuple[nodes.FlagDecl, ...]:
     flags: list[nodes.FlagDecl] = []
     for key, value in reader.entries(node, "`flags`"):
         name = reader.name(key, "a flag", "name")
@@ -195,7 +195,7 @@ def _flags(reader: PolicyReader, node: Node) -> tuple[nodes.FlagDecl, ...]:
     return tuple(flags)
 
 
-def _ambiguous(reader: PolicyReader, node: Node, body: nodes.RowBody) -> nodes.AmbiguousDecl | None:
+def _ambiguous(reader: PolicyReader, node: YamlNode, body: nodes.RowBody) -> nodes.AmbiguousDecl | None:
     fields = reader.fields(node, "ambiguous", "`ambiguous`")
     if fields is None:
         return None
@@ -211,9 +211,11 @@ def _ambiguous(reader: PolicyReader, node: Node, body: nodes.RowBody) -> nodes.A
     )
 
 
-def _reading(reader: PolicyReader, node: Node, key: Scalar, body: nodes.RowBody) -> tuple[str, nodes.RowBody] | None:
+def _reading(
+    reader: PolicyReader, node: YamlNode, key: ScalarNode, body: nodes.RowBody
+) -> tuple[str, nodes.RowBody] | None:
     """The text of a reading, and the body with which it replaces the row's; a condition replaces `each` if the row has only that."""
-    if isinstance(node, Mapping):
+    if isinstance(node, MappingNode):
         fields = reader.fields(node, "reading", "a reading")
         if fields is None:
             return None
@@ -230,13 +232,13 @@ def _reading(reader: PolicyReader, node: Node, key: Scalar, body: nodes.RowBody)
     return text, nodes.RowBody(requires=condition, plain=True)
 
 
-def _plain(node: Node) -> str:
+def _plain(node: YamlNode) -> str:
     match node:
-        case Scalar():
+        case ScalarNode():
             return " ".join(node.text.split())
-        case Sequence():
+        case SequenceNode():
             return ", ".join(_plain(item) for item in node.items)
-        case Mapping():
+        case MappingNode():
             return ", ".join(f"{key.text}: {_plain(value)}" for key, value in node.entries)
 
 

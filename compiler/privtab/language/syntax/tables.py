@@ -15,18 +15,18 @@ from privtab.language.syntax.keys import SECTIONS
 from privtab.language.syntax.node_reader import is_empty
 from privtab.language.syntax.reader import Fields, PolicyReader
 from privtab.language.syntax.rows import read_filters, read_rows
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 
 
-def read_conflicts(reader: PolicyReader, node: Node) -> tuple[nodes.ConflictDecl, ...]:
+def read_conflicts(reader: PolicyReader, node: YamlNode) -> tuple[nodes.ConflictDecl, ...]:
     """Read every entry of the list; an entry that cannot be read leaves a finding."""
-    if not isinstance(node, Sequence):
+    if not isinstance(node, SequenceNode):
         reader.wrong(node, "`conflicts`", "a list", "write `- {operations: [TYPE/OPERATION, TYPE/OPERATION]}`")
         return ()
     return tuple(decl for item in node.items if (decl := _conflict(reader, item)) is not None)
 
 
-def _conflict(reader: PolicyReader, node: Node) -> nodes.ConflictDecl | None:
+def _conflict(reader: PolicyReader, node: YamlNode) -> nodes.ConflictDecl | None:
     fields = reader.fields(node, "conflict", "a conflict")
     if fields is None:
         return None
@@ -43,11 +43,11 @@ def _conflict(reader: PolicyReader, node: Node) -> nodes.ConflictDecl | None:
     return nodes.ConflictDecl(operations=operations, at_most=at_most, span=operations[0].span, why=why)
 
 
-def _count(reader: PolicyReader, node: Node) -> int | None:
+def _count(reader: PolicyReader, node: YamlNode) -> int | None:
     match node:
-        case Scalar(value=int(number)) if not isinstance(node.value, bool) and number >= 1:
+        case ScalarNode(value=int(number)) if not isinstance(node.value, bool) and number >= 1:
             return number
-        case Scalar(value=int()) if not isinstance(node.value, bool):
+        case ScalarNode(value=int()) if not isinstance(node.value, bool):
             message = f"`{node.text}` operations cannot be held"
             reader.refuse(node, message, "a number from 1 on; left off, it is 1")
         case _:
@@ -55,7 +55,7 @@ def _count(reader: PolicyReader, node: Node) -> int | None:
     return None
 
 
-def _operations(reader: PolicyReader, node: Node) -> tuple[nodes.Word, ...] | None:
+def _operations(reader: PolicyReader, node: YamlNode) -> tuple[nodes.Word, ...] | None:
     """The operations, written as `TYPE/OPERATION`, without duplicates; names are resolved later."""
     words = reader.words(node, "`operations`")
     if words is None:
@@ -79,9 +79,9 @@ _STATE_TABLES = frozenset((*PRINCIPAL_TABLES, "service_admins", "attributes", "e
 _TARGET_WORDS = frozenset({"parent", "entity", "any"})
 
 
-def read_tables(reader: PolicyReader, root: Node) -> nodes.Tables | None:
+def read_tables(reader: PolicyReader, root: YamlNode) -> nodes.Tables | None:
     """Read the whole file; None if it is not a mapping or lacks the keys that identify it."""
-    if isinstance(root, Mapping) and not {key.text for key, _ in root.entries} & {"privtab", "system", "entities"}:
+    if isinstance(root, MappingNode) and not {key.text for key, _ in root.entries} & {"privtab", "system", "entities"}:
         start = reader.source.span(root.start, root.start + 1)
         if root.entries and all(key.text in _STATE_TABLES for key, _ in root.entries):
             reader.refuse(start, "this is a state, not a policy", "give it as the state: `--state FILE`")
@@ -94,16 +94,21 @@ def read_tables(reader: PolicyReader, root: Node) -> nodes.Tables | None:
     rejected: set[str] = set()
     none: tuple[tuple[nodes.TableDecl, ...], tuple[nodes.RowDecl, ...]] = ((), ())
 
-    def section(key: str, read: Callable[[Node], T], absent: T) -> T:
+    def section(key: str, read: Callable[[YamlNode], T], absent: T) -> T:
         if key not in fields:
             return absent
         node = fields[key][1]
-        if isinstance(node, Scalar) and node.value is None and node.style != "*" and key not in ("system", "version"):
+        if (
+            isinstance(node, ScalarNode)
+            and node.value is None
+            and node.style != "*"
+            and key not in ("system", "version")
+        ):
             if key == "entities":
                 reader.wrong(node, "`entities`", "a mapping")
                 rejected.add(key)
             return absent
-        if key in SECTIONS and not isinstance(node, Mapping):
+        if key in SECTIONS and not isinstance(node, MappingNode):
             reader.wrong(node, f"`{key}`", "a mapping", f"write `{SECTIONS[key]}`")
             rejected.add(key)
             return absent
@@ -147,21 +152,21 @@ def read_tables(reader: PolicyReader, root: Node) -> nodes.Tables | None:
     )
 
 
-def _format(reader: PolicyReader, node: Node) -> None:
-    if not isinstance(node, Scalar) or not isinstance(node.value, int) or isinstance(node.value, bool):
+def _format(reader: PolicyReader, node: YamlNode) -> None:
+    if not isinstance(node, ScalarNode) or not isinstance(node.value, int) or isinstance(node.value, bool):
         reader.wrong(node, "`privtab`", "the number of the format", "write `privtab: 1`")
     elif node.value != 1:
         message = f"unknown format {node.value}"
         reader.refuse(node, message, "this privtab reads format 1: `privtab: 1`")
 
 
-def _sources(reader: PolicyReader, node: Node, rejected: set[str]) -> tuple[tuple[nodes.Word, nodes.Word], ...]:
+def _sources(reader: PolicyReader, node: YamlNode, rejected: set[str]) -> tuple[tuple[nodes.Word, nodes.Word], ...]:
     sources: list[tuple[nodes.Word, nodes.Word]] = []
     mistakes_before = reader.mistakes
     for key, value in reader.entries(node, "`sources`"):
         name = reader.name(key, "a source") if isinstance(key.value, str) else Located(key.text, reader.span(key))
         fields: Fields | None
-        if isinstance(value, Scalar) and isinstance(value.value, str) and value.style != "*":
+        if isinstance(value, ScalarNode) and isinstance(value.value, str) and value.style != "*":
             fields = {"document": (key, value)}
         else:
             fields = reader.fields(value, "source document", "a source")
@@ -175,11 +180,11 @@ def _sources(reader: PolicyReader, node: Node, rejected: set[str]) -> tuple[tupl
     return tuple(sources)
 
 
-def _entities(reader: PolicyReader, root: Node) -> tuple[nodes.EntityDecl, ...]:
+def _entities(reader: PolicyReader, root: YamlNode) -> tuple[nodes.EntityDecl, ...]:
     """The forest in the order of the file, parents before children."""
     first: dict[str, nodes.Word] = {}
     entities: list[nodes.EntityDecl] = []
-    todo: list[tuple[Scalar | None, Node, str | None]] = [(None, root, None)]
+    todo: list[tuple[ScalarNode | None, YamlNode, str | None]] = [(None, root, None)]
     while todo:
         key, node, parent = todo.pop()
         if key is not None:
@@ -189,16 +194,16 @@ def _entities(reader: PolicyReader, root: Node) -> tuple[nodes.EntityDecl, ...]:
                 parent = name.value
             elif key.text in first:
                 parent = key.text
-        if isinstance(node, Scalar) and node.value is None and node.style != "*" and key is not None:
+        if isinstance(node, ScalarNode) and node.value is None and node.style != "*" and key is not None:
             continue
-        if not isinstance(node, Mapping):
+        if not isinstance(node, MappingNode):
             what = f"`{key.text}`" if key is not None else "`entities`"
             type_names = _plain_words(node)
             advice = "write {" + ", ".join(f"{word}: " for word in type_names) + "}" if type_names else None
             reader.wrong(node, what, "a mapping of the types inside it, or nothing", advice)
             reader.lost.update(type_names)
             for word in type_names:
-                if word in first or not isinstance(node, Sequence):
+                if word in first or not isinstance(node, SequenceNode):
                     continue
                 entities.append(nodes.EntityDecl(name=Located(word, reader.span(node)), parent=parent))
             continue
@@ -206,12 +211,12 @@ def _entities(reader: PolicyReader, root: Node) -> tuple[nodes.EntityDecl, ...]:
     return tuple(entities)
 
 
-def _plain_words(node: Node) -> tuple[str, ...]:
-    items = node.items if isinstance(node, Sequence) else (node,)
-    return tuple(i.text for i in items if isinstance(i, Scalar) and isinstance(i.value, str) and i.style != "*")
+def _plain_words(node: YamlNode) -> tuple[str, ...]:
+    items = node.items if isinstance(node, SequenceNode) else (node,)
+    return tuple(i.text for i in items if isinstance(i, ScalarNode) and isinstance(i.value, str) and i.style != "*")
 
 
-def _entity_name(reader: PolicyReader, key: Scalar, first: dict[str, nodes.Word]) -> nodes.Word | None:
+def _entity_name(reader: PolicyReader, key: ScalarNode, first: dict[str, nodes.Word]) -> nodes.Word | None:
     name = reader.name(key, "an entity type", "snake")
     if name is None:
         return None
@@ -227,7 +232,7 @@ def _entity_name(reader: PolicyReader, key: Scalar, first: dict[str, nodes.Word]
     return name
 
 
-def _types(reader: PolicyReader, node: Node) -> tuple[nodes.TypeDecl, ...]:
+def _types(reader: PolicyReader, node: YamlNode) -> tuple[nodes.TypeDecl, ...]:
     types: list[nodes.TypeDecl] = []
     for key, value in reader.entries(node, "`types`"):
         name = Located(key.text, reader.span(key))
@@ -254,7 +259,7 @@ def _types(reader: PolicyReader, node: Node) -> tuple[nodes.TypeDecl, ...]:
     return tuple(types)
 
 
-def _semantics(reader: PolicyReader, node: Node) -> nodes.SemanticsDecl:
+def _semantics(reader: PolicyReader, node: YamlNode) -> nodes.SemanticsDecl:
     fields = reader.fields(node, "semantics", "`semantics`")
     if fields is None:
         return nodes.SemanticsDecl(owner_known=False)
@@ -292,22 +297,22 @@ def _semantics(reader: PolicyReader, node: Node) -> nodes.SemanticsDecl:
     )
 
 
-def _subjects(reader: PolicyReader, node: Node) -> tuple[str, ...]:
-    items = node.items if isinstance(node, Sequence) else (node,)
+def _subjects(reader: PolicyReader, node: YamlNode) -> tuple[str, ...]:
+    items = node.items if isinstance(node, SequenceNode) else (node,)
     names = (reader.name(item, "a type of subjects", "name") for item in items)
     return tuple(dict.fromkeys(name.value for name in names if name is not None)) or ("user",)
 
 
-def _gate(reader: PolicyReader, node: Node) -> Any:
-    if isinstance(node, Scalar) and node.value == "none":
+def _gate(reader: PolicyReader, node: YamlNode) -> Any:
+    if isinstance(node, ScalarNode) and node.value == "none":
         return None
     return reader.condition(node, "`gate`")
 
 
-def _owner(reader: PolicyReader, node: Node) -> nodes.OwnerDecl | None:
-    if isinstance(node, Scalar) and node.value == "none":
+def _owner(reader: PolicyReader, node: YamlNode) -> nodes.OwnerDecl | None:
+    if isinstance(node, ScalarNode) and node.value == "none":
         return None
-    if not isinstance(node, Mapping):
+    if not isinstance(node, MappingNode):
         reader.wrong(node, "`owner`", "`none` or a mapping", "write `owner: {creator: true}`")
         return None
     fields = reader.fields(node, "ownership", "`owner`") or {}
@@ -318,21 +323,21 @@ def _owner(reader: PolicyReader, node: Node) -> nodes.OwnerDecl | None:
     )
 
 
-def _creator(reader: PolicyReader, node: Node) -> Located[bool | Literal["active_role"]] | None:
-    if isinstance(node, Scalar) and node.value == "active_role":
+def _creator(reader: PolicyReader, node: YamlNode) -> Located[bool | Literal["active_role"]] | None:
+    if isinstance(node, ScalarNode) and node.value == "active_role":
         return Located("active_role", reader.span(node))
     flag = reader.flag(node, "`creator`", ("active_role",))
     return None if flag is None else Located(flag.value, flag.span)
 
 
 def _tables(
-    reader: PolicyReader, node: Node, rejected: set[str] | None = None
+    reader: PolicyReader, node: YamlNode, rejected: set[str] | None = None
 ) -> tuple[tuple[nodes.TableDecl, ...], tuple[nodes.RowDecl, ...]]:
     """The tables of entity types, and the rows under `any`, which is not an entity type."""
     tables: list[nodes.TableDecl] = []
     any_: tuple[nodes.RowDecl, ...] = ()
     for key, value in reader.entries(node, "`tables`"):
-        readable = isinstance(value, Mapping) or is_empty(value)
+        readable = isinstance(value, MappingNode) or is_empty(value)
         if key.text == "any":
             any_ = () if is_empty(value) else read_rows(reader, value, "`any`", kind="row of any")
             if not readable and rejected is not None:
@@ -348,7 +353,7 @@ def _in_order(outside: tuple[nodes.RowDecl, ...], inside: tuple[nodes.RowDecl, .
     return tuple(sorted((*outside, *inside), key=lambda row: row.span)) if outside and inside else outside or inside
 
 
-def _roles(reader: PolicyReader, node: Node) -> tuple[nodes.RoleDecl, ...]:
+def _roles(reader: PolicyReader, node: YamlNode) -> tuple[nodes.RoleDecl, ...]:
     roles: list[nodes.RoleDecl] = []
     for key, value in reader.entries(node, "`roles`"):
         name = reader.name(key, "a role")
@@ -375,13 +380,13 @@ def _roles(reader: PolicyReader, node: Node) -> tuple[nodes.RoleDecl, ...]:
     return tuple(roles)
 
 
-def _role_grants(reader: PolicyReader, node: Node) -> tuple[tuple[nodes.Word, tuple[nodes.Word, ...]], ...]:
+def _role_grants(reader: PolicyReader, node: YamlNode) -> tuple[tuple[nodes.Word, tuple[nodes.Word, ...]], ...]:
     grants: list[tuple[nodes.Word, tuple[nodes.Word, ...]]] = []
     for key, value in reader.entries(node, "`grants` of a role"):
         words: tuple[nodes.Word, ...] | None
-        if isinstance(value, Scalar) and isinstance(value.value, str) and "+" in value.text:
+        if isinstance(value, ScalarNode) and isinstance(value.value, str) and "+" in value.text:
             words = tuple(reader.joined(value))
-        elif isinstance(value, Sequence) and not value.items:
+        elif isinstance(value, SequenceNode) and not value.items:
             words = ()
         else:
             words = reader.words(value, f"`{key.text}`")
@@ -390,7 +395,7 @@ def _role_grants(reader: PolicyReader, node: Node) -> tuple[tuple[nodes.Word, tu
     return tuple(grants)
 
 
-def _variants(reader: PolicyReader, node: Node) -> tuple[nodes.VariantDecl, ...]:
+def _variants(reader: PolicyReader, node: YamlNode) -> tuple[nodes.VariantDecl, ...]:
     variants: list[nodes.VariantDecl] = []
     for key, value in reader.entries(node, "`variants`"):
         name = reader.name(key, "a variant")

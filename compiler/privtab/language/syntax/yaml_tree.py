@@ -43,7 +43,7 @@ def events(text: str) -> Iterable[Placed]:
     return patched if patched is not None else _parsed(text, yaml.SafeLoader)
 
 
-def events_so_far(text: str) -> list[Placed]:
+def yaml_events(text: str) -> list[Placed]:
     """The events of a text that may end anywhere, as far as there are any."""
     found: list[Placed] = []
     for loader in (_FAST, yaml.SafeLoader):
@@ -104,7 +104,7 @@ _LONGEST_NUMBER = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarNode:
     """A scalar: its value, its text after folding and unquoting, and its offsets."""
 
     value: Plain
@@ -115,27 +115,27 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class SequenceNode:
     """A list of nodes."""
 
-    items: tuple[Node, ...]
+    items: tuple[YamlNode, ...]
     start: int
     end: int
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
+class MappingNode:
     """Key-value pairs in the order of the file; keys may repeat."""
 
-    entries: tuple[tuple[Scalar, Node], ...]
+    entries: tuple[tuple[ScalarNode, YamlNode], ...]
     start: int
     end: int
 
 
-Node: TypeAlias = Scalar | Sequence | Mapping
+YamlNode: TypeAlias = ScalarNode | SequenceNode | MappingNode
 
 
-def plain_value(text: str) -> Plain:
+def plain_scalar(text: str) -> Plain:
     """The value of an unquoted scalar by the YAML 1.2 core schema.
 
     >>> [plain_value(t) for t in ("on", "true", "12", "~", "1.5")]
@@ -157,7 +157,7 @@ def plain_value(text: str) -> Plain:
     return text
 
 
-def compose(source: SourceFile, found: list[Diagnostic], begins: str = unreadable.POLICY) -> Node | None:
+def compose_yaml(source: SourceFile, found: list[Diagnostic], begins: str = unreadable.POLICY) -> YamlNode | None:
     """Build the tree of a file's only document; None, with findings, if there is no tree.
 
     `begins`: how a file of this kind begins, as advice for an empty one.
@@ -178,21 +178,21 @@ def compose(source: SourceFile, found: list[Diagnostic], begins: str = unreadabl
     return builder.root
 
 
-def plain_tree(node: Node, source: SourceFile, found: list[Diagnostic]) -> Any:
+def plain_yaml(node: YamlNode, source: SourceFile, found: list[Diagnostic]) -> Any:
     """A tree as dictionaries, lists and values; a duplicate key is a finding."""
     match node:
-        case Scalar():
+        case ScalarNode():
             return node.value
-        case Sequence():
-            return [plain_tree(item, source, found) for item in node.items]
-        case Mapping():
-            first: dict[str, Scalar] = {}
+        case SequenceNode():
+            return [plain_yaml(item, source, found) for item in node.items]
+        case MappingNode():
+            first: dict[str, ScalarNode] = {}
             for key, _ in node.entries:
                 earlier = first.setdefault(key.text, key)
                 if earlier is not key:
                     span, earlier_span = source.span(key.start, key.end), source.span(earlier.start, earlier.end)
                     found.append(unreadable.duplicate_key(span, key.text, earlier_span))
-            return {key.text: plain_tree(value, source, found) for key, value in node.entries}
+            return {key.text: plain_yaml(value, source, found) for key, value in node.entries}
     assert_never(node)
 
 
@@ -202,10 +202,10 @@ class _Builder:
     def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
         self.source = source
         self.found = found
-        self.root: Node | None = None
+        self.root: YamlNode | None = None
         self.broken = False
         self.documents = 0
-        self.open: list[tuple[int, bool, list[Node]]] = []
+        self.open: list[tuple[int, bool, list[YamlNode]]] = []
 
     def take(self, event: Any, start: int, end: int) -> None:
         """Process the next event."""
@@ -216,12 +216,12 @@ class _Builder:
                 self.refuse_anchor(event, start, end)
                 self.refuse_tag(event, start)
                 plain = event.implicit[0] and not event.style
-                value = plain_value(event.value) if plain else event.value
-                self.add(Scalar(value, event.value, event.style or "", start, end))
+                value = plain_scalar(event.value) if plain else event.value
+                self.add(ScalarNode(value, event.value, event.style or "", start, end))
             case yaml.AliasEvent():
                 self.found.append(unreadable.yaml_feature_alias(self.source.span(start, end), event.anchor))
                 self.broken = True
-                self.add(Scalar(None, "", "*", start, end))
+                self.add(ScalarNode(None, "", "*", start, end))
             case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
                 self.refuse_anchor(event, start, end)
                 self.refuse_tag(event, start)
@@ -231,10 +231,10 @@ class _Builder:
                     self.broken = True
             case yaml.MappingEndEvent():
                 begin, _, items = self.open.pop()
-                self.add(Mapping(tuple(self.pairs(items)), begin, end))
+                self.add(MappingNode(tuple(self.pairs(items)), begin, end))
             case yaml.SequenceEndEvent():
                 begin, _, items = self.open.pop()
-                self.add(Sequence(tuple(items), begin, end))
+                self.add(SequenceNode(tuple(items), begin, end))
             case yaml.DocumentStartEvent():
                 self.documents += 1
                 if self.documents > 1:
@@ -242,18 +242,18 @@ class _Builder:
             case _:
                 pass
 
-    def add(self, node: Node) -> None:
+    def add(self, node: YamlNode) -> None:
         """Add a finished node to the innermost open collection, or make it the root."""
         if self.open:
             self.open[-1][2].append(node)
-        elif not (isinstance(node, Scalar) and node.value is None):
+        elif not (isinstance(node, ScalarNode) and node.value is None):
             self.root = node
 
-    def pairs(self, items: list[Node]) -> list[tuple[Scalar, Node]]:
+    def pairs(self, items: list[YamlNode]) -> list[tuple[ScalarNode, YamlNode]]:
         """The entries of a mapping; keys that are not scalars, and merges, are reported and dropped."""
-        pairs: list[tuple[Scalar, Node]] = []
+        pairs: list[tuple[ScalarNode, YamlNode]] = []
         for key, value in zip(items[::2], items[1::2], strict=True):
-            if not isinstance(key, Scalar):
+            if not isinstance(key, ScalarNode):
                 self.found.append(unreadable.yaml_feature_complex_key(self.source.span(key.start, key.end)))
             elif key.text == "<<" and not key.style:
                 self.found.append(unreadable.yaml_feature_merge(self.source.span(key.start, key.end)))

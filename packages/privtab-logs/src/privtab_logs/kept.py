@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from privtab.base import Diagnostic, SourceFile, UsageError, sorted_diagnostics
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.language.syntax.yaml_tree import Node, compose
+from privtab.language.syntax.yaml_tree import YamlNode, compose_yaml
 from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX
 from privtab.state.names import Places
 from privtab.state.nodes import State
@@ -43,7 +43,7 @@ def read_kept(source: SourceFile, state: State, places: Places, shown: str) -> K
     """Read which rows of a state stay; an entry that names no row of it is an error at its line."""
     found: list[Diagnostic] = []
     kept = Kept()
-    root = compose(source, found, _HEAD_HINT)
+    root = compose_yaml(source, found, _HEAD_HINT)
     reader = _KeepReader(source, found)
     for node in () if root is None else reader.listed(root):
         if (entry := reader.entry(node)) is not None:
@@ -63,12 +63,12 @@ class _KeepReader(DocumentReader):
         """See `DocumentReader.example`."""
         return _ADVICE.get(key)
 
-    def listed(self, root: Node) -> Iterable[Node]:
+    def listed(self, root: YamlNode) -> Iterable[YamlNode]:
         """The nodes of the list `keep`."""
         fields = self.fields(root, "a file of rows to keep", ("keep",), required=("keep",))
         return () if fields is None else self.items(fields["keep"], "`keep`")
 
-    def entry(self, node: Node) -> tuple[str, str, str] | None:
+    def entry(self, node: YamlNode) -> tuple[str, str, str] | None:
         """Read an entry: `row` or `principal`, the text of its name, and the reason."""
         before = self.mistakes
         nodes = self.fields(node, "a row to keep", ("row", "principal", "why"), required=("why",))
@@ -83,7 +83,9 @@ class _KeepReader(DocumentReader):
             self.report("D202", node, "name one row, or one principal, of which every row stays", _ADVICE["row"])
         return None if self.mistakes > before else (named[0], texts[named[0]], texts["why"])
 
-    def rows(self, what: str, text: str, state: State, places: Places, shown: str, node: Node) -> list[tuple[str, int]]:
+    def rows(
+        self, what: str, text: str, state: State, places: Places, shown: str, node: YamlNode
+    ) -> list[tuple[str, int]]:
         """(table, number) of the rows that an entry names."""
         if what == "row":
             try:

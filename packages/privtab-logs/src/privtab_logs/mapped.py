@@ -10,7 +10,7 @@ from jmespath.exceptions import JMESPathError
 
 from privtab.base import SourceFile
 from privtab.language.syntax.node_reader import DocumentProblem, whole
-from privtab.language.syntax.yaml_tree import Node
+from privtab.language.syntax.yaml_tree import YamlNode
 from privtab_connect.documents import document as find
 from privtab_connect.errors import TemplateError
 from privtab_connect.importing.document import ExpressionReader
@@ -115,7 +115,7 @@ class _Reader(ExpressionReader):
     NAMES: ClassVar = {"U001": "bad-log-document"}
     CODES: ClassVar = dict.fromkeys(DocumentProblem, "U001")
 
-    def document(self, root: Node, name: str) -> LogDocument | None:
+    def document(self, root: YamlNode, name: str) -> LogDocument | None:
         """The whole document."""
         needed = (MARK, "title", *EXPRESSIONS, "decision")
         fields = self.fields(root, "a mapping document", (*needed, *OPTIONAL), needed)

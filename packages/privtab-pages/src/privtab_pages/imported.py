@@ -26,7 +26,7 @@ from privtab.language.syntax.expression import (
     Related,
     parse_condition,
     parse_effects,
-    walk,
+    walk_expression,
 )
 from privtab_pages.tables import STRUCK, Cell, Table
 
@@ -370,7 +370,7 @@ def _condition(text: str) -> tuple[str, Expression | CellError]:
 
 
 def _privileges(tree: Expression | Effects) -> Iterator[Name]:
-    for node in tree if isinstance(tree, tuple) else walk(tree):
+    for node in tree if isinstance(tree, tuple) else walk_expression(tree):
         match node:
             case PrivilegeTerm(privileges):
                 yield from privileges
@@ -382,14 +382,14 @@ def _privileges(tree: Expression | Effects) -> Iterator[Name]:
 
 def _targets(tree: Expression | Effects) -> Iterator[Name]:
     """The names of types in a condition or in effects, in the order of the text."""
-    for node in tree if isinstance(tree, tuple) else walk(tree):
+    for node in tree if isinstance(tree, tuple) else walk_expression(tree):
         yield from getattr(node, "targets", ())
 
 
 def _names_owners(tree: Expression | Effects) -> bool:
     if isinstance(tree, tuple):
         return any(name.text == "owner" for term in tree for name in term.names)
-    return any(isinstance(node, Related) and node.kind == "owner" for node in walk(tree))
+    return any(isinstance(node, Related) and node.kind == "owner" for node in walk_expression(tree))
 
 
 def _heading(cell: Cell) -> str:

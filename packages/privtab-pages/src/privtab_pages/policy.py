@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from privtab.backends.describe import describe, forest, not_listed, set_texts
+from privtab.backends.describe import described_policy, minimal_set_texts, type_forest, unlisted_sets
 from privtab.base import text_templates
 from privtab.ir import Can, Formula, Program, Rule, walk_condition
 from privtab_analysis.diff.markdown import as_code, as_text, markdown
@@ -88,7 +88,7 @@ class PolicyPage:
 
     def view(self) -> dict[str, Any]:
         """The values for the templates."""
-        policy = describe(self.program, revision=self.revision)
+        policy = described_policy(self.program, revision=self.revision)
         nodes = list(_nodes(policy["entities"]))
         sections: dict[str, list[Row]] = {entity: [] for entity in policy["entities"]}
         for described, rule in zip(policy["operations"], self.program.rules.values(), strict=True):
@@ -122,7 +122,7 @@ class PolicyPage:
             title=rule.title if rule.title and rule.title != rule.operation.replace("_", " ") else "",
             requires=self._pieces(described["requires"] or "", rule.requires, rule),
             each=self._pieces(described["each"] or "", rule.each, rule),
-            sets=[f"{title}{text}" for title, found in set_texts(described) for text in found],
+            sets=[f"{title}{text}" for title, found in minimal_set_texts(described) for text in found],
             effects=described["effects"],
             source=_source(described["source"], self.program.sources),
             remarks=list(_remarks(described)),
@@ -164,7 +164,7 @@ def _remarks(described: Mapping[str, Any]) -> Iterator[str]:
     if objects := described.get("with"):
         yield "with " + ", ".join(f"{slot}: {' or '.join(types)}" for slot, types in objects.items())
     yield from (f"every request says {flag}: true or false" for flag in described.get("required_flags", ()))
-    yield from not_listed(described, "has more smallest sets than are listed")
+    yield from unlisted_sets(described, "has more smallest sets than are listed")
     if described["deprecated"]:
         yield f"deprecated: {described['deprecated']}"
     if described["note"]:
@@ -200,7 +200,7 @@ def _value(value: Any) -> str:
 def _nodes(entities: Mapping[str, Mapping[str, Any]]) -> Iterator[Node]:
     """The types from the roots down, each after its container."""
     lines: dict[str | None, int] = {None: -1}
-    for line, (name, depth) in enumerate(forest(entities)):
+    for line, (name, depth) in enumerate(type_forest(entities)):
         entity = entities[name]
         lines[name] = line
         notes = [word for word in ("single", "flat", "opaque") if word in entity]

@@ -8,7 +8,7 @@ import pytest
 from checkout import ROOT
 
 from privtab.base import Diagnostic, SourceFile
-from privtab.language.syntax.yaml_tree import compose
+from privtab.language.syntax.yaml_tree import compose_yaml
 from privtab_testing.scenarios import CODES, cases, needs
 from privtab_testing.scenarios.collect import KEYS
 from privtab_testing.scenarios.mutants import CHANGES
@@ -23,7 +23,7 @@ ENTRIES = {"cases": cases.KEYS, "needs": needs.KEYS, "suites": cases.SUITE_KEYS,
 def test_every_example_has_keys_that_there_are(block: str) -> None:
     found: list[Diagnostic] = []
     source = SourceFile.of("block.yaml", block)
-    root = compose(source, found)
+    root = compose_yaml(source, found)
     assert root is not None, found
     reader = ScenarioReader(source, found)
     fields = reader.fields(root, "a file", KEYS) or {}

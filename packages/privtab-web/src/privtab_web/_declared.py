@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from privtab.base import Diagnostic, SourceFile, Span, UsageError, did_you_mean
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml
 from privtab_web._inspect import AppRoute, Cover
 from privtab_web._needs import RequestTemplate, request_template
 
@@ -42,7 +42,7 @@ class Declared:
 
 def read_declared(source: SourceFile, found: list[Diagnostic]) -> Declared:
     """Read a file of routes: `routes:` with `METHOD PATH: {open: REASON}` or `{action: …, resource: …}`, and `gateway: TYPE`."""
-    root = compose(source, found, "a file of routes begins with `routes:`")
+    root = compose_yaml(source, found, "a file of routes begins with `routes:`")
     return Declared(entries={}) if root is None else _Reader(source, found).file(root)
 
 
@@ -51,7 +51,7 @@ def read_openapi(source: SourceFile, found: list[Diagnostic]) -> Declared:
     # Tabs indent JSON as well as spaces do, but not YAML.
     text = source.text.replace("\t", " ") if source.text.lstrip()[:1] == "{" else source.text
     spaced = SourceFile(path=source.path, text=text, undecodable=source.undecodable, starts=source.starts)
-    root = compose(spaced, found, "a description begins with `openapi:` or `swagger:`")
+    root = compose_yaml(spaced, found, "a description begins with `openapi:` or `swagger:`")
     return Declared(entries={}) if root is None else _Reader(spaced, found).openapi(root)
 
 
@@ -65,7 +65,7 @@ class _Reader(DocumentReader):
         """See `DocumentReader.example`."""
         return {"resource": "write a type and the names of its path, as in `table:{schema}/{table}`"}.get(key)
 
-    def file(self, root: Node) -> Declared:
+    def file(self, root: YamlNode) -> Declared:
         """A whole file of routes."""
         fields = self.fields(root, "a file of routes", ("routes", "gateway")) or {}
         entries: dict[str, Entry] = {}
@@ -84,12 +84,14 @@ class _Reader(DocumentReader):
                 entries[entry.route] = entry
         return Declared(entries=entries, gateway=self.gateway(fields.get("gateway")))
 
-    def gateway(self, node: Node | None) -> tuple[str, Span] | None:
+    def gateway(self, node: YamlNode | None) -> tuple[str, Span] | None:
         """The type that a gateway asks about."""
         text = self.text(node, "`gateway`")
         return None if text is None else (text.value, text.span)
 
-    def entry(self, node: Node, route: str, by: str, span: Span, known: frozenset[str] | None = None) -> Entry | None:
+    def entry(
+        self, node: YamlNode, route: str, by: str, span: Span, known: frozenset[str] | None = None
+    ) -> Entry | None:
         """Read the entry of one route; `known` are the route's parameters, if they are known."""
         before = self.mistakes
         fields = self.fields(node, f"`{route}`", ("open", *_MAPPED))
@@ -109,13 +111,13 @@ class _Reader(DocumentReader):
             self.report("R001", node, f"`{route}` has no parameter `{unknown[0]}`", advice)
         return None if self.mistakes > before else Entry(route=route, by=by, span=span, needs=needs)
 
-    def needs(self, node: Node, fields: dict[str, Node]) -> RequestTemplate | None:
+    def needs(self, node: YamlNode, fields: dict[str, YamlNode]) -> RequestTemplate | None:
         """The arguments of `requires`."""
         texts = {
             key: text.value for key in ("action", "resource", "arg") if (text := self.text(fields.get(key), f"`{key}`"))
         }
         flags: Any = ()
-        if isinstance(fields.get("flags"), Mapping):
+        if isinstance(fields.get("flags"), MappingNode):
             flags = {key.value: value.value for key, value in self.pairs(fields["flags"], "`flags`")}
         elif "flags" in fields:
             flags = [text.value for text in self.texts(fields["flags"], "`flags`")]
@@ -130,7 +132,7 @@ class _Reader(DocumentReader):
 
     # --- OpenAPI ---
 
-    def openapi(self, root: Node) -> Declared:
+    def openapi(self, root: YamlNode) -> Declared:
         """A whole description."""
         top = dict(_pairs(root))
         version = self.text(top.get("openapi", top.get("swagger")), "the version")
@@ -163,7 +165,7 @@ class _Reader(DocumentReader):
         )
         return Declared(entries=entries, gateway=self.gateway(gateway), routes=tuple(routes))
 
-    def operations(self, item: Node, path: str) -> Iterator[tuple[Scalar, Node]]:
+    def operations(self, item: YamlNode, path: str) -> Iterator[tuple[ScalarNode, YamlNode]]:
         """The operations of a path; an unknown key may be a misspelt method."""
         for key, value in self.entries(item, f"`{path}`"):
             if key.text in METHODS:
@@ -173,40 +175,41 @@ class _Reader(DocumentReader):
             elif key.text not in _BESIDE and not key.text.startswith("x-"):
                 self.unknown(key, value, f"`{path}`", (*METHODS, *_BESIDE))
 
-    def resolved(self, root: Node, node: Node) -> Node:
+    def resolved(self, root: YamlNode, node: YamlNode) -> YamlNode:
         """Follow a reference within the document to its target; a reference to another file is an error."""
         seen: set[str] = set()
         while (reference := _child(node, "$ref")) is not None:
             text = getattr(reference, "text", "")
-            target: Node | None = root if text.startswith("#/") and text not in seen else None
+            target: YamlNode | None = root if text.startswith("#/") and text not in seen else None
             seen.add(text)
             for part in text.removeprefix("#/").split("/"):
                 target = _child(target, part.replace("~1", "/").replace("~0", "~"))
             if target is None:
                 self.report("R001", reference, f"`{text}` is not in this file", "bundle the description into one file")
-                return Mapping((), node.start, node.end)
+                return MappingNode((), node.start, node.end)
             node = target
         return node
 
 
-def _parameters(reader: _Reader, root: Node, node: Node) -> frozenset[str]:
+def _parameters(reader: _Reader, root: YamlNode, node: YamlNode) -> frozenset[str]:
     """The names of the parameters in paths and queries that a path or an operation declares."""
     declared = _child(node, "parameters")
-    items = declared.items if isinstance(declared, Sequence) else ()
+    items = declared.items if isinstance(declared, SequenceNode) else ()
     found = [dict(_pairs(reader.resolved(root, item))) for item in items]
     return frozenset(
         name.text
         for fields in found
-        if isinstance(name := fields.get("name"), Scalar) and getattr(fields.get("in"), "text", "") in ("path", "query")
+        if isinstance(name := fields.get("name"), ScalarNode)
+        and getattr(fields.get("in"), "text", "") in ("path", "query")
     )
 
 
-def _pairs(node: Node | None) -> Iterator[tuple[str, Node]]:
-    if isinstance(node, Mapping):
+def _pairs(node: YamlNode | None) -> Iterator[tuple[str, YamlNode]]:
+    if isinstance(node, MappingNode):
         yield from ((key.text, value) for key, value in node.entries)
 
 
-def _child(node: Node | None, name: str) -> Node | None:
+def _child(node: YamlNode | None, name: str) -> YamlNode | None:
     return next((value for key, value in _pairs(node) if key == name), None)
 
 

@@ -303,12 +303,12 @@ class _PathsQuery:
 
 def _administrators(program: Program) -> tuple[str, ...]:
     """The service administrators that the settings name."""
-    from privtab.checks.lint.config import settings_for
+    from privtab.checks.lint.config import settings_above
     from privtab.state.names import used_parts
 
     if not used_parts(program).service_admins:
         return ()
-    return tuple(name.removeprefix("user:") for name in settings_for(File("privtab.toml")).administrators)
+    return tuple(name.removeprefix("user:") for name in settings_above(File("privtab.toml")).administrators)
 
 
 def _show_steps(console: Terminal, steps: Sequence[Step]) -> None:

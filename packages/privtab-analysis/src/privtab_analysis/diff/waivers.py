@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, Span, sorted_diagnostics
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.language.syntax.yaml_tree import Node, compose
+from privtab.language.syntax.yaml_tree import YamlNode, compose_yaml
 from privtab_analysis.diff.nodes import OPERATION_VERDICTS, Diff, Verdict, Waiver
 
 _HEAD_HINT = "a file of waivers begins with `waivers:`, and a list below"
@@ -29,7 +29,7 @@ class Waivers:
 def read_waivers(source: SourceFile) -> Waivers:
     """Read every waiver of a file; one that is incomplete or invalid is an error at its line."""
     found: list[Diagnostic] = []
-    root = compose(source, found, _HEAD_HINT)
+    root = compose_yaml(source, found, _HEAD_HINT)
     reader = _WaiverReader(source, found)
     waivers = (
         [] if root is None else [waiver for node in reader.listed(root) if (waiver := reader.waiver(node)) is not None]
@@ -47,12 +47,12 @@ class _WaiverReader(DocumentReader):
         """See `DocumentReader.example`."""
         return _ADVICE.get(key)
 
-    def listed(self, root: Node) -> Iterable[Node]:
+    def listed(self, root: YamlNode) -> Iterable[YamlNode]:
         """The nodes of the list `waivers`."""
         fields = self.fields(root, "a file of waivers", ("waivers",), required=("waivers",))
         return () if fields is None else self.items(fields["waivers"], "`waivers`")
 
-    def waiver(self, node: Node) -> Waiver | None:
+    def waiver(self, node: YamlNode) -> Waiver | None:
         """Read one waiver."""
         before = self.mistakes
         nodes = self.fields(node, "a waiver", (*KEYS, "system"), required=KEYS)
@@ -77,7 +77,7 @@ class _WaiverReader(DocumentReader):
             system=texts.get("system"),
         )
 
-    def required_text(self, key: str, node: Node) -> str | None:
+    def required_text(self, key: str, node: YamlNode) -> str | None:
         """A non-empty text, on one line."""
         text = self.text(node, f"`{key}`")
         if text is not None and not text.value.strip():
@@ -85,7 +85,7 @@ class _WaiverReader(DocumentReader):
             return None
         return None if text is None else " ".join(text.value.split())
 
-    def day(self, node: Node, text: str) -> date | None:
+    def day(self, node: YamlNode, text: str) -> date | None:
         """A date in ISO 8601."""
         try:
             return date.fromisoformat(text)

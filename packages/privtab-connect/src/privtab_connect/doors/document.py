@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from privtab.base import FILTER_KINDS, LEFT_OUT, Diagnostic, FindingKind, Severity, SourceFile
 from privtab.ir import Program, Rule, vocabulary
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 from privtab_connect.documents import document as find
 
 MARK = "door"
@@ -181,7 +181,7 @@ class _Reader(DocumentReader):
         self._program = program
         self._name = name
 
-    def document(self, root: Node) -> Door | None:
+    def document(self, root: YamlNode) -> Door | None:
         """The whole document."""
         fields = self.fields(
             root, "a door document", (MARK, *KEYS), (MARK, *(k for k in KEYS if k not in ("rows", "derived")))
@@ -218,7 +218,7 @@ class _Reader(DocumentReader):
             notes=self.unreached(fields["operations"], kinds, operations),
         )
 
-    def check_caller(self, caller: MappingOf[str, Node]) -> None:
+    def check_caller(self, caller: MappingOf[str, YamlNode]) -> None:
         """Report what a request would say of its caller in vain: to leave roles out would allow more."""
         semantics = self._program.semantics
         if "groups" in caller and "request" not in semantics.groups:
@@ -227,7 +227,7 @@ class _Reader(DocumentReader):
         if "roles" in caller and semantics.active_roles == "none":
             self.report("W001", caller["roles"], "the policy has no active roles", "say `active_roles: request` there")
 
-    def place(self, node: Node | None, what: str, *, single: bool = True) -> Place | None:
+    def place(self, node: YamlNode | None, what: str, *, single: bool = True) -> Place | None:
         """A place in a request."""
         text = self.text(node, what)
         place = None if text is None else Place.parse(text.value)
@@ -239,7 +239,7 @@ class _Reader(DocumentReader):
 
     # --- answers ---
 
-    def answers(self, node: Node) -> tuple[Answer, ...]:
+    def answers(self, node: YamlNode) -> tuple[Answer, ...]:
         """Read the answers that the other system asks for, by the names of rules."""
         found = []
         for key, value in self.entries(node, "`answers`"):
@@ -254,16 +254,16 @@ class _Reader(DocumentReader):
                     found += [Answer(name=key.text, form=f, about=about, shape=shape) for f in FORMS if f == form]
         return tuple(found)
 
-    def shape(self, node: Node) -> Shape:
+    def shape(self, node: YamlNode) -> Shape:
         """Read the structure around an answer."""
-        if isinstance(node, Mapping):
+        if isinstance(node, MappingNode):
             return {key.text: self.shape(value) for key, value in self.entries(node, "`shape`")}
         text = self.text(node, "`shape`")
         return None if text is None else text.value
 
     # --- kinds ---
 
-    def derived(self, node: Node | None) -> tuple[Derived, ...]:
+    def derived(self, node: YamlNode | None) -> tuple[Derived, ...]:
         """The types whose names may be derived from another's."""
         found = []
         for key, value in self.entries(node, "`derived`"):
@@ -286,12 +286,12 @@ class _Reader(DocumentReader):
                 found.append(Derived(type=key.text, at=at, sign=sign.value, reads=reads.value))
         return tuple(found)
 
-    def kinds(self, node: Node, derived: tuple[Derived, ...]) -> dict[str, Kind]:
+    def kinds(self, node: YamlNode, derived: tuple[Derived, ...]) -> dict[str, Kind]:
         """Read the kinds of objects by name."""
         read = {key.text: self.kind(value, f"`{key.text}`", derived) for key, value in self.entries(node, "`kinds`")}
         return {name: kind for name, kind in read.items() if kind is not None}
 
-    def kind(self, node: Node, what: str, derived: tuple[Derived, ...]) -> Kind | None:
+    def kind(self, node: YamlNode, what: str, derived: tuple[Derived, ...]) -> Kind | None:
         """One kind."""
         fields = self.fields(node, what, ("type", "path", "unnamed", "each", "is"), ("type",))
         type_ = self.text(fields["type"], "`type`") if fields else None
@@ -310,8 +310,8 @@ class _Reader(DocumentReader):
         unnamed = self.truth(fields.get("unnamed"), "`unnamed`")
         path: list[Place | None] = []
         path_node = fields.get("path")
-        for part in path_node.items if isinstance(path_node, Sequence) else (path_node,) if path_node else ():
-            if isinstance(part, Scalar) and part.text == ITEM:
+        for part in path_node.items if isinstance(path_node, SequenceNode) else (path_node,) if path_node else ():
+            if isinstance(part, ScalarNode) and part.text == ITEM:
                 path.append(None)
                 if each is None:
                     self.report("W001", part, f"`{ITEM}` stands for the value of `each`, which is missing")
@@ -343,7 +343,7 @@ class _Reader(DocumentReader):
             most=most,
         )
 
-    def conditions(self, node: Node | None) -> Conditions:
+    def conditions(self, node: YamlNode | None) -> Conditions:
         """The values that an object has at some places: a text, one of a list, or an empty list."""
         found: list[tuple[Place, tuple[str | list[str] | None, ...]]] = []
         for key, value in self.entries(node, "`is`"):
@@ -355,7 +355,9 @@ class _Reader(DocumentReader):
 
     # --- operations ---
 
-    def operations(self, node: Node, kinds: MappingOf[str, Kind], *, lower: bool) -> dict[str, tuple[Alternative, ...]]:
+    def operations(
+        self, node: YamlNode, kinds: MappingOf[str, Kind], *, lower: bool
+    ) -> dict[str, tuple[Alternative, ...]]:
         """The rows of each operation; a key may name several operations."""
         found: dict[str, tuple[Alternative, ...]] = {}
         for key, value in self.entries(node, "`operations`"):
@@ -363,7 +365,7 @@ class _Reader(DocumentReader):
                 if not name or name in found:
                     self.report("W001", key, f"`{name}` occurs twice in `operations`" if name else "a name is missing")
                     continue
-                nodes = value.items if isinstance(value, Sequence) else (value,)
+                nodes = value.items if isinstance(value, SequenceNode) else (value,)
                 read = [
                     self.alternative(item, key, name.lower() if lower else name, kinds, last=item is nodes[-1])
                     for item in nodes
@@ -372,11 +374,11 @@ class _Reader(DocumentReader):
         return found
 
     def alternative(
-        self, node: Node, key: Node, row: str, kinds: MappingOf[str, Kind], *, last: bool
+        self, node: YamlNode, key: YamlNode, row: str, kinds: MappingOf[str, Kind], *, last: bool
     ) -> Alternative | None:
         """One row that an operation may be: the name of a kind, or `kind`, `row` and `with`."""
-        fields: MappingOf[str, Node] = {"kind": node}
-        if isinstance(node, Mapping):
+        fields: MappingOf[str, YamlNode] = {"kind": node}
+        if isinstance(node, MappingNode):
             fields = self.fields(node, "an operation", ("kind", "row", "with", "filter"), ("kind",)) or {}
         kind_name = self.known_kind(fields.get("kind"), kinds)
         own = self.text(fields.get("row"), "`row`")
@@ -405,7 +407,7 @@ class _Reader(DocumentReader):
             self.report("W001", node, f"`{rule.entity}/{rule.operation}` {problem}")
         return Alternative(kind=kind_name, row=row, filters=False, objects=objects)
 
-    def known_kind(self, node: Node | None, kinds: MappingOf[str, Kind]) -> str | None:
+    def known_kind(self, node: YamlNode | None, kinds: MappingOf[str, Kind]) -> str | None:
         """The name of a kind."""
         text = self.text(node, "`kind`")
         if text is None or text.value in kinds:
@@ -414,7 +416,7 @@ class _Reader(DocumentReader):
         return None
 
     def objects(
-        self, node: Node | None, at: Node, rule: Rule, kinds: MappingOf[str, Kind]
+        self, node: YamlNode | None, at: YamlNode, rule: Rule, kinds: MappingOf[str, Kind]
     ) -> dict[str, tuple[tuple[str, ...], Place]]:
         """The further objects of a row."""
         slots = {slot.name: slot.types for slot in rule.withs}
@@ -427,7 +429,7 @@ class _Reader(DocumentReader):
                 self.report("W001", key, f"{row} has no object `{key.text}`", near(key.text, slots, "its objects are"))
             elif fields is not None:
                 about = self.place(fields["about"], "`about`", single=False)
-                kind_nodes = fields["kind"].items if isinstance(fields["kind"], Sequence) else (fields["kind"],)
+                kind_nodes = fields["kind"].items if isinstance(fields["kind"], SequenceNode) else (fields["kind"],)
                 names = [name for kind_node in kind_nodes if (name := self.known_kind(kind_node, kinds)) is not None]
                 wrong = [name for name in names if kinds[name].type not in slots[key.text]]
                 if wrong:
@@ -442,7 +444,7 @@ class _Reader(DocumentReader):
         return found
 
     def unreached(
-        self, node: Node, kinds: MappingOf[str, Kind], operations: MappingOf[str, tuple[Alternative, ...]]
+        self, node: YamlNode, kinds: MappingOf[str, Kind], operations: MappingOf[str, tuple[Alternative, ...]]
     ) -> tuple[Diagnostic, ...]:
         """A note with the rows that no operation reaches."""
         reached = {f"{kinds[a.kind].type}/{a.row}" for alternatives in operations.values() for a in alternatives}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
-from privtab.backends.rego import links, quoted, template
+from privtab.backends.rego import links, rego_string, rego_template
 from privtab.base import PLAIN_CHARACTERS, FilterWord
 from privtab.ir import Program, SqlFilter
 from privtab_connect.doors.document import KEYWORDS, Alternative, Answer, Conditions, Door, Form, Kind, Place, Shape
@@ -58,7 +58,9 @@ def modules(door: Door, program: Program, name: str) -> dict[str, str]:
         },
     }
     return {
-        f"{base}/{path}.rego": template(f"door/{path.rpartition('/')[2]}.rego.j2").render(**common, **view).rstrip("\n")
+        f"{base}/{path}.rego": rego_template(f"door/{path.rpartition('/')[2]}.rego.j2")
+        .render(**common, **view)
+        .rstrip("\n")
         + "\n"
         for path, view in views.items()
     }
@@ -131,8 +133,8 @@ def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
     if not nests and all(place is None or place.items is None for place in kind.path):
         names = [_single(place) for place in kind.path]
         if (one := kind.derived) is not None:
-            guards = [f"readable({quoted(one.type)}, [{', '.join(names[: one.at])}], {names[one.at]})"]
-            rest = f"split(substring({names[one.at]}, 1, -1), {quoted(one.sign)})[0]"
+            guards = [f"readable({rego_string(one.type)}, [{', '.join(names[: one.at])}], {names[one.at]})"]
+            rest = f"split(substring({names[one.at]}, 1, -1), {rego_string(one.sign)})[0]"
             names[one.at] = f'concat("", [substring({names[one.at]}, 0, 1), {rest}])'
         variables = [f"name_{number}" for number in range(1, len(names) + 1)]
         chain = links(program)[kind.type][: -1 if kind.unnamed else None]
@@ -144,7 +146,7 @@ def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
             f"count(names) <= {kind.most}",
         ]
         names_used = 'array.concat(names, [""])' if kind.unnamed else "names"
-        value = f'policy.lib.path({{"type": {quoted(kind.type)}, "id": concat("/", {names_used})}})'
+        value = f'policy.lib.path({{"type": {rego_string(kind.type)}, "id": concat("/", {names_used})}})'
     text = " ".join(lines)
     return {
         "name": name,
@@ -161,14 +163,14 @@ def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
 
 def _key(type_: str, names: Sequence[str]) -> str:
     """The key of an entity from its names. `concat` takes half the time of a template string."""
-    parts = [quoted(f"{type_}:"), *(part for name in names for part in (quoted("/"), name))]
+    parts = [rego_string(f"{type_}:"), *(part for name in names for part in (rego_string("/"), name))]
     return f'concat("", [{", ".join([parts[0], *parts[2:]])}])' if names else parts[0]
 
 
 def _reference(keys: Sequence[str], base: str = "given") -> str:
     plain = (_WORD.fullmatch(key) is not None and key not in KEYWORDS for key in keys)
     return base + "".join(
-        f".{key}" if is_plain else f"[{quoted(key)}]" for key, is_plain in zip(keys, plain, strict=True)
+        f".{key}" if is_plain else f"[{rego_string(key)}]" for key, is_plain in zip(keys, plain, strict=True)
     )
 
 
@@ -178,11 +180,11 @@ def _single(place: Place | None) -> str:
 
 def _list(place: Place, base: str = "given") -> str:
     """The values of a list."""
-    given = f"{_reference(place.at, base)}, {quoted(list(place.items or ()))}"
+    given = f"{_reference(place.at, base)}, {rego_string(list(place.items or ()))}"
     if place.skip is None:
         return f"values({given})"
     keys, value = place.skip
-    return f"values_but({given}, {quoted(list(keys))}, {quoted(value)})"
+    return f"values_but({given}, {rego_string(list(keys))}, {rego_string(value)})"
 
 
 def _joined(path: Sequence[Place | None]) -> str:
@@ -196,7 +198,9 @@ def _joined(path: Sequence[Place | None]) -> str:
 def _conditions(conditions: Conditions, base: str = "given") -> list[str]:
     lines = []
     for place, values in conditions:
-        allowed = f"== {quoted(values[0])}" if len(values) == 1 else f"in {{{', '.join(map(quoted, values))}}}"
+        allowed = (
+            f"== {rego_string(values[0])}" if len(values) == 1 else f"in {{{', '.join(map(rego_string, values))}}}"
+        )
         if place.items is None:
             lines.append(f"{_reference(place.at, base)} {allowed}")
         else:
@@ -229,18 +233,18 @@ def _answer_view(answer: Answer) -> dict[str, Any]:
             value = _value(shape, {"{positions}": "positions"})
             rules, otherwise = [(value, f"positions := lib.positions({about})")], _value(shape, {"{positions}": "[]"})
         case "filters":
-            nothing = quoted("FALSE")
+            nothing = rego_string("FALSE")
             item = _value(shape, {"{sql}": "sql"})
             rules = [(f"[{item} | some sql in found]", f"found := lib.filters({about}, {nothing})")]
             otherwise = f"[{_value(shape, {'{sql}': nothing})}]"
         case "mask":
-            nothing = quoted("NULL")
+            nothing = rego_string("NULL")
             found = f"lib.filters({about}, {nothing})"
             rules = [(_value(shape, {"{sql}": "sql"}), f"[sql] = {found}"), ("null", f"[] = {found}")]
             otherwise = _value(shape, {"{sql}": nothing})
         case "masks":
             item = _value(shape, {"{position}": "position", "{sql}": "sql"})
-            found = f"lib.masks({about}, {quoted('NULL')})"
+            found = f"lib.masks({about}, {rego_string('NULL')})"
             rules, otherwise = [(f"[{item} | some [position, sql] in found]", f"found := {found}")], "null"
         case "refusal":
             value = _value(shape, {"{refused}": "refusal"})
@@ -265,5 +269,5 @@ def _mentions(shape: Shape, placeholder: str) -> bool:
 
 def _value(shape: Shape, values: Mapping[str, str]) -> str:
     if isinstance(shape, Mapping):
-        return f"{{{', '.join(f'{quoted(key)}: {_value(part, values)}' for key, part in shape.items())}}}"
-    return values.get(shape or "", quoted(shape))
+        return f"{{{', '.join(f'{rego_string(key)}: {_value(part, values)}' for key, part in shape.items())}}}"
+    return values.get(shape or "", rego_string(shape))

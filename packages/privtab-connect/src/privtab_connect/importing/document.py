@@ -11,7 +11,7 @@ from jmespath.exceptions import JMESPathError
 
 from privtab.base import Located, SourceFile, is_wildcard
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, whole
-from privtab.language.syntax.yaml_tree import Mapping, Node, Sequence
+from privtab.language.syntax.yaml_tree import MappingNode, SequenceNode, YamlNode
 from privtab.state.raw import TABLE_COLUMNS
 from privtab_connect.documents import document as find
 from privtab_connect.importing.expression import Expression
@@ -120,22 +120,22 @@ def load(document: str) -> ImportDocument:
 class ExpressionReader(DocumentReader):
     """A reader of documents with JMESPath expressions."""
 
-    def expressions(self, node: Node | None, where: str) -> tuple[Expression, ...]:
+    def expressions(self, node: YamlNode | None, where: str) -> tuple[Expression, ...]:
         """An expression or a list of them."""
         read = map(self.expression, self.texts(node, where))
         return tuple(expression for expression in read if expression is not None)
 
-    def template(self, node: Node | None, where: str) -> Template | None:
+    def template(self, node: YamlNode | None, where: str) -> Template | None:
         """A text with placeholders."""
         text = self.text(node, where)
         return None if text is None else Template(text.value)
 
-    def templates(self, nodes: MappingOf[str, Node]) -> dict[str, Template]:
+    def templates(self, nodes: MappingOf[str, YamlNode]) -> dict[str, Template]:
         """Texts with placeholders, by key."""
         read = {key: self.template(node, f"`{key}`") for key, node in nodes.items()}
         return {key: template for key, template in read.items() if template is not None}
 
-    def one_expression(self, node: Node | None, where: str) -> Expression | None:
+    def one_expression(self, node: YamlNode | None, where: str) -> Expression | None:
         """A value that is one expression."""
         text = self.text(node, where)
         return None if text is None else self.expression(text)
@@ -157,7 +157,7 @@ class _MappingReader(ExpressionReader):
     NAMES: ClassVar = {"I001": "bad-import-document"}
     CODES: ClassVar = dict.fromkeys(DocumentProblem, "I001")
 
-    def document(self, root: Node) -> ImportDocument | None:
+    def document(self, root: YamlNode) -> ImportDocument | None:
         """The whole document."""
         needed = (MARK, "title", "steps")
         fields = self.fields(root, "an import document", (*needed, *LISTS, "wildcards"), needed)
@@ -175,7 +175,7 @@ class _MappingReader(ExpressionReader):
         signs = wildcards.value if wildcards else ""
         return ImportDocument(path=self.source.path, title=title.value, **lists, wildcards=signs, steps=steps)
 
-    def steps(self, node: Node | None, depth: int) -> tuple[ImportStep, ...]:
+    def steps(self, node: YamlNode | None, depth: int) -> tuple[ImportStep, ...]:
         """A list of steps."""
         if node is None:
             return ()
@@ -185,7 +185,7 @@ class _MappingReader(ExpressionReader):
         read = (self.step(item, depth) for item in self.items(node, "`steps`"))
         return tuple(step for step in read if step is not None)
 
-    def step(self, node: Node, depth: int) -> ImportStep | None:
+    def step(self, node: YamlNode, depth: int) -> ImportStep | None:
         """One step."""
         fields = self.fields(node, "a step", STEP)
         if fields is None:
@@ -222,7 +222,7 @@ class _MappingReader(ExpressionReader):
             steps=self.steps(fields.get("steps"), depth + 1),
         )
 
-    def page(self, node: Node | None) -> Page | None:
+    def page(self, node: YamlNode | None) -> Page | None:
         """Read how to get the next page of an answer."""
         fields = None if node is None else self.fields(node, "`page`", PAGE, ("parameter",))
         if fields is None:
@@ -238,7 +238,7 @@ class _MappingReader(ExpressionReader):
             return None
         return Page(parameter=parameter.value, first=1 if first is None else first, size=size, **expressions)
 
-    def number(self, node: Node | None, where: str) -> int | None:
+    def number(self, node: YamlNode | None, where: str) -> int | None:
         """A whole number."""
         text = self.text(node, where)
         if text is None:
@@ -248,9 +248,9 @@ class _MappingReader(ExpressionReader):
         self.report("I001", text.span, f"{where} is `{text.value}`, not a whole number")
         return None
 
-    def answer(self, node: Node, bare: Node | None, kind: QueryKind | None) -> Fields | None:
+    def answer(self, node: YamlNode, bare: YamlNode | None, kind: QueryKind | None) -> Fields | None:
         """Read what an answer may hold. `bare`: whether it may be its one list alone, as the rows of a query are."""
-        listed = isinstance(node, Sequence)
+        listed = isinstance(node, SequenceNode)
         read = self.field(node, "`fields`")
         found = read.item if isinstance(read, Many) else read
         if not isinstance(found, Fields):
@@ -263,15 +263,15 @@ class _MappingReader(ExpressionReader):
             )
         return replace(found, listed=listed, bare=is_bare)
 
-    def field(self, node: Node, where: str) -> Field | None:
+    def field(self, node: YamlNode, where: str) -> Field | None:
         """Read the type of a field: a word, a type, the fields of an object, or a list of any of these."""
-        if isinstance(node, Sequence):
+        if isinstance(node, SequenceNode):
             if len(node.items) != 1:
                 self.report("I001", node, f"{where} is a list of {len(node.items)}, not of one", FIELDS_EXAMPLE)
                 return None
             item = self.field(node.items[0], where)
             return None if item is None else Many(item)
-        if isinstance(node, Mapping):
+        if isinstance(node, MappingNode):
             return self.object(node, where)
         scalar = self.text(node, where)
         if scalar is None:
@@ -291,7 +291,7 @@ class _MappingReader(ExpressionReader):
         self.report("I001", scalar.span, f"{where} is `{scalar.value}`", FIELDS_EXAMPLE)
         return None
 
-    def object(self, node: Mapping, where: str) -> Fields:
+    def object(self, node: MappingNode, where: str) -> Fields:
         """The fields of an object."""
         named: dict[str, Field] = {}
         marked: dict[str, set[str]] = {"optional": set(), "nullable": set()}
@@ -311,7 +311,7 @@ class _MappingReader(ExpressionReader):
                     names.update({name} if found[mark] else ())
         return Fields(named=named, optional=frozenset(marked["optional"]), nullable=frozenset(marked["nullable"]))
 
-    def rows(self, node: Node | None) -> tuple[tuple[str, MappingOf[str, Template]], ...]:
+    def rows(self, node: YamlNode | None) -> tuple[tuple[str, MappingOf[str, Template]], ...]:
         """The cells of a row, by table."""
         found = []
         for key, value in self.entries(node, "`rows`"):
@@ -327,7 +327,7 @@ class _MappingReader(ExpressionReader):
             found.append((key.text, read))
         return tuple(found)
 
-    def keep(self, node: Node | None) -> MappingOf[str, tuple[Template, Template]]:
+    def keep(self, node: YamlNode | None) -> MappingOf[str, tuple[Template, Template]]:
         """Look-ups by name."""
         found = {}
         for name, value in self.entries(node, "`keep`"):
@@ -337,12 +337,12 @@ class _MappingReader(ExpressionReader):
                 found[name.text] = parts["key"], parts["value"]
         return found
 
-    def not_taken(self, node: Node | None) -> tuple[Excluded, ...]:
+    def not_taken(self, node: YamlNode | None) -> tuple[Excluded, ...]:
         """Read the things without rows."""
         if node is None or is_empty(node):
             return ()
         found = []
-        for item in (node,) if isinstance(node, Mapping) else self.items(node, "`not_taken`"):
+        for item in (node,) if isinstance(node, MappingNode) else self.items(node, "`not_taken`"):
             fields = self.fields(item, "`not_taken`", EXCLUDED, ("name", "each", "why"))
             if fields is None:
                 continue

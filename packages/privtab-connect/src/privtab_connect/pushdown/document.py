@@ -21,7 +21,7 @@ from privtab.base import (
 )
 from privtab.ir import Program
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.principal_rows import principal_entity
 from privtab_connect.documents import document as find
@@ -101,7 +101,7 @@ class _Reader(DocumentReader):
         self._program = program
         self._values = values
 
-    def document(self, root: Node) -> MappingDocument | None:
+    def document(self, root: YamlNode) -> MappingDocument | None:
         """The whole document."""
         fields = self.fields(root, "a mapping document", (MARK, *KEYS), (MARK, "title", "target", "objects"))
         if fields is None:
@@ -132,10 +132,10 @@ class _Reader(DocumentReader):
         )
 
     def _privileges(
-        self, node: Node | None, objects: MappingOf[str, str], traits: Traits
+        self, node: YamlNode | None, objects: MappingOf[str, str], traits: Traits
     ) -> dict[str, dict[str, tuple[str, ...]]]:
         """The native privileges of each privilege; `same`: the privilege of the same name, wherever it can be granted."""
-        if isinstance(node, Scalar) and node.text == SAME:
+        if isinstance(node, ScalarNode) and node.text == SAME:
             return {
                 name: {type_: (name,) for type_ in privilege.on if type_ in objects}
                 for name, privilege in self._program.grantable.items()
@@ -146,14 +146,14 @@ class _Reader(DocumentReader):
             if self._is_known(key, tuple(self._program.grantable), "privilege")
         }
 
-    def _is_known(self, key: Node, known: tuple[str, ...], what: str) -> bool:
+    def _is_known(self, key: YamlNode, known: tuple[str, ...], what: str) -> bool:
         text = self.text(key, f"a {what}")
         if text is None or text.value in known:
             return text is not None
         self.report("N001", key, f"the policy has no {what} `{text.value}`", near(text.value, known, f"{what}s"))
         return False
 
-    def _typed_texts(self, node: Node | None, what: str) -> list[tuple[str, Located[str]]]:
+    def _typed_texts(self, node: YamlNode | None, what: str) -> list[tuple[str, Located[str]]]:
         """Texts by entity type."""
         found = []
         for key, value in self.entries(node, what):
@@ -169,7 +169,7 @@ class _Reader(DocumentReader):
             self.report("N001", text.span, f"{error}: give it by --set NAME=VALUE")
             return None
 
-    def _objects(self, node: Node, traits: Traits, within: MappingOf[str, str | None]) -> dict[str, str]:
+    def _objects(self, node: YamlNode, traits: Traits, within: MappingOf[str, str | None]) -> dict[str, str]:
         """Read the kinds of objects by entity type; the names of a path must match the names of the kind."""
         found = {}
         for type_, kind in self._typed_texts(node, "`objects`"):
@@ -197,14 +197,14 @@ class _Reader(DocumentReader):
         return found
 
     def _native(
-        self, node: Node | None, what: str, objects: MappingOf[str, str], traits: Traits
+        self, node: YamlNode | None, what: str, objects: MappingOf[str, str], traits: Traits
     ) -> dict[str, tuple[str, ...]]:
         """Native privileges by entity type."""
         found = {}
         for key, value in self.entries(node, what):
             if not self._is_known(key, tuple(objects), "mapped type"):
                 continue
-            empty = isinstance(value, Sequence) and not value.items
+            empty = isinstance(value, SequenceNode) and not value.items
             texts = () if empty else self.texts(value, f"`{key.text}`")
             found[key.text] = tuple(t.value for t in texts if self._is_native(t, objects[key.text], traits))
         return found
@@ -217,7 +217,7 @@ class _Reader(DocumentReader):
         self.report("N001", text.span, f"a {kind} of the target has no privilege `{text.value}`", advice)
         return False
 
-    def _names(self, node: Node | None) -> dict[str, Template]:
+    def _names(self, node: YamlNode | None) -> dict[str, Template]:
         """The native names of principals."""
         found: dict[str, Template] = {kind: Template("{name}") for kind in PRINCIPAL_KINDS}
         for key, value in self.entries(node, "`names`"):
@@ -230,7 +230,7 @@ class _Reader(DocumentReader):
                 found[key.text] = Template(text.value)
         return found
 
-    def _left_out(self, node: Node | None) -> dict[Part, dict[str, str]]:
+    def _left_out(self, node: YamlNode | None) -> dict[Part, dict[str, str]]:
         """Read the names that are left out, with reasons."""
         types, privileges = tuple(self._program.entities), tuple(self._program.grantable)
         names: dict[Part, tuple[str, ...]] = {"tables": ALL_TABLES, "types": types, "privileges": privileges}
@@ -247,7 +247,7 @@ class _Reader(DocumentReader):
         return found
 
     def _operations(
-        self, node: Node | None, objects: MappingOf[str, str], traits: Traits
+        self, node: YamlNode | None, objects: MappingOf[str, str], traits: Traits
     ) -> dict[tuple[str, str], tuple[Needed, ...]]:
         """Read the native rights that the target requires for each operation."""
         found = {}
@@ -259,7 +259,7 @@ class _Reader(DocumentReader):
             if type_ not in objects:
                 self.report("N001", key, f"`{type_}` is not under `objects`")
                 continue
-            alternatives = (value,) if isinstance(value, Mapping) else self.items(value, f"`{key.text}`")
+            alternatives = (value,) if isinstance(value, MappingNode) else self.items(value, f"`{key.text}`")
             known = tuple(t for t in self._program.chain(type_) if t in objects)
             found[rows[key.text]] = tuple(
                 tuple(

@@ -12,9 +12,9 @@ import yaml
 
 from privtab.base import SourceFile, listed_names, quoted_privilege
 from privtab.language import syntax
-from privtab.language.syntax.expression import RESERVED, CellError, parse_condition
+from privtab.language.syntax.expression import RESERVED_WORDS, CellError, parse_condition
 from privtab.language.syntax.keys import policy_schema
-from privtab.language.syntax.yaml_tree import events_so_far
+from privtab.language.syntax.yaml_tree import yaml_events
 from privtab.model.names import DeclaredNames
 from privtab_pages.lsp.occurrences import Kind, in_policy
 
@@ -32,7 +32,7 @@ _OF_KEY |= dict.fromkeys(("resource", "entity", "items", "visible", "of", "scope
 _OF_KEY |= dict.fromkeys(("principal", "grantee", "owner"), "principal")
 """What stands at the keys of a case, and of the rows of a state."""
 _NAME = r"[\w.@%\-]+"
-_KEYWORDS = (*sorted(RESERVED), "service admin")
+_KEYWORDS = (*sorted(RESERVED_WORDS), "service admin")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ def _place(text: str) -> _Place | None:
             close, at = open_[-1]
             open_[-1] = (close, at + 1 if isinstance(at, int) else None)
 
-    for event, _, _ in events_so_far(text):
+    for event, _, _ in yaml_events(text):
         match event:
             case yaml.MappingStartEvent():
                 open_.append(("}" if event.flow_style else "", None))
@@ -173,7 +173,7 @@ def _place(text: str) -> _Place | None:
 
 def _expected(text: str) -> Iterator[Kind]:
     """The kinds of name that the reader finds at the cursor."""
-    tables, _ = syntax.read(SourceFile.of("", text))
+    tables, _ = syntax.read_policy(SourceFile.of("", text))
     if tables is not None:
         yield from (o.kind for o in in_policy(tables) if o.name == _CURSOR and not o.declares)
 

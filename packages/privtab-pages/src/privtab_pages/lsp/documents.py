@@ -20,7 +20,7 @@ from privtab.base import (
 from privtab.ir import Program
 from privtab.language import syntax
 from privtab.language.syntax import Tables
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml
 from privtab.model.names import DeclaredNames, resolve_names
 from privtab.pipeline import load_program, resolve_text
 from privtab_pages.lsp.occurrences import Occurrence, in_policy, in_scenarios
@@ -110,7 +110,7 @@ class Documents:
         if about is not None and (text := self.text(about)) is not None and text.has_mark("privtab"):
             policy = self._policy(about, text)
         readable = None if policy is None else self._readable.get(policy.path)
-        root = compose(file, [])
+        root = compose_yaml(file, [])
         names = () if readable is None or root is None else tuple(in_scenarios(root, file, readable.occurrences))
         return Document(path=path, source=file, occurrences=names, policy=about)
 
@@ -128,7 +128,7 @@ class Documents:
         known = self._policies.get(path)
         if known is not None and known.source.text == file.text:
             return known
-        tables, _ = syntax.read(file)
+        tables, _ = syntax.read_policy(file)
         names = () if tables is None else in_policy(tables)
         policy = PolicyDocument(path=path, source=file, occurrences=names, policy=path, tables=tables)
         self._policies[path] = policy
@@ -192,29 +192,29 @@ class Documents:
 
     def states(self, scenarios: Document, policy: PolicyDocument) -> Iterator[Document]:
         """The states in YAML that a scenario file names, or named when it could last be read, with the names of a policy in them."""
-        root = compose(scenarios.source, [])
+        root = compose_yaml(scenarios.source, [])
         if root is not None:
             self._states[scenarios.path] = sorted(set(_states(root, scenarios.path.parent)))
         for path in self._states.get(scenarios.path, ()):
             if path.suffix in (".yaml", ".yml"):
                 file = self.text(path)
-                state = None if file is None else compose(file, [])
+                state = None if file is None else compose_yaml(file, [])
                 if file is not None:
                     names = () if state is None else tuple(in_scenarios(state, file, policy.occurrences))
                     yield Document(path=path, source=file, occurrences=names, policy=policy.path)
 
 
-def _states(node: Node, folder: Path) -> Iterator[Path]:
+def _states(node: YamlNode, folder: Path) -> Iterator[Path]:
     """The files that `state` names, wherever it stands."""
     match node:
-        case Mapping(entries=entries):
+        case MappingNode(entries=entries):
             for key, value in entries:
-                if key.text == "state" and isinstance(value, Scalar):
+                if key.text == "state" and isinstance(value, ScalarNode):
                     yield (folder / value.text).resolve()
                 else:
                     yield from _states(value, folder)
-        case Sequence(items=items):
+        case SequenceNode(items=items):
             for item in items:
                 yield from _states(item, folder)
-        case Scalar():
+        case ScalarNode():
             pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privtab.backends.describe import describe_rule, not_listed, set_texts
+from privtab.backends.describe import described_row, minimal_set_texts, unlisted_sets
 from privtab.base import listed_names
 from privtab.ir import Program, Rule
 from privtab.model.names import DeclaredNames
@@ -67,16 +67,16 @@ def _privilege(name: str, names: DeclaredNames) -> str | None:
 
 
 def _row(rule: Rule, program: Program) -> str:
-    row = describe_rule(program, rule)
+    row = described_row(program, rule)
     source = row["source"]
     line = "" if source is None or source["line"] is None else f", line {source['line']}"
     return _lines(
         f"**{rule.entity}/{rule.operation}**" + (" (core)" if row["from"] == "core" else ""),
         *(
             "\n".join([title or "needs one of these:", *(f"- `{text}`" for text in found)])
-            for title, found in set_texts(row)
+            for title, found in minimal_set_texts(row)
         ),
-        *not_listed(row, "there are more of them than can be listed"),
+        *unlisted_sets(row, "there are more of them than can be listed"),
         f"on success: {listed_names(row['effects'])}" if row["effects"] else "",
         f"deprecated: {row['deprecated']}" if row["deprecated"] else "",
         row["note"] or "",

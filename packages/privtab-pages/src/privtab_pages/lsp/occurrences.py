@@ -132,7 +132,7 @@ class _Policy:
         self, expression: x.Expression, cell: Cell, types: Types, objects: Mapping[str, Types]
     ) -> Iterator[Occurrence]:
         """The names of a condition in a row for some types, with these objects."""
-        for part in x.walk(expression):
+        for part in x.walk_expression(expression):
             match part:
                 case x.PrivilegeTerm(privileges=names, targets=targets):
                     yield from self.privileges(_words(cell, names))
@@ -201,7 +201,7 @@ _WORD = re.compile(r"[^/]+")
 _TYPED = re.compile(r"\b([^\W\d]\w*):(?=\S)")
 
 
-def in_scenarios(node: yaml_tree.Node, source: SourceFile, names: Iterable[Occurrence]) -> Iterator[Occurrence]:
+def in_scenarios(node: yaml_tree.YamlNode, source: SourceFile, names: Iterable[Occurrence]) -> Iterator[Occurrence]:
     """The names of a policy in a file of its scenarios, by their spelling and place: a privilege may also be a word of another kind."""
     kinds: dict[str, set[Kind]] = {}
     for name in names:
@@ -210,20 +210,20 @@ def in_scenarios(node: yaml_tree.Node, source: SourceFile, names: Iterable[Occur
 
 
 def _in_node(
-    node: yaml_tree.Node, source: SourceFile, kinds: Mapping[str, set[Kind]], key: str, types: Types
+    node: yaml_tree.YamlNode, source: SourceFile, kinds: Mapping[str, set[Kind]], key: str, types: Types
 ) -> Iterator[Occurrence]:
     match node:
-        case yaml_tree.Scalar():
+        case yaml_tree.ScalarNode():
             yield from _in_scalar(node, source, kinds, key, types)
-        case yaml_tree.Sequence(items=items):
+        case yaml_tree.SequenceNode(items=items):
             for item in items:
                 own = types
-                if isinstance(item, yaml_tree.Mapping):
+                if isinstance(item, yaml_tree.MappingNode):
                     # An entry: the types of its entities are those that it asks about.
                     named = _TYPED.findall(source.text[item.start : item.end])
                     own = frozenset(name for name in named if "type" in kinds.get(name, ())) or None
                 yield from _in_node(item, source, kinds, key, own)
-        case yaml_tree.Mapping(entries=entries):
+        case yaml_tree.MappingNode(entries=entries):
             for name, value in entries:
                 if name.text in kinds or "/" in name.text:
                     yield from _in_scalar(name, source, kinds, "operations", types)
@@ -232,7 +232,7 @@ def _in_node(
 
 
 def _in_scalar(
-    node: yaml_tree.Scalar, source: SourceFile, kinds: Mapping[str, set[Kind]], key: str, types: Types
+    node: yaml_tree.ScalarNode, source: SourceFile, kinds: Mapping[str, set[Kind]], key: str, types: Types
 ) -> Iterator[Occurrence]:
     cell = Cell(text=node.text, source=source, style=node.style, start=node.start, end=node.end)
 

@@ -82,9 +82,9 @@ def create(
       privtab store create grants.db --policy gravitino/1.1.0 --admin root
       privtab store create postgresql+psycopg://privtab@db/grants -p lake.yaml
     """
-    from privtab.checks.lint.config import settings_for
+    from privtab.checks.lint.config import settings_above
 
-    settings = settings_for(Path("privtab.toml"))
+    settings = settings_above(Path("privtab.toml"))
     administrators = [*(admin or []), *settings.administrators]
     store = store_class().create(url, policy.program(), administrators=administrators, actor=actor)
     out().print(f"{store.database.shown}: a store of {store.system}")

@@ -44,11 +44,11 @@ def _yaml_value(file: SourceFile) -> object:
 
     The lines themselves are not shown, since they may contain passwords.
     """
-    from privtab.language.syntax.yaml_tree import compose, plain_tree
+    from privtab.language.syntax.yaml_tree import compose_yaml, plain_yaml
 
     found: list[Diagnostic] = []
-    tree = compose(file, found, "a configuration begins with `tables:`")
-    value = None if tree is None else plain_tree(tree, file, found)
+    tree = compose_yaml(file, found, "a configuration begins with `tables:`")
+    value = None if tree is None else plain_yaml(tree, file, found)
     if found:
         texts = "\n\n".join(finding.render() for finding in found)
         raise UsageError(f"{file.path} is not a readable configuration:\n{texts}")

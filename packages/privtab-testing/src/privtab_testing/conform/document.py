@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, TypeAlias
 from privtab.base import Diagnostic, PolicyInvalid, SourceFile, sorted_diagnostics
 from privtab.ir import Program
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose, plain_tree
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml, plain_yaml
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import ALL_TABLES, State
 from privtab_connect.importing.template import Template
@@ -103,7 +103,7 @@ def load(path: str | Path, program: Program) -> DriverDocument:
     """Read a driver document for a policy. Raises FileError, and PolicyInvalid with every finding."""
     file = SourceFile.load(path)
     found: list[Diagnostic] = []
-    root = compose(file, found, "a driver document begins with `conform: 1`")
+    root = compose_yaml(file, found, "a driver document begins with `conform: 1`")
     read = None if root is None else _DriverReader(file, found, program).document(root)
     if read is None or found:
         raise PolicyInvalid(sorted_diagnostics(found))
@@ -121,7 +121,7 @@ class _DriverReader(DocumentReader):
         self.program = program
         self.kind: CallKind = "sql"
 
-    def document(self, root: Node) -> DriverDocument | None:
+    def document(self, root: YamlNode) -> DriverDocument | None:
         """The whole document."""
         fields = self.fields(root, "a driver document", (MARK, "title", "sql", "http"), (MARK, "title"))
         if fields is None:
@@ -166,10 +166,10 @@ class _DriverReader(DocumentReader):
             admin_headers=self.headers(inner.get("headers")),
         )
 
-    def known(self, node: Node | None, what: str, names: Iterable[str]) -> list[tuple[Scalar, Node]]:
+    def known(self, node: YamlNode | None, what: str, names: Iterable[str]) -> list[tuple[ScalarNode, YamlNode]]:
         """The entries of a mapping whose keys are names of the policy."""
         names = tuple(names)
-        found: list[tuple[Scalar, Node]] = []
+        found: list[tuple[ScalarNode, YamlNode]] = []
         for key, value in self.entries(node, what):
             if key.text in names:
                 found.append((key, value))
@@ -177,13 +177,13 @@ class _DriverReader(DocumentReader):
                 self.unknown(key, value, what, names)
         return found
 
-    def made(self, node: Node, what: str) -> Lifecycle:
+    def made(self, node: YamlNode, what: str) -> Lifecycle:
         """Read the calls that create and remove an object."""
         fields = self.fields(node, what, ("make", "drop", "outside"), ("make",)) or {}
         make, drop = (self.calls(fields.get(key), f"`{key}`") for key in ("make", "drop"))
         return Lifecycle(make=make, drop=drop, outside=self.flag(fields, "outside"))
 
-    def rows(self, node: Node | None) -> MappingOf[tuple[str, str], Calls]:
+    def rows(self, node: YamlNode | None) -> MappingOf[tuple[str, str], Calls]:
         """Read the calls that create rows of a state."""
         found: dict[tuple[str, str], Calls] = {}
         for key, value in self.known(node, "`rows`", ALL_TABLES):
@@ -194,20 +194,20 @@ class _DriverReader(DocumentReader):
                 found[key.text, ""] = self.calls(value, f"`{key.text}`")
         return found
 
-    def state(self, node: Node | None, beside: MappingOf[str, Node]) -> State | None:
+    def state(self, node: YamlNode | None, beside: MappingOf[str, YamlNode]) -> State | None:
         """Rows of a state, instead of what makes one by calls."""
         if node is None:
             return None
         for key in IN_CALLS:
             if key in beside:
                 self.report("C001", beside[key], f"`{key}` makes a state by calls, which `state` says is in a file")
-        tables = plain_tree(node, self.source, self.found)
+        tables = plain_yaml(node, self.source, self.found)
         state, findings = validate(self.program, from_tables(tables, self.source.path), notes=False)
         for finding in findings:
             self.report("C001", node, finding.message, finding.help)
         return state
 
-    def operations(self, node: Node, signs: AnswerPatterns) -> Iterable[tuple[tuple[str, str], Operation]]:
+    def operations(self, node: YamlNode, signs: AnswerPatterns) -> Iterable[tuple[tuple[str, str], Operation]]:
         """Read the calls that ask operations, by type and name; several names may share one entry: `alter, drop`."""
         for type_, value in self.known(node, "`operations`", self.program.entities):
             names = tuple(operation for entity, operation in self.program.rules if entity == type_.text)
@@ -219,9 +219,9 @@ class _DriverReader(DocumentReader):
                     message = f"unknown operation `{name}` on `{type_.text}`"
                     self.report("C001", key, message, near(name, names, "operations"))
 
-    def operation(self, node: Node, signs: AnswerPatterns) -> Operation:
+    def operation(self, node: YamlNode, signs: AnswerPatterns) -> Operation:
         """One operation: its calls, or a mapping that says more."""
-        if not isinstance(node, Mapping):
+        if not isinstance(node, MappingNode):
             return Operation(calls=self.calls(node, "an operation"), signs=signs)
         fields = self.fields(node, "an operation", _OPERATION) or {}
         calls = self.calls(fields["sql"], "`sql`") if "sql" in fields else self.http(node, fields)
@@ -235,16 +235,16 @@ class _DriverReader(DocumentReader):
             shows=None if shows is None else shows.value,
         )
 
-    def flag(self, fields: MappingOf[str, Node], key: str) -> bool:
+    def flag(self, fields: MappingOf[str, YamlNode], key: str) -> bool:
         """Return whether a key says `true`."""
         return self.word(fields.get(key), f"`{key}`", ("true", "false")) == "true"
 
-    def calls(self, node: Node | None, what: str) -> Calls:
+    def calls(self, node: YamlNode | None, what: str) -> Calls:
         """Statements or requests, one or a list."""
         if node is None:
             return ()
         found: list[Call] = []
-        for item in node.items if isinstance(node, Sequence) else (node,):
+        for item in node.items if isinstance(node, SequenceNode) else (node,):
             if self.kind == "sql":
                 text = self.text(item, what)
                 found += [] if text is None else [Call(text=Template(text.value))]
@@ -252,7 +252,7 @@ class _DriverReader(DocumentReader):
                 found += self.http(item, self.fields(item, what, (*METHODS, "body", "headers", "allowed")) or {})
         return tuple(found)
 
-    def http(self, node: Node, fields: MappingOf[str, Node]) -> Calls:
+    def http(self, node: YamlNode, fields: MappingOf[str, YamlNode]) -> Calls:
         """One HTTP request."""
         methods = [method for method in METHODS if method in fields]
         if len(methods) != 1:
@@ -274,11 +274,11 @@ class _DriverReader(DocumentReader):
             ),
         )
 
-    def headers(self, node: Node | None) -> tuple[tuple[str, Template], ...]:
+    def headers(self, node: YamlNode | None) -> tuple[tuple[str, Template], ...]:
         """Headers by name."""
         return tuple((name.value, Template(text.value)) for name, text in self.pairs(node, "`headers`"))
 
-    def signs(self, fields: MappingOf[str, Node], usual: AnswerPatterns) -> AnswerPatterns:
+    def signs(self, fields: MappingOf[str, YamlNode], usual: AnswerPatterns) -> AnswerPatterns:
         """The marks of answers, where they differ from the usual ones."""
 
         def words(name: str, otherwise: tuple[str, ...]) -> tuple[str, ...]:

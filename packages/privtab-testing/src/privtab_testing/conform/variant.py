@@ -13,9 +13,8 @@ import yaml
 
 from privtab.base import Diagnostic, FileError, PolicyInvalid, SourceFile, UsageError
 from privtab.ir import ALWAYS, Program, Rule, condition_text
-from privtab.language.syntax.keys import OPEN
-from privtab.language.syntax.yaml_tree import Mapping as MappingNode
-from privtab.language.syntax.yaml_tree import Node, Scalar, Sequence, compose, plain_tree
+from privtab.language.syntax.keys import OPEN_NAME
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml, plain_yaml
 from privtab.pipeline import find_policy, load_program
 from privtab.reference import Reference
 from privtab_testing.conform import Question, QuestionPlan, SystemAnswer
@@ -52,19 +51,19 @@ class VariantFile:
         self.path = find_policy(policy)
         self.name = name
         self.source = SourceFile.load(self.path)
-        if not re.fullmatch(OPEN, name):
+        if not re.fullmatch(OPEN_NAME, name):
             raise UsageError(
                 f"`{name}` is no name of a variant: write a letter, then letters, digits, `_`, `-`, `.`, `:`"
             )
         if not os.access(self.path, os.W_OK):
             raise FileError(f"{self.path} cannot be written: copy the policy, and name the copy")
         found: list[Diagnostic] = []
-        root = compose(self.source, found)
+        root = compose_yaml(self.source, found)
         if found or not isinstance(root, MappingNode):
             raise PolicyInvalid(tuple(found))
         self.root = root
         self._variants = next((value for key, value in root.entries if key.text == "variants"), None)
-        is_empty = isinstance(self._variants, Scalar)
+        is_empty = isinstance(self._variants, ScalarNode)
         known = self._variants.entries if isinstance(self._variants, MappingNode) else ()
         if name in (key.text for key, _ in known):
             raise UsageError(f"{self.path} has a variant `{name}` already: name another, or take it out first")
@@ -75,7 +74,7 @@ class VariantFile:
         """The row that a rule was read from, as plain values."""
         start = self.source.starts[rule.span.line - 1] + rule.span.column - 1
         node = next(value for key, value in _entries(self.root) if key.start <= start < key.end)
-        return plain_tree(node, self.source, [])
+        return plain_yaml(node, self.source, [])
 
     def text(self, changes: Iterable[RowChange]) -> str:
         """The policy with a variant of these rows."""
@@ -106,14 +105,14 @@ class VariantFile:
         return at
 
 
-def _entries(node: Node) -> Iterator[tuple[Scalar, Node]]:
+def _entries(node: YamlNode) -> Iterator[tuple[ScalarNode, YamlNode]]:
     """Every key with its value, at any depth."""
     match node:
         case MappingNode():
             for key, value in node.entries:
                 yield key, value
                 yield from _entries(value)
-        case Sequence():
+        case SequenceNode():
             for item in node.items:
                 yield from _entries(item)
 

@@ -24,7 +24,7 @@ from privtab.base import (
 )
 from privtab.ir import Program, vocabulary
 from privtab.language.syntax import yaml_tree
-from privtab.language.syntax.yaml_tree import Node
+from privtab.language.syntax.yaml_tree import YamlNode
 from privtab.state.findings import RowLocation, StateFinding
 from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import ALL_TABLES, Placement, State
@@ -44,18 +44,18 @@ class Worlds:
         self._files: dict[Path, State | None] = {}
         self._empty = State()
 
-    def state(self, node: Node | None) -> State | None:
+    def state(self, node: YamlNode | None) -> State | None:
         """The state that `state:` names or contains; empty without a node; None after a finding."""
         match node:
             case None:
                 return self._empty
-            case yaml_tree.Mapping():
+            case yaml_tree.MappingNode():
                 return self.rows(node)
             case _:
                 text = self.reader.text(node, "`state`")
                 return None if text is None else self._file(node, self.folder / text.value)
 
-    def rows(self, node: Node) -> State | None:
+    def rows(self, node: YamlNode) -> State | None:
         """Read tables in the scenario file itself."""
         raw_reader = RawReader()
         mistakes_before = self.reader.mistakes
@@ -71,7 +71,7 @@ class Worlds:
                 )
         return None if self.reader.mistakes > mistakes_before else self._validated(raw_reader.done(), node)
 
-    def _file(self, node: Node, path: Path) -> State | None:
+    def _file(self, node: YamlNode, path: Path) -> State | None:
         if path not in self._files:
             try:
                 self._files[path] = self._validated(load_raw_state(path), node)
@@ -80,7 +80,7 @@ class Worlds:
                 self._files[path] = None
         return self._files[path]
 
-    def _validated(self, raw: RawState, node: Node) -> State | None:
+    def _validated(self, raw: RawState, node: YamlNode) -> State | None:
         """The state, if all its rows are valid: a scenario on an incomplete state proves nothing."""
         state, found = validate(self.program, raw)
         errors = [finding for finding in found if finding.severity == "error"]
@@ -92,7 +92,7 @@ class Worlds:
             return None
         return None if errors else state
 
-    def _report(self, finding: StateFinding, node: Node) -> None:
+    def _report(self, finding: StateFinding, node: YamlNode) -> None:
         """Report a finding at its row in this file, or at the name of the other file."""
         place = finding.place
         if place.path == self.reader.source.path and place.line is not None:
@@ -105,7 +105,7 @@ class Worlds:
             line = "" if place.line is None else f":{place.line}"
             self.reader.report("T102", node, f"{place.path}{line}: {finding.message}", finding.help)
 
-    def _line(self, node: Node) -> int:
+    def _line(self, node: YamlNode) -> int:
         return self.reader.source.position(node.start)[0]
 
 
@@ -122,7 +122,7 @@ KINDS = ("user", "entity", "request", "with")
 
 
 def read_given(
-    reader: ScenarioReader, node: Node, declared: Attributes, resource: Entity, objects: Mapping[str, Entity]
+    reader: ScenarioReader, node: YamlNode, declared: Attributes, resource: Entity, objects: Mapping[str, Entity]
 ) -> GivenAttributes:
     """The values of a node, by their declared types; a value of another type stays a text, which the request's check reports."""
     fields = reader.fields(node, "`attributes`", KINDS) or {}
@@ -138,7 +138,7 @@ def read_given(
     return GivenAttributes.read(found)
 
 
-def _values(reader: ScenarioReader, node: Node, declared: Mapping[str, Attribute]) -> dict[str, AttributeValue]:
+def _values(reader: ScenarioReader, node: YamlNode, declared: Mapping[str, Attribute]) -> dict[str, AttributeValue]:
     found: dict[str, AttributeValue] = {}
     for key, value in reader.entries(node, "`attributes`"):
         attribute = declared.get(key.text)
@@ -167,8 +167,8 @@ class Author:
         program: Program,
         folder: Path,
         params: Params,
-        lets: Mapping[str, Node],
-        state: Node | None,
+        lets: Mapping[str, YamlNode],
+        state: YamlNode | None,
     ) -> None:
         self.reader = reader
         self.program = program
@@ -193,7 +193,7 @@ class Author:
         return self.worlds.state(fields.get("state", self.file_state))
 
     def entries(
-        self, node: Node, section: str, what: str, keys: Iterable[str], required: Iterable[str] = ()
+        self, node: YamlNode, section: str, what: str, keys: Iterable[str], required: Iterable[str] = ()
     ) -> Iterator[tuple[Fields, Span, Values]]:
         """The fields of each entry of a section, with its place, for each combination of the parameters that it uses."""
         for item in self.reader.items(node, f"`{section}`"):
@@ -315,7 +315,7 @@ class Author:
         """A list of texts with `{resource}` and `{user}` filled in; None if the entry has no such key."""
         return None if key not in fields else tuple(self._fill_in(fields[key], request))
 
-    def _fill_in(self, node: Node, request: Request) -> Iterator[str]:
+    def _fill_in(self, node: YamlNode, request: Request) -> Iterator[str]:
         for text in self.reader.texts(node, "text"):
             yield text.value.replace("{resource}", str(request.resource)).replace("{user}", request.user)
 

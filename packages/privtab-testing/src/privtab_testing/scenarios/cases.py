@@ -15,7 +15,7 @@ from typing import TypeAlias
 from privtab.base import Effect, Entity, InvalidRequest, Located, Request, Span, flag_name
 from privtab.ir import SqlFilter
 from privtab.language.syntax.node_reader import near
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 from privtab.state.located import locations
 from privtab.state.names import RowProblem
 from privtab.state.nodes import Grant, State
@@ -33,7 +33,7 @@ KEYS = (
 )  # fmt: skip
 
 
-def read_cases(author: Author, node: Node) -> None:
+def read_cases(author: Author, node: YamlNode) -> None:
     """Read the entries of `cases`."""
     for fields, span, _ in author.entries(node, "cases", "a case", KEYS, ("user", "action", "resource")):
         _case(author, fields, span)
@@ -129,8 +129,8 @@ def _filter(author: Author, case: Case, entity: Located[str], one: SqlFilter, *,
     author.cases.append(replace(case, name=name, kind="item", request=request, expected=expected))
 
 
-def _entities(author: Author, node: Node, request: Request) -> tuple[str, ...]:
-    if isinstance(node, Sequence) and not node.items:
+def _entities(author: Author, node: YamlNode, request: Request) -> tuple[str, ...]:
+    if isinstance(node, SequenceNode) and not node.items:
         return ()
     return tuple(author.texts({"visible": node}, "visible", request) or ())
 
@@ -163,7 +163,7 @@ STEP_KEYS = (
 )  # fmt: skip
 
 
-def read_walkthroughs(author: Author, node: Node) -> None:
+def read_walkthroughs(author: Author, node: YamlNode) -> None:
     """Read the entries of `walkthroughs`."""
     for fields, _, _ in author.entries(node, "walkthroughs", "a walkthrough", WALKTHROUGH_KEYS, ("name", "steps")):
         if (state := author.state(fields)) is not None:
@@ -226,7 +226,7 @@ def _apply_changes(author: Author, state: State, step: Fields) -> State | None:
     return state
 
 
-def _apply_effect(author: Author, state: State, effect: str, request: Request, node: Node) -> State:
+def _apply_effect(author: Author, state: State, effect: str, request: Request, node: YamlNode) -> State:
     """The state after an effect: adds its row, or removes it for a revocation. `at`: the step's `effects`."""
     try:
         change = Effect.of(effect, request.user, request.active_roles).change
@@ -267,7 +267,7 @@ Cell: TypeAlias = tuple[str, str, str]
 AXES = ("users", "operations", "entities")
 
 
-def read_suites(author: Author, node: Node) -> None:
+def read_suites(author: Author, node: YamlNode) -> None:
     """Read the entries of `suites`."""
     for fields, span, _ in author.entries(node, "suites", "a suite", SUITE_KEYS, AXES):
         author.cases += _Suite(author, fields, span).cases()
@@ -363,10 +363,10 @@ class _Suite:
                 advice = near(text.value, dict.fromkeys(self._operations("*")), "theirs")
                 self.reader.report("T203", text.span, f"`{text.value}` is not an operation of these entities", advice)
 
-    def _answers(self, user: Scalar, content: Node, *, allowed: bool) -> None:
+    def _answers(self, user: ScalarNode, content: YamlNode, *, allowed: bool) -> None:
         """Read `{user: [operations]}` or `{user: {operation: [entities]}}`; each name may be a pattern with `*`."""
         users = self._matching(user, self.users, "users")
-        if not isinstance(content, Mapping):
+        if not isinstance(content, MappingNode):
             operations = self._named(content, self.operations, "operations")
             self._record(product(users, operations, self.entities), user, allowed=allowed)
             return
@@ -375,7 +375,7 @@ class _Suite:
             cells = product(users, operations, self._named(entities, self.entities, "entities"))
             self._record(cells, operation, allowed=allowed)
 
-    def _visible(self, user: Scalar, content: Node) -> None:
+    def _visible(self, user: ScalarNode, content: YamlNode) -> None:
         """Read `{user: {operation: [entities]}}`: of the entities that the operation lists, only these are shown."""
         for name in self._matching(user, self.users, "users"):
             for operation, entities in self.reader.entries(content, f"what `{user.text}` sees"):
@@ -390,11 +390,11 @@ class _Suite:
         rule = self.author.program.rules.get((Entity.parse(entity).type, operation))
         return rule is not None and rule.each is not None
 
-    def _named(self, node: Node, known: list[str], what: str) -> list[str]:
-        scalars = (scalar for scalar in _nodes(node) if isinstance(scalar, Scalar))
+    def _named(self, node: YamlNode, known: list[str], what: str) -> list[str]:
+        scalars = (scalar for scalar in _nodes(node) if isinstance(scalar, ScalarNode))
         return [name for scalar in scalars for name in self._matching(scalar, known, what)]
 
-    def _matching(self, node: Scalar, known: list[str], what: str) -> list[str]:
+    def _matching(self, node: ScalarNode, known: list[str], what: str) -> list[str]:
         pattern = node.text.removeprefix("user:") if what == "users" else node.text
         found = [name for name in known if name == pattern or fnmatchcase(name, pattern)]
         if not found:
@@ -402,7 +402,7 @@ class _Suite:
             self.reader.report("T105", node, message, near(pattern, known, what))
         return found
 
-    def _record(self, cells: Iterable[Cell], node: Scalar, *, allowed: bool) -> None:
+    def _record(self, cells: Iterable[Cell], node: ScalarNode, *, allowed: bool) -> None:
         """Keep the statement about some cells, as far as they exist, and report contradictions."""
         span = self.reader.span(node)
         for cell in cells:
@@ -413,5 +413,5 @@ class _Suite:
                     self.reader.report("T202", span, message, f"the other is on line {where.line}")
 
 
-def _nodes(node: Node) -> tuple[Node, ...]:
-    return node.items if isinstance(node, Sequence) else (node,)
+def _nodes(node: YamlNode) -> tuple[YamlNode, ...]:
+    return node.items if isinstance(node, SequenceNode) else (node,)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from privtab.base import Diagnostic, FileError, PolicyInvalid, Severity, SourceFile, UsageError, sorted_diagnostics
 from privtab.ir import Can, Program, Rule, walk_reached
-from privtab.language.syntax.yaml_tree import Node, compose
+from privtab.language.syntax.yaml_tree import YamlNode, compose_yaml
 from privtab.pipeline import find_policies, lint_policy, system_folder
 from privtab.state.nodes import State
 from privtab_testing.scenarios import Case, CasePlan, Subject, finding
@@ -178,7 +178,7 @@ class Script:
     file: Path
     source: SourceFile
     subject: Subject
-    fields: Mapping[str, Node]
+    fields: Mapping[str, YamlNode]
 
 
 def check_script(path: Path, text: SourceFile) -> tuple[Diagnostic, ...]:
@@ -196,7 +196,7 @@ def read_script(
 ) -> Script | None:
     """Read a file and its head; None after findings. `default`: the policy if the file names none; `text`: by default, what it has."""
     source_file = text or SourceFile.load(path)
-    root = compose(source_file, found, _HEAD_HINT)
+    root = compose_yaml(source_file, found, _HEAD_HINT)
     if root is None:
         return None
     reader = ScenarioReader(source_file, found)

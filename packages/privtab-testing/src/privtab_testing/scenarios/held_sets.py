@@ -13,7 +13,7 @@ from privtab.base import ANY_PRIVILEGE, Attribute, Entity, did_you_mean
 from privtab.language.syntax import yaml_tree
 from privtab.language.syntax.expression import Comparison, parse_condition
 from privtab.language.syntax.node_reader import near
-from privtab.language.syntax.yaml_tree import Node, Scalar
+from privtab.language.syntax.yaml_tree import ScalarNode, YamlNode
 from privtab.state.names import RowProblem, StateNames
 from privtab_analysis.rights import ONESELF, target_of
 from privtab_testing.scenarios.callers import ANYONE, HeldSet, HeldSets, set_text, smallest
@@ -38,7 +38,7 @@ MAX_WAYS = 2_000
 class HeldSetsReader:
     """Reads `by` and `all`, following the names of `let`."""
 
-    def __init__(self, reader: ScenarioReader, program: ir.Program, lets: Mapping[str, Node]) -> None:
+    def __init__(self, reader: ScenarioReader, program: ir.Program, lets: Mapping[str, YamlNode]) -> None:
         self.reader = reader
         self.program = program
         self.names = StateNames(program)
@@ -46,14 +46,14 @@ class HeldSetsReader:
         self._read_parts: dict[tuple[str, tuple[tuple[str, str], ...]], HeldSets | None] = {}
         self._in_progress: list[str] = []
 
-    def sets(self, node: Node, values: Values) -> HeldSets | None:
+    def sets(self, node: YamlNode, values: Values) -> HeldSets | None:
         """The sets of a node: a list of sets, a name, one atom, `{all: …}` or `{any: …}`; None after a finding."""
         match node:
-            case Scalar():
+            case ScalarNode():
                 return self._named_part(node, values)
-            case yaml_tree.Sequence():
+            case yaml_tree.SequenceNode():
                 return self._explicit_sets(node)
-            case yaml_tree.Mapping():
+            case yaml_tree.MappingNode():
                 fields = self.reader.fields(node, "a way", ("all", "any"))
                 if fields is None:
                     return None
@@ -64,12 +64,12 @@ class HeldSetsReader:
                 name, inner = next(iter(fields.items()))
                 return self.all(inner, values) if name == "all" else self.any(inner, values)
 
-    def all(self, node: Node, values: Values) -> HeldSets | None:
+    def all(self, node: YamlNode, values: Values) -> HeldSets | None:
         """The unions of one set of each part."""
         parts = self._parts(node, "`all`", values)
         return None if parts is None else self._unions(node, parts)
 
-    def any(self, node: Node, values: Values) -> HeldSets | None:
+    def any(self, node: YamlNode, values: Values) -> HeldSets | None:
         """The sets of every part."""
         parts = self._parts(node, "`any`", values)
         if parts is None:
@@ -78,25 +78,25 @@ class HeldSetsReader:
         same_size = len({len(set_) for set_ in sets}) < 2  # then no set contains another
         return smallest(sets) if same_size or self._is_within_limit(node, len(sets)) else None
 
-    def _unions(self, node: Node, parts: list[HeldSets]) -> HeldSets | None:
+    def _unions(self, node: YamlNode, parts: list[HeldSets]) -> HeldSets | None:
         """The unions of one set of each part."""
         if not self._is_within_limit(node, prod(map(len, parts))):
             return None
         return smallest(frozenset().union(*combination) for combination in product(*parts))
 
-    def _is_within_limit(self, node: Node, number: int) -> bool:
+    def _is_within_limit(self, node: YamlNode, number: int) -> bool:
         """Return whether that many sets can be compared; reports a finding if not."""
         if number > MAX_WAYS:
             advice = "say it of a shorter part, or test the row by `cases`"
             self.reader.report("T205", node, f"this expands to more than {MAX_WAYS:,} ways", advice)
         return number <= MAX_WAYS
 
-    def _parts(self, node: Node, what: str, values: Values) -> list[HeldSets] | None:
+    def _parts(self, node: YamlNode, what: str, values: Values) -> list[HeldSets] | None:
         parts = [self.sets(item, values) for item in self.reader.items(node, what)]
         valid = [part for part in parts if part is not None]
         return valid if parts and len(valid) == len(parts) else None
 
-    def _named_part(self, node: Scalar, values: Values) -> HeldSets | None:
+    def _named_part(self, node: ScalarNode, values: Values) -> HeldSets | None:
         if node.text == "anyone":
             return ANYONE
         part = self.lets.get(node.text)
@@ -116,7 +116,7 @@ class HeldSetsReader:
             self._in_progress.pop()
         return self._read_parts[key]
 
-    def _explicit_sets(self, node: yaml_tree.Sequence) -> HeldSets | None:
+    def _explicit_sets(self, node: yaml_tree.SequenceNode) -> HeldSets | None:
         """A list of sets. None may contain another, or it would not be minimal."""
         if not self._is_within_limit(node, len(node.items)):
             return None
@@ -138,16 +138,16 @@ class HeldSetsReader:
                     valid = False
         return tuple(found) if valid else None
 
-    def _set(self, node: Node) -> HeldSets | None:
+    def _set(self, node: YamlNode) -> HeldSets | None:
         """One set, written as a list of atoms; each may stand for several: `READ/WRITE (x)`, `owner (x, y)`."""
-        if not isinstance(node, yaml_tree.Sequence):
+        if not isinstance(node, yaml_tree.SequenceNode):
             self.reader.report("T003", node, "a set is a list of atoms", "write `[[A, B], [C]]`: A and B, or C")
             return None
         atoms = [self.atom(item) for item in node.items]
         valid = [atom for atom in atoms if atom is not None]
         return self._unions(node, valid) if len(valid) == len(atoms) else None
 
-    def atom(self, node: Node) -> HeldSets | None:
+    def atom(self, node: YamlNode) -> HeldSets | None:
         """The ways to hold one atom: one, or as many as its text names."""
         text = self.reader.text(node, "an atom")
         if text is None:
@@ -175,14 +175,14 @@ class HeldSetsReader:
             return None
         return self._atoms_on(node, parts["what"], valid, below=below)
 
-    def _found(self, node: Node, found: T | RowProblem) -> T | None:
+    def _found(self, node: YamlNode, found: T | RowProblem) -> T | None:
         """The result; None after a finding."""
         if not isinstance(found, RowProblem):
             return found
         self.reader.report(_CODE, node, found.message, found.help)
         return None
 
-    def _atoms_on(self, node: Node, what: str, keys: list[Entity], *, below: bool) -> HeldSets | None:
+    def _atoms_on(self, node: YamlNode, what: str, keys: list[Entity], *, below: bool) -> HeldSets | None:
         if what in _KINDS:
             kind = ir.OwnsBelow if below else _KINDS[what]
             return tuple(frozenset({kind(target=target_of(str(key)))}) for key in keys)
@@ -201,7 +201,7 @@ class HeldSetsReader:
             found.append(frozenset(has(privilege=privilege, target=target) for privilege in privileges))
         return tuple(dict.fromkeys(found))
 
-    def _privileges(self, node: Node, name: str, entity: Entity) -> tuple[str, ...] | None:
+    def _privileges(self, node: YamlNode, name: str, entity: Entity) -> tuple[str, ...] | None:
         """The privileges that a name stands for: all members of a set, or the target of an alias."""
         members = self.names.privileges(name)
         if members is None:
@@ -210,7 +210,7 @@ class HeldSetsReader:
             return None
         return self._found(node, self.names.grantable(name, entity.type) or members)
 
-    def _malformed(self, node: Node, message: str) -> None:
+    def _malformed(self, node: YamlNode, message: str) -> None:
         advice = "write `PRIVILEGE (type:path)`, `owner (type:path)`, `member (type:path)`, `self` or `service admin`"
         self.reader.report("T104", node, message, advice)
 

@@ -22,7 +22,7 @@ from privtab.ir import (
     reached_atoms,
     vocabulary,
 )
-from privtab.language.syntax.yaml_tree import Node
+from privtab.language.syntax.yaml_tree import YamlNode
 from privtab.state.located import locations
 from privtab.state.nodes import Placement, State
 from privtab_analysis.locations import GrowingLocations
@@ -386,7 +386,7 @@ KEYS = (
 )  # fmt: skip
 
 
-def read_needs(author: Author, node: Node) -> None:
+def read_needs(author: Author, node: YamlNode) -> None:
     """Read the entries of `needs`. Callers share a state, since none sees what another is given, if they agree on entities' attributes."""
     placed = author.placements()
     if placed is None:

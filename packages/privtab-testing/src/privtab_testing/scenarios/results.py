@@ -65,7 +65,7 @@ def chosen_reading(subject: Subject, rule: Rule) -> ChosenReading | None:
 @lru_cache(maxsize=16)
 def _readings(policy: Path) -> dict[tuple[Span, str], Span]:
     """The spans of the readings, by the span of their row and their name."""
-    tables, _ = syntax.read(SourceFile.load(policy))
+    tables, _ = syntax.read_policy(SourceFile.load(policy))
     return {
         (decl.span, reading.name.value): reading.name.span
         for decl in (() if tables is None else tables.all_rows)

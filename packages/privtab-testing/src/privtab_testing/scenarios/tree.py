@@ -11,13 +11,13 @@ from itertools import product
 from typing import ClassVar, TypeAlias
 
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, near
-from privtab.language.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, plain_value
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, plain_scalar
 from privtab_testing.scenarios import CODES
 
 PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)?)\}")
 PER_CASE = frozenset({"user", "resource"})
 """Placeholders that each case fills in itself."""
-Fields = dict[str, Node]
+Fields = dict[str, YamlNode]
 Values: TypeAlias = dict[str, str]
 Params: TypeAlias = dict[str, tuple[Values, ...]]
 """The values of each parameter: `{kind: table}`, or `{leaf.kind: table, leaf.read: SELECT_TABLE}`."""
@@ -35,7 +35,7 @@ class ScenarioReader(DocumentReader):
         DocumentProblem.DUPLICATE_KEY: "T005",
     }
 
-    def advice(self, key: Scalar, value: Node, known: Words[str]) -> str:
+    def advice(self, key: ScalarNode, value: YamlNode, known: Words[str]) -> str:
         """Advice for an unknown key; a word without a value is most likely a text that was split at a comma."""
         if is_empty(value) and value.start <= key.end + 1:
             return "a comma between braces ends a text: put the whole text in quotes"
@@ -63,23 +63,23 @@ _INSTEAD = {
 """The keys to write instead of keys of other tools: the key, and the advice."""
 
 
-def fill(node: Node, values: Values) -> Node:
+def fill(node: YamlNode, values: Values) -> YamlNode:
     """The node with its placeholders filled in; positions remain the positions of the text."""
     match node:
-        case Scalar():
+        case ScalarNode():
             text = filled(node.text, values)
             if text == node.text:
                 return node
-            return replace(node, text=text, value=text if node.style else plain_value(text))
-        case Sequence():
+            return replace(node, text=text, value=text if node.style else plain_scalar(text))
+        case SequenceNode():
             return replace(node, items=tuple(fill(item, values) for item in node.items))
-        case Mapping():
+        case MappingNode():
             return replace(
                 node,
                 entries=tuple(
                     (name, fill(value, values))
                     for key, value in node.entries
-                    if isinstance(name := fill(key, values), Scalar)
+                    if isinstance(name := fill(key, values), ScalarNode)
                 ),
             )
 
@@ -89,27 +89,27 @@ def filled(text: str, values: Values) -> str:
     return PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text) if "{" in text else text
 
 
-def scalars(node: Node) -> Iterator[Scalar]:
+def scalars(node: YamlNode) -> Iterator[ScalarNode]:
     """Every scalar inside, including keys."""
     match node:
-        case Scalar():
+        case ScalarNode():
             yield node
-        case Sequence():
+        case SequenceNode():
             for item in node.items:
                 yield from scalars(item)
-        case Mapping():
+        case MappingNode():
             for key, value in node.entries:
                 yield key
                 yield from scalars(value)
 
 
-def read_params(reader: ScenarioReader, node: Node | None) -> Params:
+def read_params(reader: ScenarioReader, node: YamlNode | None) -> Params:
     """Read `params:`, for each name a list of texts, or a list of mappings whose fields are `{name.field}`."""
     params: Params = {}
     for key, value in reader.entries(node, "`params`"):
         choices: list[Values] = []
         for item in reader.items(value, f"parameter `{key.text}`"):
-            if isinstance(item, Mapping):
+            if isinstance(item, MappingNode):
                 pairs = reader.pairs(item, f"a value of `{key.text}`")
                 choices.append({f"{key.text}.{field.value}": text.value for field, text in pairs})
             else:
@@ -127,19 +127,19 @@ def read_params(reader: ScenarioReader, node: Node | None) -> Params:
 class Combinations:
     """Fills in the parameters of entries and the named parts of a file."""
 
-    def __init__(self, reader: ScenarioReader, params: Params, lets: MappingOf[str, Node]) -> None:
+    def __init__(self, reader: ScenarioReader, params: Params, lets: MappingOf[str, YamlNode]) -> None:
         self.reader = reader
         self.params = params
         self.lets = lets
 
-    def of(self, node: Node) -> Iterator[tuple[Node, Values]]:
+    def of(self, node: YamlNode) -> Iterator[tuple[YamlNode, Values]]:
         """The entry for each combination of the parameters that it uses; empty if it uses unknown ones."""
         params = self.params
-        if isinstance(node, Mapping):
+        if isinstance(node, MappingNode):
             own_params = [value for key, value in node.entries if key.text == "params"]
             other_entries = tuple((key, value) for key, value in node.entries if key.text != "params")
             params = params | (read_params(self.reader, own_params[0]) if own_params else {})
-            node = Mapping(other_entries, node.start, node.end)
+            node = MappingNode(other_entries, node.start, node.end)
         seen: set[tuple[tuple[str, str], ...]] = set()
         for values in self._choices(node, params, {}, set()):
             key = tuple(sorted(values.items()))
@@ -148,7 +148,7 @@ class Combinations:
                 yield (fill(node, values) if values else node), values
 
     def _choices(
-        self, node: Node, params: Params, chosen: dict[str, Values], reported: set[tuple[int, str]]
+        self, node: YamlNode, params: Params, chosen: dict[str, Values], reported: set[tuple[int, str]]
     ) -> Iterator[Values]:
         """The values of the parameters in an entry. Part names can contain parameters, so a choice may add some."""
         values = {name: text for choice in chosen.values() for name, text in choice.items()}
@@ -162,7 +162,9 @@ class Combinations:
         for choices in product(*(params[name] for name in unchosen)):
             yield from self._choices(node, params, chosen | dict(zip(unchosen, choices, strict=True)), reported)
 
-    def _mentioned(self, node: Node, params: Params, values: Values, reported: set[tuple[int, str]]) -> set[str] | None:
+    def _mentioned(
+        self, node: YamlNode, params: Params, values: Values, reported: set[tuple[int, str]]
+    ) -> set[str] | None:
         """The placeholders of an entry and of the parts that it names; None if one of them is unknown.
 
         `reported`: what has been reported for this entry already.
