@@ -12,7 +12,7 @@ from pathlib import Path, PosixPath
 from typing import Any, Literal, TypeAlias
 
 from privtab import Entity, Request
-from privtab.bundle.archive import archive, json_bytes
+from privtab.bundle.archive import json_bytes, packed_archive
 from privtab.bundle.pack import PolicyArtifacts
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
@@ -121,7 +121,9 @@ class World:
         revision = revision_of("state", number)
         document = {**self._indexes[number % STATES], "revision": revision}
         manifest = {"revision": revision, "roots": [f"privtab_state/{SYSTEM}"], "rego_version": 1}
-        return archive({".manifest": json_bytes(manifest), f"privtab_state/{SYSTEM}/data.json": json_bytes(document)})
+        return packed_archive(
+            {".manifest": json_bytes(manifest), f"privtab_state/{SYSTEM}/data.json": json_bytes(document)}
+        )
 
     @cached_property
     def _artifacts(self) -> tuple[PolicyArtifacts, ...]:

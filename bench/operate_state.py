@@ -28,9 +28,9 @@ from measure import Report, Spread, Table, markdown, resident
 from prepared import POLICY
 
 from privtab.base.request import Entity
-from privtab.bundle.archive import archive, contents
+from privtab.bundle.archive import contents, packed_archive
 from privtab.bundle.pack import shard_bundles, state_bundle
-from privtab.bundle.sign import SigningKey, signed
+from privtab.bundle.sign import SigningKey, with_signature
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
@@ -291,7 +291,7 @@ def _whole(
     for repetition in range(repetitions):
         document = steps.timed("sort the rows into the index", without_revision, program, state)
         _, text = steps.timed("write it as JSON, with its hash", stamped_bytes, document)
-        steps.timed("gzip", archive, {"data.json": text})
+        steps.timed("gzip", packed_archive, {"data.json": text})
         del document, text
         made = steps.timed("the signed state bundle, all in all", signed_state, program, state)
         steps.timed("the same in shards", signed_shards, program, state)
@@ -302,7 +302,7 @@ def _whole(
     same = same and signed_state(program, shuffled) == bundle
     travels.append(("the whole state", f"{len(bundle):,}"))
     little = signed_state(program, State(service_admins=("root",)))
-    policy = signed(policy_artifacts(program).bundle(), SIGNING)
+    policy = with_signature(policy_artifacts(program).bundle(), SIGNING)
     for _ in range(repetitions):
         with sidecar({"policy": policy, "state": little}) as (service, opa):
             for name, published in (
@@ -340,7 +340,7 @@ def _in_shards(
     other = signed_shards(program, one_more(made_root(grants, 0)))[first]
     travels.append((f"one grant more: one of {ROOTS} shards", f"{len(other):,}"))
     gc.collect()
-    policy = signed(policy_artifacts(program, sharded=True).bundle(), SIGNING)
+    policy = with_signature(policy_artifacts(program, sharded=True).bundle(), SIGNING)
     for _ in range(repetitions):
         with sidecar({"policy": policy, **bundles}) as (service, opa):
             for name in bundles:

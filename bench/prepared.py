@@ -16,7 +16,7 @@ from measure import WrongAnswerError
 from workload import METALAKE, World, world
 
 from privtab.bundle import state_bundle
-from privtab.bundle.archive import archive, json_bytes
+from privtab.bundle.archive import json_bytes, packed_archive
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
 from privtab.pipeline import find_policy, load_program, policy_artifacts
@@ -109,12 +109,12 @@ class Prepared:
 
         def policy() -> bytes:
             manifest = {"revision": "1", "roots": ["by_hand"], "rego_version": 1}
-            return archive({".manifest": json_bytes(manifest), "by_hand/by_hand.rego": BY_HAND.read_bytes()})
+            return packed_archive({".manifest": json_bytes(manifest), "by_hand/by_hand.rego": BY_HAND.read_bytes()})
 
         def data() -> bytes:
             manifest = {"revision": "1", "roots": ["by_hand_state"], "rego_version": 1}
             document = by_hand_data(self.world, members=members)
-            return archive({".manifest": json_bytes(manifest), "by_hand_state/data.json": json_bytes(document)})
+            return packed_archive({".manifest": json_bytes(manifest), "by_hand_state/data.json": json_bytes(document)})
 
         return {
             "policy": self._bundle("by-hand-policy", policy),

@@ -11,7 +11,7 @@ from bundle_service import unusual_state
 
 from privtab import pipeline
 from privtab.base.errors import BrokenBundle
-from privtab.bundle.archive import archive, contents, json_bytes
+from privtab.bundle.archive import contents, json_bytes, packed_archive
 from privtab.bundle.pack import shard_bundles
 from privtab.state.shards import PEOPLE_PART
 
@@ -32,7 +32,7 @@ def test_files_that_are_no_bundles_are_refused() -> None:
     with pytest.raises(BrokenBundle):
         contents(b"no bundle")
     with pytest.raises(BrokenBundle, match="is not JSON"):
-        contents(archive({".manifest": b"{"}))
+        contents(packed_archive({".manifest": b"{"}))
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,4 @@ def test_files_that_are_no_bundles_are_refused() -> None:
 def test_an_invalid_file_is_a_broken_bundle(name: str, content: Any, message: str) -> None:
     files = {"a/data.json": json_bytes({"z": 1}), name: json_bytes(content)}
     with pytest.raises(BrokenBundle, match=message):
-        contents(archive(files))
+        contents(packed_archive(files))

@@ -18,7 +18,7 @@ from privtab.base.errors import BrokenBundle, FileError
 from privtab.base.signatures import Trust
 from privtab.bundle import archive
 from privtab.bundle.inspect import inspect
-from privtab.bundle.sign import verify
+from privtab.bundle.sign import verify_bundle
 from privtab.command._app import run
 from privtab_server.errors import BundleRefused
 from privtab_server.registry import Registry
@@ -114,7 +114,7 @@ def test_hostile_archives_are_refused_early(tmp_path: Path, what: str) -> None:
     traced = what != "headers of headers"
     if traced:
         tracemalloc.start()
-    for look in (lambda: inspect(bundle), lambda: verify(bundle, Trust(()))):
+    for look in (lambda: inspect(bundle), lambda: verify_bundle(bundle, Trust(()))):
         with pytest.raises(BrokenBundle, match=says):
             look()
     with pytest.raises(BundleRefused, match=says):
@@ -137,7 +137,7 @@ def unpacking(size: int, *names: str) -> Iterable[bytes]:
 def test_archives_that_unpack_to_more_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "LARGEST", 3_000_000)
     bundle = gzip.compress(b"".join(unpacking(1_048_576, "a.bin", "b.bin", "c.bin")))
-    for look in (lambda: inspect(bundle), lambda: verify(bundle, Trust(()))):
+    for look in (lambda: inspect(bundle), lambda: verify_bundle(bundle, Trust(()))):
         with pytest.raises(BrokenBundle, match="unpacks to more than"):
             look()
 
@@ -207,7 +207,7 @@ def test_texts_of_a_bundle_do_not_reach_the_terminal(
 def test_a_pipe_is_no_bundle(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.tar.gz"
     os.mkfifo(pipe)
-    looks: tuple[Callable[[], object], ...] = (lambda: inspect(pipe), lambda: verify(pipe, Trust(())))
+    looks: tuple[Callable[[], object], ...] = (lambda: inspect(pipe), lambda: verify_bundle(pipe, Trust(())))
     for look in looks:
         with pytest.raises(FileError, match="not a pipe"):
             look()

@@ -15,10 +15,10 @@ from privtab.base.moments import ALWAYS, Window, parse_moment
 from privtab.base.request import Entity
 from privtab.base.signatures import Trust
 from privtab.bundle import state_bundle
-from privtab.bundle.archive import archive
+from privtab.bundle.archive import packed_archive
 from privtab.bundle.inspect import inspect
 from privtab.bundle.pack import shard_bundles
-from privtab.bundle.sign import signed, signed_pieces, verify
+from privtab.bundle.sign import signed_pieces, verify_bundle, with_signature
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.state.nodes import Assignment, Grant, State
@@ -115,7 +115,7 @@ def test_webassembly(program: Program) -> None:
 
 
 def test_a_delta_of_others() -> None:
-    found = inspect(archive({".manifest": b'{"revision": "r"}', "patch.json": b'{"data": []}'}))
+    found = inspect(packed_archive({".manifest": b'{"revision": "r"}', "patch.json": b'{"data": []}'}))
     assert (found.kind, found.revision, found.counts) == ("delta", "r", {})
 
 
@@ -131,14 +131,14 @@ def test_a_delta_of_others() -> None:
     ],
 )
 def test_those_of_others_are_looked_at_politely(files: dict[str, bytes]) -> None:
-    found = inspect(archive(files))
+    found = inspect(packed_archive(files))
     assert found.kind in ("other", "delta")
     assert [file.name for file in found.files] == sorted(files)
     json.dumps(found.to_json())
 
 
 def test_files_that_are_no_bundles(tmp_path: Path) -> None:
-    for content in (b"", b"text", archive({})):
+    for content in (b"", b"text", packed_archive({})):
         with pytest.raises(BrokenBundle):
             inspect(content)
     with pytest.raises(FileError):
@@ -148,7 +148,7 @@ def test_files_that_are_no_bundles(tmp_path: Path) -> None:
 def test_signatures_are_shown_and_verified(program: Program) -> None:
     pair, other = signing_keys.pair(), signing_keys.pair("ES256", 1)
     key = pair.signing(scope="prod", sequence=4)
-    bundle = signed(state_bundle(program, state()), key)
+    bundle = with_signature(state_bundle(program, state()), key)
     signature = inspect(bundle).signature
     assert signature is not None
     assert (signature.key, signature.algorithm, signature.scope, signature.sequence, signature.verified) == (
@@ -176,7 +176,7 @@ def test_large_bundles_are_not_held_several_times(program: Program, tmp_path: Pa
     """Signing and verifying go through the archive; what is written by us is hashed as it stands."""
     content = json.dumps({"a": ["x" * 1000] * 20_000}, separators=(",", ":")).encode()
     path = tmp_path / "large.tar.gz"
-    path.write_bytes(archive({".manifest": b"{}", "data.json": content, "big.wasm": content}))
+    path.write_bytes(packed_archive({".manifest": b"{}", "data.json": content, "big.wasm": content}))
     pair = signing_keys.pair()
 
     def peak(work: Callable[[], object]) -> float:
@@ -193,6 +193,6 @@ def test_large_bundles_are_not_held_several_times(program: Program, tmp_path: Pa
                 out.write(piece)
 
     assert peak(sign) < 6, "of one of its files; JSON is read to be hashed as OPA does"
-    assert peak(lambda: verify(tmp_path / "signed.tar.gz", Trust.of(pair.public))) < 0.5, (
+    assert peak(lambda: verify_bundle(tmp_path / "signed.tar.gz", Trust.of(pair.public))) < 0.5, (
         "what we wrote is hashed as it stands"
     )

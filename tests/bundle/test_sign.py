@@ -16,8 +16,8 @@ from privtab import pipeline
 from privtab.base.errors import BrokenBundle, FileError, SignatureRefused, UsageError
 from privtab.base.signatures import Trust, VerificationKey, canonical, verification_keys
 from privtab.bundle import state_bundle
-from privtab.bundle.archive import archive
-from privtab.bundle.sign import PASSWORD_VARIABLE, SigningKey, new_key, signed, signed_bundle, verify
+from privtab.bundle.archive import packed_archive
+from privtab.bundle.sign import PASSWORD_VARIABLE, SigningKey, new_key, signed_bundle, verify_bundle, with_signature
 from privtab.pipeline import policy_artifacts
 from privtab.state.nodes import State
 
@@ -44,8 +44,8 @@ def trust(pair: signing_keys.KeyPair, scope: str = "") -> Trust:
 @pytest.mark.parametrize("kind", KINDS)
 def test_signed_bundles_verify(bundle: bytes, kind: str) -> None:
     pair = signing_keys.pair(kind)
-    done = signed(bundle, pair.signing(scope="prod", sequence=7))
-    found = verify(done, trust(pair, "prod"))
+    done = with_signature(bundle, pair.signing(scope="prod", sequence=7))
+    found = verify_bundle(done, trust(pair, "prod"))
     assert (found.algorithm, found.scope, found.sequence) == (kind, "prod", 7)
     assert found.key == pair.signing().id == signing_keys.header(done)["kid"]
     assert found.files.keys() == signing_keys.files(bundle).keys()
@@ -56,8 +56,8 @@ def test_signed_bundles_verify(bundle: bytes, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_bundle_has_the_same_signature(bundle: bytes, kind: str) -> None:
     key = signing_keys.pair(kind).signing()
-    once = signed(bundle, key)
-    assert signed(bundle, key) == once == signed(once, key)
+    once = with_signature(bundle, key)
+    assert with_signature(bundle, key) == once == with_signature(once, key)
     assert signed_bundle(signing_keys.files(bundle), key) == once, "packed and signed at once, or signed later"
 
 
@@ -65,41 +65,43 @@ def test_a_state_is_signed_as_well() -> None:
     program = pipeline.load_program("gravitino/1.1.0")
     pair = signing_keys.pair()
     done = state_bundle(program, State(), signing=pair.signing())
-    assert verify(done, trust(pair)).files.keys() == {".manifest", "privtab_state/gravitino/data.json"}
+    assert verify_bundle(done, trust(pair)).files.keys() == {".manifest", "privtab_state/gravitino/data.json"}
 
 
 # --- refused ---
 
 
 @pytest.mark.parametrize(
-    "what", signing_keys.tampered(signed(archive({"data.json": b"{}"}), signing_keys.pair().signing()))
+    "what", signing_keys.tampered(with_signature(packed_archive({"data.json": b"{}"}), signing_keys.pair().signing()))
 )
 def test_tampered_bundles_are_refused(bundle: bytes, what: str) -> None:
-    spoilt = signing_keys.tampered(signed(bundle, signing_keys.pair().signing()))[what]
+    spoilt = signing_keys.tampered(with_signature(bundle, signing_keys.pair().signing()))[what]
     with pytest.raises(SignatureRefused):
-        verify(spoilt, trust(signing_keys.pair()))
+        verify_bundle(spoilt, trust(signing_keys.pair()))
     with pytest.raises(SignatureRefused):
         trust(signing_keys.pair()).check(signing_keys.files(spoilt))
 
 
 def test_a_file_that_is_there_twice_is_refused(bundle: bytes) -> None:
     pair = signing_keys.pair()
-    twice = signing_keys.doubled(signed(bundle, pair.signing()), ".manifest", signing_keys.files(bundle)[".manifest"])
+    twice = signing_keys.doubled(
+        with_signature(bundle, pair.signing()), ".manifest", signing_keys.files(bundle)[".manifest"]
+    )
     with pytest.raises(BrokenBundle, match=r"it holds `\.manifest` twice"):
-        verify(twice, trust(pair))
+        verify_bundle(twice, trust(pair))
     with pytest.raises(BrokenBundle):
-        signed(twice, pair.signing())
+        with_signature(twice, pair.signing())
 
 
 def test_every_changed_byte_is_found(bundle: bytes) -> None:
     """A byte anywhere in the archive: it does not unpack, or does not verify; or it says the same to who unpacks it."""
     pair = signing_keys.pair()
-    done = signed(bundle, pair.signing())
+    done = with_signature(bundle, pair.signing())
     inside = signing_keys.files(done)
     for at in range(0, len(done), max(len(done) // 150, 1)):
         spoilt = done[:at] + bytes([done[at] ^ 0x10]) + done[at + 1 :]
         try:
-            verify(spoilt, trust(pair))
+            verify_bundle(spoilt, trust(pair))
         except (SignatureRefused, BrokenBundle):
             continue
         assert signing_keys.files(spoilt) == inside, f"byte {at}"
@@ -123,83 +125,83 @@ def test_every_changed_byte_is_found(bundle: bytes) -> None:
 def test_wrong_claims_of_a_signature_are_refused(bundle: bytes, change: dict[str, Any], says: str) -> None:
     """Signed with the right key, so that it is the claim that is refused."""
     pair = signing_keys.pair()
-    done = signed(bundle, pair.signing())
+    done = with_signature(bundle, pair.signing())
     token = jwt.encode(signing_keys.claims(done) | change, pair.private, algorithm="ES256")
     with pytest.raises(SignatureRefused, match=says):
-        verify(signing_keys.with_token(done, token), trust(pair))
+        verify_bundle(signing_keys.with_token(done, token), trust(pair))
 
 
 def test_a_claim_in_time_holds(bundle: bytes) -> None:
     pair = signing_keys.pair()
-    done = signed(bundle, pair.signing())
+    done = with_signature(bundle, pair.signing())
     token = jwt.encode(signing_keys.claims(done) | {"exp": time.time() + 60, "iat": 1}, pair.private, algorithm="ES256")
-    assert verify(signing_keys.with_token(done, token), trust(pair)).files
+    assert verify_bundle(signing_keys.with_token(done, token), trust(pair)).files
     with pytest.raises(SignatureRefused, match="ended"):
-        verify(signing_keys.with_token(done, token), trust(pair), now=time.time() + 61)
+        verify_bundle(signing_keys.with_token(done, token), trust(pair), now=time.time() + 61)
 
 
 def test_a_wrong_scope_and_a_wrong_key_have_different_errors(bundle: bytes) -> None:
     pair, other = signing_keys.pair(), signing_keys.pair("ES256", 1)
-    done = signed(bundle, pair.signing(scope="test"))
+    done = with_signature(bundle, pair.signing(scope="test"))
     with pytest.raises(SignatureRefused, match="signed for the scope `test`, not for the scope `prod`"):
-        verify(done, trust(pair, "prod"))
+        verify_bundle(done, trust(pair, "prod"))
     with pytest.raises(SignatureRefused, match=f"signed with another key \\(`{pair.signing().id}`\\)"):
-        verify(done, trust(other, "test"))
+        verify_bundle(done, trust(other, "test"))
     both = Trust.of([other.public, pair.public], "test")
-    assert verify(done, both).key == pair.signing().id
+    assert verify_bundle(done, both).key == pair.signing().id
 
 
 def test_a_public_key_is_no_secret(bundle: bytes) -> None:
     for kind in ("RS256", "ES256"):
         pair = signing_keys.pair(kind)
-        forged = signing_keys.forged(signed(bundle, pair.signing()), "HS256", pair.public)
+        forged = signing_keys.forged(with_signature(bundle, pair.signing()), "HS256", pair.public)
         with pytest.raises(SignatureRefused, match="`HS256`, which is not for the keys that are trusted"):
-            verify(forged, trust(pair))
+            verify_bundle(forged, trust(pair))
         with pytest.raises(SignatureRefused, match="`none`, which is not"):
-            verify(signing_keys.forged(forged, "none"), trust(pair))
+            verify_bundle(signing_keys.forged(forged, "none"), trust(pair))
 
 
 def test_a_key_that_names_another_is_tried_as_itself(bundle: bytes) -> None:
     """Who signs may call their key as the configuration of their OPA does; the id is a hint, not a reason to trust."""
     pair, other = signing_keys.pair(), signing_keys.pair("ES256", 1)
-    done = signed(bundle, pair.signing(id="prod-2026"))
-    assert verify(done, Trust.of([other.public, pair.public])).key == trust(pair).keys[0].id
+    done = with_signature(bundle, pair.signing(id="prod-2026"))
+    assert verify_bundle(done, Trust.of([other.public, pair.public])).key == trust(pair).keys[0].id
     with pytest.raises(SignatureRefused, match="`prod-2026`"):
-        verify(done, trust(other))
-    claimed = signed(bundle, other.signing(id=pair.signing().id))
+        verify_bundle(done, trust(other))
+    claimed = with_signature(bundle, other.signing(id=pair.signing().id))
     with pytest.raises(SignatureRefused, match="another key"):
-        verify(claimed, trust(pair))
+        verify_bundle(claimed, trust(pair))
 
 
 def test_older_bundles_are_refused(bundle: bytes) -> None:
     pair = signing_keys.pair()
-    done = signed(bundle, pair.signing(sequence=7))
-    assert verify(done, trust(pair), newer_than=6).sequence == 7
+    done = with_signature(bundle, pair.signing(sequence=7))
+    assert verify_bundle(done, trust(pair), newer_than=6).sequence == 7
     for than in (7, 8):
         with pytest.raises(SignatureRefused, match=f"its sequence is 7, and {than} was there before"):
-            verify(done, trust(pair), newer_than=than)
+            verify_bundle(done, trust(pair), newer_than=than)
     with pytest.raises(SignatureRefused, match="has no sequence"):
-        verify(signed(bundle, pair.signing()), trust(pair), newer_than=0)
+        verify_bundle(with_signature(bundle, pair.signing()), trust(pair), newer_than=0)
 
 
 def test_files_that_are_no_bundles(bundle: bytes, tmp_path: Path) -> None:
     pair = signing_keys.pair()
-    done = signed(bundle, pair.signing())
-    for broken in (b"", b"nothing", done[: len(done) // 2], done[:-4], archive({})):
+    done = with_signature(bundle, pair.signing())
+    for broken in (b"", b"nothing", done[: len(done) // 2], done[:-4], packed_archive({})):
         with pytest.raises(BrokenBundle):
-            verify(broken, trust(pair))
+            verify_bundle(broken, trust(pair))
         with pytest.raises(BrokenBundle):
-            signed(broken, pair.signing())
+            with_signature(broken, pair.signing())
     with pytest.raises(FileError, match="gone"):
-        verify(tmp_path / "gone", trust(pair))
+        verify_bundle(tmp_path / "gone", trust(pair))
 
 
 def test_a_delta_is_neither_signed_nor_taken() -> None:
-    delta = archive({".manifest": b"{}", "patch.json": b'{"data":[]}'})
+    delta = packed_archive({".manifest": b"{}", "patch.json": b'{"data":[]}'})
     with pytest.raises(UsageError, match="a delta bundle cannot be signed"):
-        signed(delta, signing_keys.pair().signing())
+        with_signature(delta, signing_keys.pair().signing())
     with pytest.raises(SignatureRefused, match="delta"):
-        verify(delta, trust(signing_keys.pair()))
+        verify_bundle(delta, trust(signing_keys.pair()))
 
 
 # --- keys ---
@@ -253,16 +255,16 @@ def test_bundles_signed_by_opa_verify(opa_binary: Path, tmp_path: Path, kind: st
 
     key = ("--signing-key", private, "--signing-alg", kind)
     opa("build", "-b", ".", *key, "-o", tmp_path / "built.tar.gz")
-    assert verify(tmp_path / "built.tar.gz", Trust.of(public)).algorithm == kind
+    assert verify_bundle(tmp_path / "built.tar.gz", Trust.of(public)).algorithm == kind
     (tmp_path / "claims.json").write_text(json.dumps({"scope": "prod", "keyid": "mine", "sequence": 3}))
     opa("sign", "-b", ".", *key, "--claims-file", tmp_path / "claims.json", "-o", ".")
-    packed = archive({path.name: path.read_bytes() for path in source.iterdir()})
-    found = verify(packed, Trust.of(public, "prod"))
+    packed = packed_archive({path.name: path.read_bytes() for path in source.iterdir()})
+    found = verify_bundle(packed, Trust.of(public, "prod"))
     assert (found.scope, found.sequence) == ("prod", 3)
     assert len(found.files) == 3
     spoilt = signing_keys.files(packed) | {"data.json": NASTY.replace("1.50", "1.5").encode()}
     with pytest.raises(SignatureRefused, match=r"`data\.json` is not as it was"):
-        verify(archive(spoilt), Trust.of(public, "prod"))
+        verify_bundle(packed_archive(spoilt), Trust.of(public, "prod"))
 
 
 def test_the_form_that_is_hashed() -> None:

@@ -30,7 +30,7 @@ from privtab.base.errors import AccessDenied, DecisionUnavailable, FileError, In
 from privtab.base.request import Entity, Request
 from privtab.base.resources import how_to_install
 from privtab.bundle import state_bundle
-from privtab.bundle.archive import archive, json_bytes
+from privtab.bundle.archive import json_bytes, packed_archive
 from privtab.client import _bundles
 from privtab.client._observe import Outcome, Question
 from privtab.client.embedded import Embedded
@@ -285,11 +285,11 @@ def broken(bundle_files: BundleFiles) -> dict[str, bytes]:
         "flipped": bytes(flipped),
         "empty": b"",
         "text": b"<html>sign in</html>",
-        "without a manifest": archive({f"{root}/data.json": program}),
-        "not JSON": archive({".manifest": json_bytes({"roots": [root]}), f"{root}/data.json": b"{"}),
-        "outside its roots": archive({".manifest": json_bytes({"roots": ["a"]}), f"{root}/data.json": program}),
-        "no program": archive({".manifest": json_bytes({"roots": [root]}), f"{root}/data.json": program}),
-        "a list": archive({".manifest": json_bytes({"roots": [root]}), f"{root}/data.json": b"[]"}),
+        "without a manifest": packed_archive({f"{root}/data.json": program}),
+        "not JSON": packed_archive({".manifest": json_bytes({"roots": [root]}), f"{root}/data.json": b"{"}),
+        "outside its roots": packed_archive({".manifest": json_bytes({"roots": ["a"]}), f"{root}/data.json": program}),
+        "no program": packed_archive({".manifest": json_bytes({"roots": [root]}), f"{root}/data.json": program}),
+        "a list": packed_archive({".manifest": json_bytes({"roots": [root]}), f"{root}/data.json": b"[]"}),
     }
 
 
@@ -301,7 +301,7 @@ def test_a_broken_bundle_is_no_bundle(bundle_files: BundleFiles) -> None:
             Embedded(bundle_files.policy, bundle_files.state)
         assert str(error.value), name
     bundle_files.replace(bundle_files.policy, good)
-    state = archive(
+    state = packed_archive(
         {
             ".manifest": json_bytes({"roots": ["privtab_state/shop"]}),
             "privtab_state/shop/data.json": json_bytes({"revision": "x", "allow": []}),
@@ -313,7 +313,7 @@ def test_a_broken_bundle_is_no_bundle(bundle_files: BundleFiles) -> None:
 
 
 def test_a_bundle_unpacks_to_so_much_and_no_more(bundle_files: BundleFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    large = archive({"privtab_program/shop/data.json": bytes(20_000)})
+    large = packed_archive({"privtab_program/shop/data.json": bytes(20_000)})
     bundle_files.replace(bundle_files.policy, large)
     with monkeypatch.context() as patch:
         patch.setattr("privtab.bundle.archive.LARGEST", 10_000)

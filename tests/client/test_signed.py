@@ -17,9 +17,9 @@ import signing_keys
 from privtab import pipeline
 from privtab.base.errors import DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
 from privtab.bundle import state_bundle
-from privtab.bundle.archive import archive
+from privtab.bundle.archive import packed_archive
 from privtab.bundle.pack import shard_bundles
-from privtab.bundle.sign import signed
+from privtab.bundle.sign import with_signature
 from privtab.client import connect
 from privtab.client.embedded import Embedded
 from privtab.engines.opa.server import FileService
@@ -48,7 +48,7 @@ class SignedFiles:
         self.program = pipeline.load_program(folder / "shop.yaml")
         self.policy, self.state = folder / "policy.tar.gz", folder / "state.tar.gz"
         self.private, self.key = OURS.write(folder, "ours")
-        self.put(self.policy, signed(policy_artifacts(self.program).bundle(), OURS.signing(sequence=5)))
+        self.put(self.policy, with_signature(policy_artifacts(self.program).bundle(), OURS.signing(sequence=5)))
         self.put(self.state, self.with_grants())
 
     def with_grants(
@@ -56,7 +56,7 @@ class SignedFiles:
     ) -> bytes:
         rows = [GRANT | {"grantee": f"user:{user}"} for user in users or ("ann",)]
         state, _ = validate(self.program, from_tables({"grants": rows}, "rows"))
-        return signed(state_bundle(self.program, state), pair.signing(sequence=sequence, scope=scope))
+        return with_signature(state_bundle(self.program, state), pair.signing(sequence=sequence, scope=scope))
 
     @staticmethod
     def put(path: Path, content: bytes) -> None:
@@ -92,13 +92,15 @@ def test_the_environment_names_the_key(signed_files: SignedFiles, monkeypatch: p
     with pytest.raises(SignatureRefused, match="signed for no scope, not for the scope `prod`"):
         connect(signed_files.folder)
     signed_files.put(
-        signed_files.policy, signed(policy_artifacts(signed_files.program).bundle(), OURS.signing(scope="prod"))
+        signed_files.policy, with_signature(policy_artifacts(signed_files.program).bundle(), OURS.signing(scope="prod"))
     )
     signed_files.put(signed_files.state, signed_files.with_grants(scope="prod"))
     connect(signed_files.folder).close()
 
 
-@pytest.mark.parametrize("what", signing_keys.tampered(signed(archive({"data.json": b"{}"}), OURS.signing())))
+@pytest.mark.parametrize(
+    "what", signing_keys.tampered(with_signature(packed_archive({"data.json": b"{}"}), OURS.signing()))
+)
 def test_tampered_bundles_are_refused(signed_files: SignedFiles, what: str) -> None:
     for path in (signed_files.policy, signed_files.state):
         good = path.read_bytes()
@@ -170,7 +172,7 @@ def test_an_empty_variable_turns_no_check_off(
 @pytest.mark.parametrize(("sequence", "says"), [(5, "the sequence 5"), (None, "no sequence")])
 def test_a_least_sequence_holds_from_the_start(signed_files: SignedFiles, sequence: int | None, says: str) -> None:
     signed_files.put(
-        signed_files.policy, signed(policy_artifacts(signed_files.program).bundle(), OURS.signing(sequence=6))
+        signed_files.policy, with_signature(policy_artifacts(signed_files.program).bundle(), OURS.signing(sequence=6))
     )
     signed_files.put(signed_files.state, signed_files.with_grants("mallory", sequence=sequence))
     key = signed_files.key
@@ -352,7 +354,7 @@ def hostile(signed_files: SignedFiles) -> dict[str, tuple[dict[str, bytes], str]
 )
 def test_an_unsigned_bundle_is_refused_before_it_is_unpacked(signed_files: SignedFiles, what: str) -> None:
     files, says = hostile(signed_files)[what]
-    bundle = archive(files)
+    bundle = packed_archive(files)
     assert len(bundle) < 1 << 20
     signed_files.put(signed_files.state, bundle)
     largest = max(map(len, files.values()))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import signing_keys
 
-from privtab.bundle.archive import archive
+from privtab.bundle.archive import packed_archive
 
 PAIR = signing_keys.pair()
 
@@ -68,7 +68,7 @@ def test_a_key_that_does_not_hold_is_a_failed_check(privtab: Callable[..., Any],
 
 def test_bundles_of_others_and_what_is_none(privtab: Callable[..., Any], tmp_path: Path) -> None:
     other = tmp_path / "other.tar.gz"
-    other.write_bytes(archive({f"p{n}.rego": b"package p\n" for n in range(30)} | {"data.json": b"{}"}))
+    other.write_bytes(packed_archive({f"p{n}.rego": b"package p\n" for n in range(30)} | {"data.json": b"{}"}))
     ran = privtab("bundle", "inspect", other)
     assert ran.code == 0, ran.err
     assert "not one of privtab's" in ran.out

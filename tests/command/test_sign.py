@@ -9,7 +9,7 @@ import pytest
 import signing_keys
 
 from privtab.base.signatures import Trust
-from privtab.bundle.sign import verify
+from privtab.bundle.sign import verify_bundle
 
 PAIR = signing_keys.pair()
 
@@ -33,7 +33,7 @@ def test_a_bundle_is_signed_in_its_place(privtab: Callable[..., Any], bundle: Pa
     assert ran.code == 0, ran.err
     assert "signed with mine (ES256)" in ran.out
     assert f"{bundle.stat().st_size:,} bytes" in ran.out
-    found = verify(bundle, Trust.of(PAIR.public, "prod"))
+    found = verify_bundle(bundle, Trust.of(PAIR.public, "prod"))
     assert found.sequence == 3
     assert signing_keys.header(bundle.read_bytes())["kid"] == "mine"
     content = {
@@ -58,7 +58,7 @@ def test_the_key_comes_from_the_environment(
 ) -> None:
     monkeypatch.setenv("PRIVTAB_SIGNING_KEY", PAIR.private)
     assert privtab("bundle", "sign", bundle).code == 0
-    assert verify(bundle, Trust.of(PAIR.public)).key == PAIR.signing().id
+    assert verify_bundle(bundle, Trust.of(PAIR.public)).key == PAIR.signing().id
 
 
 @pytest.mark.parametrize("empty", ["variable", "option"])
@@ -104,7 +104,7 @@ def test_compile_and_pack_sign_at_once(
     assert ran.code == 0, ran.err
     assert f"signed with {PAIR.signing().id}" in ran.out
     for name in ("policy", "state"):
-        assert verify(build / "shop" / "1" / f"{name}.tar.gz", Trust.of(PAIR.public, "prod")).sequence == 9
+        assert verify_bundle(build / "shop" / "1" / f"{name}.tar.gz", Trust.of(PAIR.public, "prod")).sequence == 9
     privtab("bundle", "sign", bundle, *options)
     assert bundle.read_bytes() == (build / "shop" / "1" / "policy.tar.gz").read_bytes(), "the same, signed later"
     ran = privtab("state", "pack", state, "-p", policy, "-o", tmp_path / "state.tar.gz", *options)

@@ -12,7 +12,7 @@ from fuzzing import LENGTHS, fuzzed
 
 from privtab.base.diagnostics import Diagnostic
 from privtab.base.errors import FileError, UsageError
-from privtab.bundle.archive import archive
+from privtab.bundle.archive import packed_archive
 from privtab.command._stored import load_policy, load_rows
 from privtab.state.load import validate
 from privtab_server.errors import RegistryError
@@ -90,7 +90,7 @@ def test_kept_states(packed: ExampleBundles, tmp_path: Path, seconds: float | No
     def read(text: bytes) -> None:
         head, _, changed = text.partition(b"\n")
         name = head.decode(errors="replace")
-        path.write_bytes(archive(files | {name: changed}) if name in files else text)
+        path.write_bytes(packed_archive(files | {name: changed}) if name in files else text)
         try:
             raw = load_rows(program, path)
         except (FileError, UsageError):
@@ -111,7 +111,7 @@ def test_kept_policies(packed: ExampleBundles, tmp_path: Path, seconds: float | 
     def read(text: bytes) -> None:
         head, _, changed = text.partition(b"\n")
         name = head.decode(errors="replace")
-        path.write_bytes(archive(files | {name: changed}) if name in files else text)
+        path.write_bytes(packed_archive(files | {name: changed}) if name in files else text)
         with contextlib.suppress(FileError):
             load_policy(path)
 

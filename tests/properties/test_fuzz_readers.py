@@ -24,9 +24,9 @@ from privtab.base.errors import BrokenBundle, FileError, PolicyError, SignatureR
 from privtab.base.signatures import Trust, canonical
 from privtab.base.source import SourceFile
 from privtab.bundle import state_bundle
-from privtab.bundle.archive import archive
+from privtab.bundle.archive import packed_archive
 from privtab.bundle.inspect import inspect
-from privtab.bundle.sign import signed, verify
+from privtab.bundle.sign import verify_bundle, with_signature
 from privtab.client._bundles import content, unpacked
 from privtab.ir.nodes import Program
 from privtab.language import fmt, syntax
@@ -151,14 +151,14 @@ TRUST = Trust.of([KEY.public])
 
 def bundles(program: Program) -> list[bytes]:
     unsigned = [policy_artifacts(program).bundle(), state_bundle(program, STATE)]
-    return [*unsigned, *(signed(bundle, KEY.signing(sequence=3)) for bundle in unsigned)]
+    return [*unsigned, *(with_signature(bundle, KEY.signing(sequence=3)) for bundle in unsigned)]
 
 
 def read_bundle(bundle: bytes) -> None:
     """What is in a bundle, or that it is broken or not signed."""
     for look in (
         lambda: inspect(bundle, TRUST),
-        lambda: verify(bundle, TRUST),
+        lambda: verify_bundle(bundle, TRUST),
         lambda: content(unpacked(bundle), lambda document: document),
     ):
         try:
@@ -193,7 +193,7 @@ def test_files_in_bundles(seconds: float | None) -> None:
         try:
             number, name = json.loads(head)
             files = inside[number] | {name: changed}
-            tar = archive(files)
+            tar = packed_archive(files)
         except (ValueError, TypeError, IndexError, KeyError, AttributeError, tarfile.TarError):
             return
         read_bundle(tar)
@@ -203,7 +203,7 @@ def test_files_in_bundles(seconds: float | None) -> None:
 
 @LENGTHS
 def test_signatures(seconds: float | None) -> None:
-    files = signing_keys.files(signed(policy_artifacts(PROGRAM).bundle(), KEY.signing(sequence=3)))
+    files = signing_keys.files(with_signature(policy_artifacts(PROGRAM).bundle(), KEY.signing(sequence=3)))
 
     def read(text: bytes) -> None:
         with contextlib.suppress(SignatureRefused):

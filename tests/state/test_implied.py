@@ -14,7 +14,7 @@ from privtab import model
 from privtab.base.moments import Window
 from privtab.base.request import Entity, Request
 from privtab.base.source import SourceFile
-from privtab.bundle.state_rows import from_index
+from privtab.bundle.state_rows import state_of_index
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
@@ -123,7 +123,7 @@ def test_mistakes_are_found_where_they_are(text: str, message: str) -> None:
 @pytest.mark.parametrize("seed", seeds(range(40), quick=10))
 def test_rows_that_are_read_back_give_the_same_index(seed: int) -> None:
     of = generated_programs.program(seed, "implies")
-    rows = from_index(index_document(of, worlds.state(of, seed)))
+    rows = state_of_index(index_document(of, worlds.state(of, seed)))
     # Not the first index: it also has the entries of roles that only groups without members hold, which no row tells.
     implying_nothing = replace(of, privileges={n: replace(found, implies=()) for n, found in of.privileges.items()})
     exact, again = index_document(implying_nothing, rows), index_document(of, as_written(of, rows))
@@ -132,7 +132,7 @@ def test_rows_that_are_read_back_give_the_same_index(seed: int) -> None:
 
 def test_rows_read_back_do_not_imply_once_more() -> None:
     document = index_document(program(), State(grants=(row("WRITE", "table:c/t"),)))
-    rows = as_written(program(), from_index(document)).grants
+    rows = as_written(program(), state_of_index(document)).grants
     assert {grant.privilege for grant in rows} == {"WRITE"}
     assert "LIST" not in index_document(program(), State(grants=rows))["allow"]
 
@@ -141,7 +141,7 @@ def test_rows_with_windows_are_read_back_for_the_time_in_which_they_hold() -> No
     rows = (row("WRITE", "table:c/t"), row("LIST", "table:c/t"))
     state = State(grants=rows, windows={"grants": (Window(10, 20), Window(15, 30))})
     of = program()
-    again = as_written(of, from_index(index_document(of, state)))
+    again = as_written(of, state_of_index(index_document(of, state)))
     for at in (5, 10, 14, 15, 19, 20, 29, 30):
         assert _allowed(of, again.at(at)) == _allowed(of, state.at(at)), at
 

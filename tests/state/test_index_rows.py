@@ -12,7 +12,7 @@ from seeds import seeds
 from privtab.base.moments import ALWAYS, Window
 from privtab.base.request import Entity, Request
 from privtab.base.source import SourceFile
-from privtab.bundle.state_rows import from_index
+from privtab.bundle.state_rows import state_of_index
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document
@@ -25,7 +25,7 @@ from privtab.state.written import as_written
 def test_rows_read_back_decide_alike(features: tuple[str, ...], seed: int) -> None:
     program = generated_programs.program(seed, *features)
     state = worlds.timed(worlds.state(program, seed), seed)
-    rows = as_written(program, from_index(index_document(program, state)))
+    rows = as_written(program, state_of_index(index_document(program, state)))
     assert {row.role for row in rows.assignments} <= {row.role for row in state.assignments}
     requests = worlds.requests(program, seed, 3)
     for moment in (worlds.EPOCH, *worlds.moments(state)[::5]):
@@ -56,7 +56,7 @@ def test_roles_of_roles_are_read_back_with_their_scopes_and_times() -> None:
         ),
         windows={"assignments": (ALWAYS, ALWAYS, Window(10, 20), ALWAYS)},
     )
-    rows = from_index(index_document(program, state))
+    rows = state_of_index(index_document(program, state))
     found = {}
     for user, desk, moment in product(("ann", "ben"), ("s/1", "t/1"), (9, 10, 20)):
         request = Request(user=user, action="use", resource=Entity("desk", desk), active_roles=("head",))
@@ -74,7 +74,7 @@ def test_a_role_that_nobody_holds_within_a_scope_yet_is_read_back_by_its_name() 
     head = Assignment(principal="user:ann", role="head", scope=site)
     windows = (Window(0, 10), Window(20, 30))
     state = State(assignments=(head, Assignment(principal="role:head", role="clerk")), windows={"assignments": windows})
-    rows = from_index(index_document(program, state))
+    rows = state_of_index(index_document(program, state))
     within = Assignment(principal="role:head", role="clerk", scope=site)
     assert set(zip(rows.assignments, rows.windows["assignments"], strict=True)) == {
         (head, windows[0]),
@@ -93,7 +93,7 @@ def test_groups_that_contain_those_of_the_request_are_read_back() -> None:
             Grant(grantee="group:it", effect="deny", privilege="USE", entity=desk),
         ),
     )
-    rows = from_index(index_document(program, state))
+    rows = state_of_index(index_document(program, state))
     for groups, allowed in (((), True), (("hr",), False), (("it",), False)):
         request = Request(user="ann", action="use", resource=desk, groups=groups)
         assert Reference(program, rows).decide(request).allowed is allowed

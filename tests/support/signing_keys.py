@@ -16,7 +16,7 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from privtab.bundle.archive import archive
+from privtab.bundle.archive import packed_archive
 from privtab.bundle.sign import SigningKey
 
 
@@ -87,7 +87,7 @@ def forged(bundle: bytes, algorithm: str, secret: str = "") -> bytes:
 
 def with_token(bundle: bytes, token: str) -> bytes:
     """The bundle with another signature."""
-    return archive(files(bundle) | {".signatures.json": json.dumps({"signatures": [token]}).encode()})
+    return packed_archive(files(bundle) | {".signatures.json": json.dumps({"signatures": [token]}).encode()})
 
 
 def tampered(bundle: bytes) -> dict[str, bytes]:
@@ -98,13 +98,15 @@ def tampered(bundle: bytes) -> dict[str, bytes]:
     head, payload, mac = _token(bundle).split(".")
     other = _base(json.dumps(claims(bundle) | {"scope": "else"}).encode())
     return {
-        "a changed byte": archive(inside | {data: changed}),
-        "an added policy": archive(inside | {"system.rego": b"package system.authz\n\nallow := true\n"}),
-        "added data": archive(inside | {"privtab/data.json": b"{}"}),
-        "a removed file": archive({name: text for name, text in inside.items() if name != data}),
-        "a missing signature": archive({name: text for name, text in inside.items() if name != ".signatures.json"}),
-        "two signatures": archive(inside | {"privtab/.signatures.json": inside[".signatures.json"]}),
-        "an empty signature": archive(inside | {".signatures.json": b'{"signatures":[]}'}),
+        "a changed byte": packed_archive(inside | {data: changed}),
+        "an added policy": packed_archive(inside | {"system.rego": b"package system.authz\n\nallow := true\n"}),
+        "added data": packed_archive(inside | {"privtab/data.json": b"{}"}),
+        "a removed file": packed_archive({name: text for name, text in inside.items() if name != data}),
+        "a missing signature": packed_archive(
+            {name: text for name, text in inside.items() if name != ".signatures.json"}
+        ),
+        "two signatures": packed_archive(inside | {"privtab/.signatures.json": inside[".signatures.json"]}),
+        "an empty signature": packed_archive(inside | {".signatures.json": b'{"signatures":[]}'}),
         "a changed payload": with_token(bundle, f"{head}.{other}.{mac}"),
         "a cut signature": with_token(bundle, f"{head}.{payload}.{mac[:20]}"),
         "no algorithm": forged(bundle, "none"),

@@ -19,7 +19,7 @@ from privtab.base import strict_json
 from privtab.base.errors import BrokenBundle
 from privtab.base.printable import printable_text
 
-MANIFEST = ".manifest"
+MANIFEST_FILE = ".manifest"
 DATA = "data.json"
 LARGEST = 2 << 30
 """Bytes that a bundle may unpack to."""
@@ -119,7 +119,7 @@ def check_entry(name: str, entry: tarfile.TarInfo, number: int) -> None:
 
 def check_read(name: str, size: int, limit: int | None = None, what: str = "") -> None:
     """Raise BrokenBundle for a file that is too large to be read as a whole. `what`: what else is to be said of it."""
-    limit = limit or (LARGEST_MANIFEST if name == MANIFEST else LARGEST_READ)
+    limit = limit or (LARGEST_MANIFEST if name == MANIFEST_FILE else LARGEST_READ)
     if size > limit:
         raise BrokenBundle(f"`{name}` in it {what}has {size:,} bytes; {limit >> 20} MiB is the most")
 
@@ -131,7 +131,7 @@ def check_values(name: str, text: bytes, limit: int | None = None) -> None:
         raise BrokenBundle(f"`{name}` in it holds more than {limit:,} values")
 
 
-def read_object(name: str, text: bytes, error: type[Exception] = BrokenBundle) -> dict[str, Any]:
+def read_json_object(name: str, text: bytes, error: type[Exception] = BrokenBundle) -> dict[str, Any]:
     """The object in a JSON file of a bundle. Raises `error` for any other value, BrokenBundle for too many values."""
     check_values(name, text)
     return strict_json.loads_object(text, f"`{name}`", error)
@@ -150,7 +150,7 @@ LEVEL = 4
 """The compression level: level 6 takes two and a half times as long and saves five per cent (on an index of grants)."""
 
 
-def archive(files: Mapping[str, bytes]) -> bytes:
+def packed_archive(files: Mapping[str, bytes]) -> bytes:
     """A gzipped tar of the files, by path; the same files give the same bytes at any time, on any machine."""
     buffer = io.BytesIO()
     with (
@@ -186,7 +186,7 @@ _BROKEN = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, RecursionEr
 """The last three are for chains of headers, and numbers in them, that do not occur by mistake."""
 
 
-def entries(bundle: BinaryIO) -> Entries:
+def archive_entries(bundle: BinaryIO) -> Entries:
     """The files of an open bundle in order, by the path that OPA gives them. Raises BrokenBundle.
 
     Causes are a truncated bundle, other kinds of files, an exceeded limit, or a path that occurs twice, since then
@@ -221,7 +221,7 @@ def path_of(name: str) -> str:
     return name.removeprefix("./").lstrip("/")
 
 
-def digest(content: BinaryIO) -> str:
+def archive_digest(content: BinaryIO) -> str:
     """The SHA-256 of the rest of an open file."""
     hasher = hashlib.sha256()
     while piece := content.read(_PIECE):
@@ -300,17 +300,17 @@ def contents(bundle: bytes) -> Contents:
     """Read a bundle. Raises BrokenBundle."""
     manifest: Mapping[str, Any] = {}
     data: dict[str, Any] = {}
-    for name, _, file in entries(io.BytesIO(bundle)):
+    for name, _, file in archive_entries(io.BytesIO(bundle)):
         folder, _, last = name.rpartition("/")
-        if name == MANIFEST:
-            manifest = _manifest(read_object(name, file.read()))
+        if name == MANIFEST_FILE:
+            manifest = _manifest(read_json_object(name, file.read()))
         elif last == DATA:
             node = data
             for key in folder.split("/") if folder else ():
                 node = node.setdefault(key, {})
                 if not isinstance(node, dict):
                     raise BrokenBundle(f"`{name}` lies below `{key}`, which is not an object")
-            node.update(read_object(name, file.read()))
+            node.update(read_json_object(name, file.read()))
     return Contents(manifest=manifest, data=data)
 
 
@@ -318,7 +318,7 @@ def _manifest(manifest: dict[str, Any]) -> dict[str, Any]:
     """Return the manifest if its roots and metadata are valid. Raises BrokenBundle."""
     roots = manifest.get("roots", [""])
     if not (isinstance(roots, list) and all(isinstance(root, str) for root in roots)):
-        raise BrokenBundle(f"`{MANIFEST}`: `roots` is not a list of paths")
+        raise BrokenBundle(f"`{MANIFEST_FILE}`: `roots` is not a list of paths")
     if not isinstance(manifest.get("metadata", {}), dict):
-        raise BrokenBundle(f"`{MANIFEST}`: `metadata` is not an object")
+        raise BrokenBundle(f"`{MANIFEST_FILE}`: `metadata` is not an object")
     return manifest

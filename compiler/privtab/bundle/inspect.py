@@ -13,8 +13,8 @@ from privtab.base.errors import SignatureRefused
 from privtab.base.moments import WINDOWED
 from privtab.base.names import SCOPED
 from privtab.base.signatures import LARGEST_SIGNATURES, PATCH, Trust, is_signature
-from privtab.bundle.archive import MANIFEST, check_values, digest, entries
-from privtab.bundle.sign import BundleSource, opened, verify
+from privtab.bundle.archive import MANIFEST_FILE, archive_digest, archive_entries, check_values
+from privtab.bundle.sign import BundleSource, opened, verify_bundle
 
 WASM = ".wasm"
 _PIECE = 1 << 20
@@ -76,11 +76,11 @@ def inspect(bundle: BundleSource, trust: Trust | None = None) -> Inspection:
     manifest: Mapping[str, Any] = {}
     signatures: bytes | None = None
     with opened(bundle) as file:
-        sha256, size = digest(file), file.tell()
+        sha256, size = archive_digest(file), file.tell()
         file.seek(0)
-        for name, entry, content in entries(file):
+        for name, entry, content in archive_entries(file):
             files.append(File(name=name, bytes=entry.size))
-            if name == MANIFEST:
+            if name == MANIFEST_FILE:
                 manifest = _object(content.read())
             elif is_signature(name):
                 signatures = content.read(min(entry.size, LARGEST_SIGNATURES))
@@ -196,7 +196,7 @@ def _signature(bundle: BundleSource, signatures: bytes | None, trust: Trust | No
     if trust is None:
         return claims
     try:
-        signed = verify(bundle, trust)
+        signed = verify_bundle(bundle, trust)
     except SignatureRefused as error:
         return replace(claims or Signature(key=None, algorithm=None), verified=False, why=str(error))
     return Signature(

@@ -6,7 +6,7 @@ import io
 
 from privtab.base import strict_json
 from privtab.base.errors import BrokenBundle, FileError
-from privtab.bundle.archive import entries
+from privtab.bundle.archive import archive_entries
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import FORMAT
@@ -20,7 +20,9 @@ def program_in(bundle: bytes, shown: str) -> Program:
 def program_with_doors(bundle: bytes, shown: str) -> tuple[Program, frozenset[str]]:
     """As `program_in`, and the names of the doors by which the bundle answers other systems."""
     try:
-        texts = [file.read() for name, _, file in entries(io.BytesIO(bundle)) if name.startswith("privtab_program/")]
+        texts = [
+            file.read() for name, _, file in archive_entries(io.BytesIO(bundle)) if name.startswith("privtab_program/")
+        ]
         if len(texts) != 1:
             raise ValueError(f"it holds {f'{len(texts)} programs' if texts else f'no program of format {FORMAT}'}")
         document = strict_json.strict_loads(texts[0])

@@ -12,7 +12,7 @@ from typing import Any
 from privtab import __version__
 from privtab.base.errors import FileError
 from privtab.base.formats import ENDINGS, ending_of, state_location
-from privtab.bundle.archive import digest
+from privtab.bundle.archive import archive_digest
 
 GIT_SECONDS = 20
 
@@ -38,7 +38,7 @@ class Provenance:
         }
 
 
-def provenance(path: Path, **choices: Any) -> Provenance:
+def provenance_of(path: Path, **choices: Any) -> Provenance:
     """The provenance of a file or a folder; empty `choices` are omitted. Raises FileError.
 
     A state from a registry, a store or another system has no source: its address may hold a password.
@@ -61,7 +61,7 @@ def provenance(path: Path, **choices: Any) -> Provenance:
 
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
-        return digest(file)
+        return archive_digest(file)
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

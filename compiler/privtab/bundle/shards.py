@@ -12,7 +12,7 @@ from privtab.base.shard_names import sharded_revision
 from privtab.bundle.archive import contents, json_bytes
 from privtab.state.shards import PEOPLE_PART
 
-LISTING = "shards.json"
+LISTING_FILE = "shards.json"
 """The name of the file with the list."""
 LONGEST = 100
 
@@ -46,10 +46,10 @@ def listing(bundles: Mapping[str, bytes]) -> dict[str, Any]:
             "roots": bundle_contents.roots,
             "bytes": len(bundle),
         }
-    return listing_of(system, rows)
+    return bundle_listing(system, rows)
 
 
-def listing_of(system: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def bundle_listing(system: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The list of a state's bundles from what it says of each: of `people`, and by root key."""
     revisions = {key: str(row["revision"]) for key, row in rows.items() if key != PEOPLE_PART}
     return {
@@ -66,4 +66,4 @@ def shard_files(bundles: Mapping[str, bytes]) -> dict[str, bytes]:
     So a concurrent reader never sees a reference to a shard that is not there yet. The list of the files comes last.
     """
     files = {shard_file(key): bundle for key, bundle in sorted(bundles.items()) if key != PEOPLE_PART}
-    return files | {shard_file(PEOPLE_PART): bundles[PEOPLE_PART], LISTING: json_bytes(listing(bundles)) + b"\n"}
+    return files | {shard_file(PEOPLE_PART): bundles[PEOPLE_PART], LISTING_FILE: json_bytes(listing(bundles)) + b"\n"}

@@ -42,13 +42,13 @@ from privtab.bundle.archive import (
     LARGEST_REWRITTEN,
     MOST_REWRITTEN,
     Entries,
-    archive,
+    archive_digest,
+    archive_entries,
     check_read,
     check_values,
-    digest,
-    entries,
     json_bytes,
     packed,
+    packed_archive,
 )
 
 PASSWORD_VARIABLE = "PRIVTAB_SIGNING_KEY_PASSWORD"  # noqa: S105  (the name of a variable)
@@ -104,31 +104,31 @@ class SigningKey:
 def signed_bundle(files: Mapping[str, bytes], signing: SigningKey | None) -> bytes:
     """The bundle of the files, signed if there is a key. `json_bytes` must have written its JSON. The same input gives the same bytes."""
     if signing is None:
-        return archive(files)
+        return packed_archive(files)
     hashed = ((name, escape_separators(text) if is_structured(name) else text) for name, text in files.items())
     hashes = {name: hashlib.sha256(text).hexdigest() for name, text in hashed}
-    return archive({**files, SIGNATURES: signatures(hashes, signing)})
+    return packed_archive({**files, SIGNATURES: signatures_text(hashes, signing)})
 
 
-def signed(bundle: bytes, signing: SigningKey) -> bytes:
+def with_signature(bundle: bytes, signing: SigningKey) -> bytes:
     """The bundle with a signature by the key, which replaces an existing one. Raises BrokenBundle, UsageError."""
     return b"".join(signed_pieces(io.BytesIO(bundle), signing))
 
 
 def signed_pieces(bundle: BinaryIO, signing: SigningKey) -> Iterator[bytes]:
     """Like `signed`, but of an open file and piece by piece: at most one file of the bundle is in memory at once."""
-    hashes = digests(bundle)
+    hashes = file_digests(bundle)
     bundle.seek(0)
-    yield from with_signatures(bundle, list(hashes), signatures(hashes, signing))
+    yield from with_signatures(bundle, list(hashes), signatures_text(hashes, signing))
 
 
-def digests(bundle: BinaryIO, *, ours: bool = False) -> dict[str, str]:
+def file_digests(bundle: BinaryIO, *, ours: bool = False) -> dict[str, str]:
     """The hash of every file of an open bundle except signatures, in order. Raises BrokenBundle, UsageError.
 
     `ours`: `json_bytes` wrote its JSON, so it need not be parsed.
     """
     hashes: dict[str, str] = {}
-    for name, _, content in entries(bundle):
+    for name, _, content in archive_entries(bundle):
         if not is_signature(name):
             hashes[name] = _digest(name, content, ours=ours)
     if PATCH in hashes:
@@ -142,17 +142,17 @@ def with_signatures(bundle: BinaryIO, names: Sequence[str], text: bytes | None) 
     `names`: its other files, in order.
     """
     if text is None:
-        yield from packed(item for item in entries(bundle) if not is_signature(item[0]))
+        yield from packed(item for item in archive_entries(bundle) if not is_signature(item[0]))
         return
     entry = tarfile.TarInfo(SIGNATURES)
     entry.size, entry.mode = len(text), 0o644
     signature_entry = (SIGNATURES, entry, io.BytesIO(text))
     # If the other files are sorted, keep them so; otherwise the signatures come first.
     successor = next((name for name in names if name > SIGNATURES), None) if names == sorted(names) else names[0]
-    yield from packed(_insert_entry(entries(bundle), signature_entry, successor))
+    yield from packed(_insert_entry(archive_entries(bundle), signature_entry, successor))
 
 
-def signatures(hashes: Mapping[str, str], signing: SigningKey) -> bytes:
+def signatures_text(hashes: Mapping[str, str], signing: SigningKey) -> bytes:
     """The content of `.signatures.json` for files with these hashes."""
     files = [{"name": name, "hash": hashes[name], "algorithm": HASH} for name in sorted(hashes)]
     claims: dict[str, Any] = {"files": files, "keyid": signing.id}
@@ -196,7 +196,7 @@ def _insert_entry(items: Entries, new_entry: tuple[str, tarfile.TarInfo, BinaryI
 
 def _digest(name: str, content: BinaryIO, *, ours: bool) -> str:
     if not is_structured(name):
-        return digest(content)
+        return archive_digest(content)
     if ours:
         return hashlib.sha256(escape_separators(content.read())).hexdigest()
     try:
@@ -273,7 +273,9 @@ BundleSource: TypeAlias = bytes | str | os.PathLike[str]
 """A bundle, or the path of one."""
 
 
-def verify(bundle: BundleSource, trust: Trust, *, newer_than: int | None = None, now: float | None = None) -> Signed:
+def verify_bundle(
+    bundle: BundleSource, trust: Trust, *, newer_than: int | None = None, now: float | None = None
+) -> Signed:
     """The claims of a bundle's signature, after verifying it and every file.
 
     `newer_than`: the sequence must be greater. Raises SignatureRefused, BrokenBundle, FileError.
@@ -325,11 +327,11 @@ def _read(file: BinaryIO) -> tuple[Mapping[str, bytes], dict[str, tuple[str, str
     """The signature files by path, and the hash of every other file."""
     signature_files: dict[str, bytes] = {}
     digests: dict[str, tuple[str, str]] = {}
-    for name, entry, content in entries(file):
+    for name, entry, content in archive_entries(file):
         if is_signature(name):
             signature_files[name] = content.read(min(entry.size, LARGEST_SIGNATURES + 1))
         else:
-            digests[name] = HASH, digest(content)
+            digests[name] = HASH, archive_digest(content)
     return signature_files, digests
 
 
@@ -341,7 +343,7 @@ def _check_rewritten_files(file: BinaryIO, mismatched: set[str], signed: Signed)
     if not mismatched:
         return
     file.seek(0)
-    for name, entry, content in entries(file):
+    for name, entry, content in archive_entries(file):
         if name not in mismatched:
             continue
         # Anyone may have written it.

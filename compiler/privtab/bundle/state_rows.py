@@ -16,7 +16,7 @@ from privtab.state.nodes import TABLES, Cells, ColumnRows, State
 from privtab.state.principal_rows import held_role
 
 
-def from_index(document: Mapping[str, Any]) -> State:
+def state_of_index(document: Mapping[str, Any]) -> State:
     """The rows that an index was built from, as far as they can be recovered."""
     if is_windowed(document):
         return _from_windowed(document)
@@ -78,7 +78,7 @@ def _from_windowed(document: Mapping[str, Any]) -> State:
     """The rows of a state with windows, which has an index for each window."""
     parts = dict(document[WINDOWED])
     windows = parts.pop("windows")
-    lasting = from_index(parts | {part: document[part] for part in HELD_ALWAYS if part in document})
+    lasting = state_of_index(parts | {part: document[part] for part in HELD_ALWAYS if part in document})
     indexes: dict[Window, dict[str, Any]] = {}
 
     def enter(spans: list[list[int]], part: str, *keys: str, value: Any = True) -> None:
@@ -115,7 +115,7 @@ def _from_windowed(document: Mapping[str, Any]) -> State:
     }  # attributes have no windows
     found: dict[str, list[Window]] = {table: [ALWAYS] * len(table_rows) for table, table_rows in rows.items()}
     for window, index in indexes.items():
-        state = from_index(index)
+        state = state_of_index(index)
         for table in rows:
             rows[table] += state.table(table).cells()
             found[table] += [window] * len(getattr(state, table))

@@ -488,9 +488,9 @@ def _states(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list[
 
 
 def _is_part(document: Any) -> bool:
-    from privtab.engines.index import StatePart, in_parts
+    from privtab.engines.index import StatePart, is_state_part
 
-    return isinstance(document, StatePart) or (isinstance(document, Mapping) and in_parts(document))
+    return isinstance(document, StatePart) or (isinstance(document, Mapping) and is_state_part(document))
 
 
 def _programs(bundles: Iterable[ReadBundle]) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from privtab.base import files, strict_json
 from privtab.base.collection import no_collection
 from privtab.base.errors import BrokenBundle, DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
 from privtab.base.signatures import PEM, Signed, Trust
-from privtab.bundle.archive import LARGEST_READ, MOST_ENTRIES, entries, read_object
-from privtab.bundle.sign import verify
+from privtab.bundle.archive import LARGEST_READ, MOST_ENTRIES, archive_entries, read_json_object
+from privtab.bundle.sign import verify_bundle
 from privtab.client._address import Cert, Token, file_stamp
 from privtab.client._observe import LOG
 
@@ -88,7 +88,7 @@ def bundle_content(packed: bytes, keep: Keep = dict) -> Content:
 
 def unpacked(packed: bytes) -> dict[str, bytes]:
     """The manifest and data files of a bundle, by path; raises BrokenBundle."""
-    return {name: file.read() for name, _, file in entries(io.BytesIO(packed)) if _is_relevant(name)}
+    return {name: file.read() for name, _, file in archive_entries(io.BytesIO(packed)) if _is_relevant(name)}
 
 
 def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) -> Content:
@@ -101,7 +101,7 @@ def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) 
         return replace(content({name: text for name, text in files.items() if _is_relevant(name)}, keep), signed=signed)
     if MANIFEST not in files:
         raise BrokenBundle("it has no manifest")
-    manifest = read_object(MANIFEST, files[MANIFEST])
+    manifest = read_json_object(MANIFEST, files[MANIFEST])
     roots = manifest.get("roots", [""])
     if not isinstance(roots, list) or not all(isinstance(root, str) for root in roots):
         raise BrokenBundle("the roots of its manifest are no list of texts")
@@ -109,7 +109,7 @@ def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) 
     for name, text in files.items():
         if name.rpartition("/")[2] != "data.json":
             continue
-        for path, value in _documents(name.split("/")[:-1], read_object(name, text)):
+        for path, value in _documents(name.split("/")[:-1], read_json_object(name, text)):
             if path[0] in documents:
                 if not _within(roots, "/".join(path), value):
                     raise BrokenBundle(f"`{'/'.join(path)}` lies outside the roots of its manifest")
@@ -227,7 +227,7 @@ class BundleLocation:
         """The content of a packed bundle."""
         _check_packed(len(packed))
         # Verify the whole bundle, in pieces, before keeping any of it.
-        signed = verify(packed, self.trusted.now()) if self.trusted is not None else None
+        signed = verify_bundle(packed, self.trusted.now()) if self.trusted is not None else None
         return replace(bundle_content(packed, keep), signed=signed)
 
 
@@ -325,7 +325,12 @@ class HttpLocation(BundleLocation):
         self, where: str, *, timeout: tuple[float, float], token: Token, verify: bool | str, cert: Cert
     ) -> None:
         super().__init__(where)
-        self._settings: dict[str, Any] = {"timeout": timeout, "token": token.value, "verify": verify, "cert": cert}
+        self._settings: dict[str, Any] = {
+            "timeout": timeout,
+            "token": token.value,
+            "verify": verify,
+            "cert": cert,
+        }
 
     def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """As BundleLocation.read. A caller waits for the download, so its total time is bounded."""

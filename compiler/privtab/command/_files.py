@@ -92,9 +92,9 @@ def write_state(folder: Path, files: Mapping[str, bytes]) -> None:
 
     Bundles in an earlier list but not in this one, as the shards of removed root entities, are deleted.
     """
-    from privtab.bundle.shards import LISTING
+    from privtab.bundle.shards import LISTING_FILE
 
-    before = {LISTING, *_listed_files(folder)}
+    before = {LISTING_FILE, *_listed_files(folder)}
     for name, content in files.items():
         write_file(folder / name, content)
     for name in before - files.keys():
@@ -103,9 +103,9 @@ def write_state(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def show_shards(folder: Path, files: Mapping[str, bytes]) -> None:
     """Print what was written, with the names of the largest shards."""
-    from privtab.bundle.shards import LISTING
+    from privtab.bundle.shards import LISTING_FILE
 
-    listing = strict_json.strict_loads(files[LISTING])
+    listing = strict_json.strict_loads(files[LISTING_FILE])
     rows = [listing["people"], *listing["shards"].values()]
     total = sum(row["bytes"] for row in rows)
     largest = sorted(listing["shards"].items(), key=lambda item: (-item[1]["bytes"], item[0]))
@@ -118,10 +118,10 @@ def show_shards(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def _listed_files(folder: Path) -> set[str]:
     """The files in the list of a folder; empty without a readable list."""
-    from privtab.bundle.shards import LISTING
+    from privtab.bundle.shards import LISTING_FILE
 
     try:
-        listing: Any = strict_json.strict_loads((folder / LISTING).read_text(encoding="utf-8"))
+        listing: Any = strict_json.strict_loads((folder / LISTING_FILE).read_text(encoding="utf-8"))
         found = {str(listing["people"]["file"]), *(str(row["file"]) for row in listing["shards"].values())}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return set()

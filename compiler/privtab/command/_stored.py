@@ -132,11 +132,11 @@ def as_stored(program: Program, state: State) -> State:
     >>> as_stored(load_policy("cdap/final"), State()) == State()
     True
     """
-    from privtab.bundle.state_rows import from_index
+    from privtab.bundle.state_rows import state_of_index
     from privtab.state.index import index_document
     from privtab.state.written import as_written
 
-    return as_written(program, from_index(index_document(program, state)))
+    return as_written(program, state_of_index(index_document(program, state)))
 
 
 def read_bundle(path: Path) -> bytes:
@@ -197,13 +197,13 @@ def _documents(bundle: bytes, shown: str) -> Mapping[str, Any]:
 
 def _rows_of_index(documents: Iterable[Mapping[str, Any]], shown: str) -> State:
     """The rows of a state from its index, or from the indexes of all its shards."""
-    from privtab.bundle.state_rows import from_index
+    from privtab.bundle.state_rows import state_of_index
     from privtab.engines.index import combined_document
 
     try:
         document, missing = combined_document(documents)
         if missing:
             raise UsageError(f"{shown} is a part of a state: {len(missing)} of its shards are missing")
-        return from_index(document)
+        return state_of_index(document)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise FileError(f"the state of {shown} cannot be read: {error!r}") from error

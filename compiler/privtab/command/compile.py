@@ -94,7 +94,7 @@ def run(
     signing = sign.signing_key()
     for name in compiling.also or ():
         backends.backend(name)  # before a policy is read
-    from privtab.bundle.provenance import provenance
+    from privtab.bundle.provenance import provenance_of
     from privtab.client._protocol import check_system
     from privtab.language.syntax.keys import policy_schema
     from privtab.pipeline import policies_at, resolve_policy
@@ -116,13 +116,13 @@ def run(
     files: dict[str, bytes] = {}
     if state is not None:
         loaded = load_state(programs[0], state, allow_partial=allow_partial).state
-        made_of = provenance(state, policy=f"{programs[0].system}/{programs[0].version}")
+        made_of = provenance_of(state, policy=f"{programs[0].system}/{programs[0].version}")
         files = state_files(programs[0], loaded, sharded=compiling.sharded, provenance=made_of, signing=signing)
     compiled: list[Compiled] = []
     try:
         with no_collection(keep=True), err().progress(len(programs)) as tell:
             for policy, program in zip(policies, programs, strict=True):
-                origin = provenance(policy, **chosen)
+                origin = provenance_of(policy, **chosen)
                 compiled.append(_compile(program, compiling, origin, signing, files))
                 tell()
     finally:
@@ -193,7 +193,7 @@ def _compile(
 
 
 def _report(compiled: Sequence[Compiled], output: Path, format_: Format, key_id: str | None) -> None:
-    from privtab.bundle.shards import LISTING
+    from privtab.bundle.shards import LISTING_FILE
 
     rows = [
         {
@@ -205,9 +205,9 @@ def _report(compiled: Sequence[Compiled], output: Path, format_: Format, key_id:
             "revision": result.revision,
             "milliseconds": round(result.seconds * 1000),
             "state": next(
-                (str(output / result.name / name) for name in (STATE, LISTING) if name in result.state), None
+                (str(output / result.name / name) for name in (STATE, LISTING_FILE) if name in result.state), None
             ),
-            "state_bytes": sum(len(result.state[name]) for name in result.state if name != LISTING) or None,
+            "state_bytes": sum(len(result.state[name]) for name in result.state if name != LISTING_FILE) or None,
             "signed": key_id,
         }
         for result in compiled

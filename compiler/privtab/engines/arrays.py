@@ -229,7 +229,7 @@ class Arrays:
     """An index as arrays, without the origins of its rows. It pickles to a few flat buffers (`privtab_spark/packed_values.py`)."""
 
     def __init__(self, numbers: PrivilegeNumbers, people: UserPrincipals, revision: str) -> None:
-        """Arrays without any type; `build_arrays` adds these."""
+        """Arrays without any type; `arrays_of_tables` adds these."""
         self.revision = revision
         self.numbers = numbers
         self.people = people

@@ -6,7 +6,6 @@ The tables are those of an index (`docs/reference/state.md`), each as columns of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
@@ -18,12 +17,11 @@ from privtab.base import arrow
 from privtab.base.arrow import Codes, Lists
 from privtab.engines.arrays import Arrays, Entries, Scopes, TypeArrays, UserPrincipals, is_single
 from privtab.engines.columns import Level, level_of, widths
-from privtab.engines.index import OWNER, Index, Principals, PrivilegeNumbers
+from privtab.engines.index import OWNER_BIT, Index, Principals, PrivilegeNumbers
 from privtab.engines.lookups import WORD, HashIndex, TextDictionary, words
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedTable:
+class EncodedTable(NamedTuple):
     """A table of texts: columns of numbers, and the texts of each column by number."""
 
     columns: Sequence[Codes]
@@ -51,13 +49,13 @@ class _GrantedBits(NamedTuple):
 
 def arrays_of_index(index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> Arrays:
     """The arrays of a state, from its index; they share the numbers of its privileges."""
-    arrays = build_arrays(_tables(index), index.within, chains, index.numbers, index.revision, index.everyone)
+    arrays = arrays_of_tables(_tables(index), index.within, chains, index.numbers, index.revision, index.everyone)
     arrays.people.roles_of_roles = index.roles_of_roles
     return arrays
 
 
 def _tables(index: Index) -> dict[str, EncodedTable]:
-    """The tables of an index, as for `build_arrays`."""
+    """The tables of an index, as for `arrays_of_tables`."""
     entities = [
         (f"{type_}:{path}", holders) for type_, table in index.tables.items() for path, holders in table.items()
     ]
@@ -80,7 +78,7 @@ def _tables(index: Index) -> dict[str, EncodedTable]:
         selected = np.concatenate(rows) if rows else np.zeros(0, np.int64)
         texts = (arrow.text_array(privileges), entity_texts, principal_texts)
         found[effect] = EncodedTable((privilege, entity[selected], principal[selected]), texts)
-    owned = having(OWNER)
+    owned = having(OWNER_BIT)
     found["owners"] = EncodedTable((entity[owned], principal[owned]), (entity_texts, principal_texts))
     members = ((f"{type_}:{path}", users) for type_, table in index.members.items() for path, users in table.items())
     found["members"] = _encoded([(key, user) for key, users in members for user in users], 2)
@@ -114,8 +112,8 @@ def _encoded(rows: Sequence[tuple[str, ...]], width: int) -> EncodedTable:
     return EncodedTable(codes, [arrow.text_array(list(own)) for own in texts])
 
 
-def build_arrays(
-    tables: Mapping[str, EncodedTable],
+def arrays_of_tables(
+    tables: Mapping[str, tuple[Sequence[Codes], Sequence[pa.Array]]],
     within: Mapping[str, tuple[str, str]],
     chains: Mapping[str, Sequence[tuple[str, int]]],
     numbers: PrivilegeNumbers | None = None,
@@ -129,27 +127,28 @@ def build_arrays(
     `within`: the role and the scope that a principal stands for. `chains`: as those of a condition reader. `everyone`: the group of every
     user, if there is one.
     """
+    encoded = {name: EncodedTable(*table) for name, table in tables.items()}
     users, (_, scoped_numbers, _, member_numbers) = _united(
         [
-            tables["principals"].texts[0],
-            tables["scoped"].texts[0],
-            tables["service_admins"].texts[0],
-            tables["members"].texts[1],
+            encoded["principals"].texts[0],
+            encoded["scoped"].texts[0],
+            encoded["service_admins"].texts[0],
+            encoded["members"].texts[1],
         ]
     )
-    people = _people(tables, within, users, everyone)
+    people = _people(encoded, within, users, everyone)
     arrays = Arrays(numbers or PrivilegeNumbers(), people, revision)
-    effects = [tables["allow"], tables["deny"]]
-    grantees = [effects[0].texts[2], effects[1].texts[2], tables["owners"].texts[1]]
+    effects = [encoded["allow"], encoded["deny"]]
+    grantees = [effects[0].texts[2], effects[1].texts[2], encoded["owners"].texts[1]]
     grantee_codes = [arrays.people.principals.find(texts) for texts in grantees]
     shared_scopes = {scope: roles for group in everyone for scope, roles in people.group_scoped.get(group, {}).items()}
     entities, entity_codes = _united(
         [
             effects[0].texts[1],
             effects[1].texts[1],
-            tables["owners"].texts[0],
-            tables["members"].texts[0],
-            tables["scoped"].texts[1],
+            encoded["owners"].texts[0],
+            encoded["members"].texts[0],
+            encoded["scoped"].texts[1],
             arrow.text_array(list(shared_scopes)),
         ]
     )
@@ -161,15 +160,15 @@ def build_arrays(
             bits[code] = arrays.numbers.allowed(effect.texts[0][code].as_py()).bit_length() - 1 + denied
         privilege, entity, grantee = effect.columns
         granted.append(_GrantedBits(grantee_codes[denied][grantee], entity_codes[denied][entity], bits[privilege]))
-    entity, owner = tables["owners"].columns
+    entity, owner = encoded["owners"].columns
     granted.append(
-        _GrantedBits(grantee_codes[2][owner], entity_codes[2][entity], np.full(len(owner), OWNER.bit_length() - 1))
+        _GrantedBits(grantee_codes[2][owner], entity_codes[2][entity], np.full(len(owner), OWNER_BIT.bit_length() - 1))
     )
     all_held = _GrantedBits(*(np.concatenate(columns) for columns in zip(*granted, strict=True)))
     places = _Places(entities, chains)
-    entity_column, user_column = tables["members"].columns
+    entity_column, user_column = encoded["members"].columns
     member_entities, member_users = entity_codes[3][entity_column], member_numbers[user_column]
-    scoped = _scoped(tables["scoped"])
+    scoped = _scoped(encoded["scoped"])
     for type_ in sorted(chains, key=lambda name: len(chains[name])):
         types = chains[type_]
         arrays.above[type_] = types[-2][0] if len(types) > 1 else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +22,32 @@ TextPool: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None]
 """A column of texts."""
 Reasons: TypeAlias = npt.NDArray[np.uint8]
 
-REASONS = (
+
+class Unevaluated(IntEnum):
+    """The reason for which a row is denied without evaluation; OK: the row was evaluated.
+
+    >>> Unevaluated.DEPTH.text
+    'wrong depth'
+    """
+
+    OK = 0
+    NULL = 1
+    MALFORMED = 2
+    DEPTH = 3
+    UNKNOWN = 4
+    WITH = 5
+    FLAG = 6
+    ATTRIBUTE = 7
+    NAME = 8
+    NO_ROLE = 9
+
+    @property
+    def text(self) -> str | None:
+        """The reason as users see it."""
+        return _REASON_TEXTS[self]
+
+
+_REASON_TEXTS = (
     None,
     "null",
     "malformed path",
@@ -33,8 +59,8 @@ REASONS = (
     "malformed name",
     "no active role is named",
 )
-"""Why a row is denied without evaluation, by code; 0: it was evaluated."""
-OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH, FLAG, ATTRIBUTE, NAME, NO_ROLE = range(len(REASONS))
+# Plain numbers, which numpy takes for no more than a byte.
+OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH, FLAG, ATTRIBUTE, NAME, NO_ROLE = map(int, Unevaluated)
 
 _SLASH = ord("/")
 WELL_SPELT = r"\A(?:(?:[^%]|%2F|%25)*|(?:%2A|%3F)+)\z"
@@ -192,12 +218,6 @@ def _without_end(texts: pa.Array) -> pa.Array:
     return pa.StringArray.from_buffers(len(texts), pa.py_buffer(shorter), pa.py_buffer(content[remaining]))
 
 
-def is_ascii(texts: pa.Array) -> bool:
-    """Whether no text has a byte beyond ASCII."""
-    _, content = text_bytes(texts)
-    return not len(content) or int(content.max()) < 128
-
-
 def widths(texts: pa.Array, usual: int) -> tuple[Codes, Codes]:
     """How many names each path has, fastest if it is `usual` for all; and the positions of all slashes."""
     offsets, content = text_bytes(texts)
@@ -264,7 +284,7 @@ MAX_DISTINCT_SHARE_OF_SAMPLE = 0.95
 _LARGEST = 1 << 62
 
 
-def distinct(columns: Sequence[pa.Array]) -> tuple[Codes, Codes] | None:
+def distinct_requests(columns: Sequence[pa.Array]) -> tuple[Codes, Codes] | None:
     """The first row of each distinct request, and the number of each row's request; None if too few repeat.
 
     `columns`: of equal length; a null equals a null.
@@ -273,7 +293,7 @@ def distinct(columns: Sequence[pa.Array]) -> tuple[Codes, Codes] | None:
     if not rows:
         return None
     if rows > 4 * SAMPLE:
-        first_rows = distinct([column.slice(0, SAMPLE) for column in columns])
+        first_rows = distinct_requests([column.slice(0, SAMPLE) for column in columns])
         if first_rows is None or len(first_rows[0]) > MAX_DISTINCT_SHARE_OF_SAMPLE * SAMPLE:
             return None
     code: Codes = np.zeros(rows, np.int64)

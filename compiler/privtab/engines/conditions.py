@@ -164,7 +164,7 @@ Condition: TypeAlias = Atom | AllOf | AnyOf
 
 T = TypeVar("T")
 
-ALWAYS = AllOf()
+ALWAYS_TRUE = AllOf()
 NEVER = AnyOf()
 LocatedSets: TypeAlias = tuple[Sequence[Mapping[str, Any]], Sequence[Sequence[int]]]
 
@@ -279,7 +279,7 @@ class ConditionReader:
             case "or":
                 return _any(self._read(part, slot, form) for part in value)
             case "when":
-                return self._read(value["body"], slot, form) if value["flag"] in form.flags else ALWAYS
+                return self._read(value["body"], slot, form) if value["flag"] in form.flags else ALWAYS_TRUE
             case "can":
                 return self._can(value, value["slot"] or slot, form)
             case "by_type":
@@ -352,7 +352,7 @@ def _all(parts: Iterable[Condition]) -> Condition:
 
 
 def _any(parts: Iterable[Condition]) -> Condition:
-    return _joined(AnyOf, ALWAYS, parts)
+    return _joined(AnyOf, ALWAYS_TRUE, parts)
 
 
 def _joined(kind: type[AllOf | AnyOf], decisive: Condition, parts: Iterable[Condition]) -> Condition:
@@ -364,7 +364,7 @@ def _joined(kind: type[AllOf | AnyOf], decisive: Condition, parts: Iterable[Cond
     return decisive if decisive in flat else next(iter(flat)) if len(flat) == 1 else kind(tuple(flat))
 
 
-def fold(
+def fold_condition(
     condition: Condition,
     of_atom: Callable[[Atom], T],
     all_of: Callable[[Iterable[T]], T],
@@ -372,7 +372,7 @@ def fold(
 ) -> T:
     """The value of a condition, from the values of its atoms and how the values of parts are combined; of each part once."""
     known: dict[Condition, T] = {}
-    for part in places_of(condition):
+    for part in condition_places(condition):
         match part:
             case Atom():
                 known[part] = of_atom(part)
@@ -385,7 +385,7 @@ def fold(
     return known[condition]
 
 
-def places_of(condition: Condition) -> Mapping[Condition, int]:
+def condition_places(condition: Condition) -> Mapping[Condition, int]:
     """In how many places of a condition each part stands, itself last. What is in a part is counted once, and comes before it."""
     found: dict[Condition, int] = {}
 
@@ -399,9 +399,9 @@ def places_of(condition: Condition) -> Mapping[Condition, int]:
     return found
 
 
-def atoms_of(condition: Condition) -> Iterable[Atom]:
+def condition_atoms(condition: Condition) -> Iterable[Atom]:
     """Every atom in a condition."""
-    return [part for part in places_of(condition) if isinstance(part, Atom)]
+    return [part for part in condition_places(condition) if isinstance(part, Atom)]
 
 
 def compiled(condition: Condition, bits: Mapping[Condition, int], free: int) -> Callable[[int], bool]:
@@ -409,7 +409,7 @@ def compiled(condition: Condition, bits: Mapping[Condition, int], free: int) -> 
 
     `free`: a bit above those of atoms. From there on, parts that stand in several places have bits, too, and are worked out first.
     """
-    places = places_of(condition)
+    places = condition_places(condition)
     shared = [part for part, count in places.items() if count > 1 and not isinstance(part, Atom)]
     known_bits = dict(bits)
     known_bits.update((part, free << number) for number, part in enumerate(shared))

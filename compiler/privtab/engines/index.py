@@ -27,7 +27,7 @@ Table: TypeAlias = dict[str, Holders]
 
 _PEOPLE = ""
 """The people's part, among names of shards."""
-OWNER = 1
+OWNER_BIT = 1
 SEPARATOR = "\n"
 _MOST_CALLERS = 1 << 16
 """Users whose principals are kept together with those of every user."""
@@ -131,7 +131,7 @@ class EntityHoldings:
                         for principal, entry in holders.items()
                         if entry is not True
                     }
-        self._add(OWNER, document["owners"], text)
+        self._add(OWNER_BIT, document["owners"], text)
         for key, users in document["members"].items():
             type_, _, path = key.partition(":")
             self.members.setdefault(type_, {})[path] = frozenset(map(text, users))
@@ -212,7 +212,7 @@ class Index:
     def __init__(self, document: Mapping[str, Any]) -> None:
         """Read `data.privtab_state.<system>`. Raises PolicyError if it is not an index."""
         with reading("an index"):
-            if in_parts(document):
+            if is_state_part(document):
                 self._combine([StatePart(document, PrivilegeNumbers())])
             else:
                 numbers, texts = PrivilegeNumbers(), TextPool()
@@ -363,7 +363,7 @@ class _Callers(dict[str, tuple[str, ...]]):
         return default if found is None else found
 
 
-def in_parts(document: Mapping[str, Any]) -> bool:
+def is_state_part(document: Mapping[str, Any]) -> bool:
     """Whether the document at `data.privtab_state.<system>` is a sharded state, or some of its parts."""
     return "shards" in document or "at" in document
 
@@ -373,7 +373,7 @@ def revisions(state: object) -> dict[str, Any] | None:
     if isinstance(state, StatePart):
         people = {"people": state.people["revision"]} if state.people is not None else {}
         return people | {f"at/{name}": revision for name, (revision, _) in state.shards.items()}
-    if isinstance(state, Mapping) and in_parts(state):
+    if isinstance(state, Mapping) and is_state_part(state):
         people = {"people": parts_of(state)[0]["revision"]} if "shards" in state else {}
         return people | {
             f"at/{name}": parts_of(shard)[0].get("revision") for name, shard in state.get("at", {}).items()
@@ -387,7 +387,7 @@ def combined_document(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str,
     Errors as `Index.of`.
     """
     listed = list(documents)
-    if len(listed) == 1 and not in_parts(listed[0]):
+    if len(listed) == 1 and not is_state_part(listed[0]):
         return dict(listed[0]), frozenset()
     people = [document for document in listed if "shards" in document]
     found, missing = _shards_of(people, [document.get("at", {}) for document in listed])

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from privtab.base.arrow import Codes, Truth
 from privtab.engines.arrays import HEAVY, Arrays, Column, TypeArrays, UserPrincipals
 from privtab.engines.columns import Level, Paths, decoded, select
-from privtab.engines.conditions import RESOURCE, Atom, Comparison, Condition, Operand, atoms_of, fold
-from privtab.engines.index import OWNER
+from privtab.engines.conditions import RESOURCE, Atom, Comparison, Condition, Operand, condition_atoms, fold_condition
+from privtab.engines.index import OWNER_BIT
 from privtab.engines.lookups import Bits, Remembered, pair
 from privtab.engines.plan import FormPlan, LookupStep, needed
 
@@ -114,12 +114,12 @@ class Batch:
 
 def in_columns(plan: FormPlan) -> bool:
     """Whether a form of request can be decided in columns; otherwise its condition has too many privileges, or `or below`."""
-    below = any(atom.kind in ("has_below", "owns_below") for atom in atoms_of(plan.condition))
+    below = any(atom.kind in ("has_below", "owns_below") for atom in condition_atoms(plan.condition))
     return not below and len(_privileges(plan)) <= MOST_PRIVILEGES
 
 
 def _privileges(plan: FormPlan) -> list[str]:
-    return sorted({atom.privilege for atom in atoms_of(plan.condition) if atom.kind == "has"})
+    return sorted({atom.privilege for atom in condition_atoms(plan.condition) if atom.kind == "has"})
 
 
 class Kernel:
@@ -132,7 +132,7 @@ class Kernel:
         allowed = plan.index.numbers.allowed
         privileges = _privileges(plan)
         self._bit = {privilege: 2 << 2 * number for number, privilege in enumerate(privileges)}
-        pairs = [(OWNER, OWNER)]
+        pairs = [(OWNER_BIT, OWNER_BIT)]
         for privilege, bit in self._bit.items():
             pairs += [(allowed(privilege), bit), (allowed(privilege) << 1, bit << 1)]
         self._columns: list[Column] = [arrays.entries[step.type].column(pairs) for step in plan.steps]
@@ -167,7 +167,7 @@ class Kernel:
                 parent = steps[step.above].expand(batch.parent_pairs(step.slot, step.depth) if higher else None)
                 users = np.where(parent.denied, -1, users)
             bits = self._direct_bits(number, users, batch.paths[step.slot], view.path_positions)
-            owned = bits & np.uint64(OWNER)
+            owned = bits & np.uint64(OWNER_BIT)
             scopes: tuple[tuple[int, Codes], ...] = ()
             if semantics.roles:
                 places = batch.paths[step.slot].places(step.type, view.path_positions)
@@ -197,7 +197,7 @@ class Kernel:
         if self._held:
             effective = np.where(owned != 0, effective | self._held, effective)
             inherited = self._held & self._inherited
-            effective = np.where(bits & np.uint64(OWNER) != 0, effective | inherited, effective)
+            effective = np.where(bits & np.uint64(OWNER_BIT) != 0, effective | inherited, effective)
         return effective
 
     def _direct_bits(self, number: int, users: Codes, paths: Paths, path_positions: Codes | None) -> Bits:
@@ -287,7 +287,7 @@ class Kernel:
             return Found(slot=part.slot, depth=depth, values=truth)
 
         both, either = (partial(batch.combined, combine=how) for how in (np.logical_and, np.logical_or))
-        found: Found = fold(condition, atom, both, either)
+        found: Found = fold_condition(condition, atom, both, either)
         return found
 
     def _comparing(self, comparison: Comparison, batch: Batch) -> Truth:

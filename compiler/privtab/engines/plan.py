@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, assert_never
 from privtab.base.names import last_name, refers_to
 from privtab.base.paths import base_type
 from privtab.engines import conditions
-from privtab.engines.index import OWNER, Holders, Index, Table
+from privtab.engines.index import OWNER_BIT, Holders, Index, Table
 
 Special: TypeAlias = Callable[[str, Sequence[str], Sequence[str], str], Sequence[tuple[int, str]]]
 """Through whom an atom that is no privilege and no ownership holds: nobody, if it does not.
@@ -50,7 +50,7 @@ class GrantSemantics:
     def inherited(self, bits_of: Callable[[str], int]) -> int:
         """The bits that count below an entity too; `bits_of`: those of a privilege and of its denial. Bits of no privilege count."""
         apart = reduce(or_, map(bits_of, self.apart), 0)
-        return ~apart if self.down else apart | OWNER * bool(apart)
+        return ~apart if self.down else apart | OWNER_BIT * bool(apart)
 
     @classmethod
     def read(cls, program: Mapping[str, Any]) -> GrantSemantics:
@@ -151,7 +151,7 @@ class FormPlan:
         self.tests: tuple[Test, ...] = ()
         self.comparisons: tuple[tuple[int, conditions.Comparison], ...] = ()
         self.steps: tuple[LookupStep, ...] = ()
-        free = self._lay_out(conditions.atoms_of(condition))
+        free = self._lay_out(conditions.condition_atoms(condition))
         self.decide = conditions.compiled(condition, self._bits, free)
         self.owner_bits = sum(map(self._bit_of_privilege, semantics.owner_holds))
         self.inherited = semantics.inherited(lambda name: self._bit_of_privilege(name) * 3)
@@ -160,7 +160,7 @@ class FormPlan:
         """What principals that are not active do not have."""
         if semantics.active_roles:
             self.narrowed_bits = sum(map(self._bit_of_privilege, index.numbers))
-            self.narrowed_bits |= 0 if semantics.inactive_owners else OWNER
+            self.narrowed_bits |= 0 if semantics.inactive_owners else OWNER_BIT
 
     def _lay_out(self, atoms: Iterable[conditions.Atom]) -> int:
         """Assign a bit to each atom: tests first, then the steps one after another; return the first bit above them."""
@@ -213,7 +213,7 @@ class FormPlan:
         return 1 << shift
 
     def _bit(self, atom: conditions.Atom) -> int:
-        return OWNER if atom.kind == "owner" else self._bit_of_privilege(atom.privilege)
+        return OWNER_BIT if atom.kind == "owner" else self._bit_of_privilege(atom.privilege)
 
     def _above(self, atom: conditions.Atom) -> Iterable[tuple[str, str]]:
         """The places that count for an atom, from the root to its own."""
@@ -235,7 +235,7 @@ class FormPlan:
 
     def path(self, of: conditions.Atom | conditions.Operand, paths: Mapping[str, list[str]]) -> str | None:
         """The path of the entity of an atom or of an attribute; None if it has none, or if the request does not name it."""
-        return named(paths[of.slot], self.reader.depth(of.type)) if of.type else None
+        return named_prefix(paths[of.slot], self.reader.depth(of.type)) if of.type else None
 
     def _compares(self, comparison: conditions.Comparison, caller: Caller, paths: Mapping[str, list[str]]) -> bool:
         return comparison.holds(lambda operand: caller.values.value(operand, self.path(operand, paths)))
@@ -265,7 +265,7 @@ class FormPlan:
                     bits &= ~self.narrowed_bits
                     for principal in caller.active:
                         bits |= holders.get(principal, 0)
-            owned = bits & OWNER
+            owned = bits & OWNER_BIT
             if scopes:
                 scoped_roles = (*(roles[step.above] if step.above >= 0 else ()), *scopes.get(f"{step.base}:{path}", ()))
                 roles.append(scoped_roles)
@@ -278,8 +278,8 @@ class FormPlan:
                 bits |= bits_of_steps[step.above] & inherited
             bits_of_steps.append(bits)
             if step.mask:
-                effective = bits & ~(bits >> 1) & ~OWNER if denies else bits & ~OWNER
-                if owner_bits and bits & OWNER:
+                effective = bits & ~(bits >> 1) & ~OWNER_BIT if denies else bits & ~OWNER_BIT
+                if owner_bits and bits & OWNER_BIT:
                     effective |= owner_bits if owned else owner_bits & inherited
                 known |= ((effective | owned) & step.mask) << step.shift
         return known
@@ -295,10 +295,10 @@ class FormPlan:
             return
         on = "" if path is None else f"{base_type(atom.type)}:{path}"
         if atom.kind == "owner":
-            yield from (row._replace(rank=0) for row, bits in self._held(atom, caller, paths) if bits & OWNER)
+            yield from (row._replace(rank=0) for row, bits in self._held(atom, caller, paths) if bits & OWNER_BIT)
         elif atom.kind == "has":
             if atom.privilege in self.semantics.owner_holds:
-                owners = (row for row, bits in self._held(atom, caller, paths) if bits & OWNER)
+                owners = (row for row, bits in self._held(atom, caller, paths) if bits & OWNER_BIT)
                 yield from (row._replace(rank=0, through=f"owner {row.through}") for row in owners)
             if not any(self.denials(atom, caller, paths)):
                 yield from self.grants(atom, caller, paths)
@@ -428,7 +428,7 @@ def roles_of(index: Index, principals: Sequence[str]) -> set[str]:
     return {(within[p][0] if p in within else p)[5:] for p in principals if p in within or p.startswith("role:")}
 
 
-def named(path: Sequence[str], depth: int) -> str | None:
+def named_prefix(path: Sequence[str], depth: int) -> str | None:
     """Of the beginnings of a path, the one with so many names; None if the request does not name that entity."""
     is_unnamed = depth >= len(path) or (depth == len(path) - 1 and path[depth].endswith("/"))
     return None if is_unnamed else path[depth]

@@ -19,8 +19,8 @@ from privtab.base.errors import DecisionUnavailable
 from privtab.base.moments import FIRST, LAST, WINDOWED, Window, parts_of
 from privtab.base.names import is_wildcard
 from privtab.base.request import Request
-from privtab.engines.conditions import ALWAYS, RESOURCE, Atom
-from privtab.engines.index import OWNER, Index, PrivilegeNumbers, StatePart, Table, in_parts, reading
+from privtab.engines.conditions import ALWAYS_TRUE, RESOURCE, Atom
+from privtab.engines.index import OWNER_BIT, Index, PrivilegeNumbers, StatePart, Table, is_state_part, reading
 from privtab.engines.plan import FormPlan, Special, needed
 from privtab.engines.rows import RowEngine
 
@@ -82,7 +82,7 @@ class WindowedIndex:
                             _add_origins(found, (effect, privilege, key, principal), open_origins)
         for key, owners in self._windows["owners"].items():
             for owner in _open_names(owners, moment):
-                _add(found, key, owner, OWNER)
+                _add(found, key, owner, OWNER_BIT)
         found.below = _open_below(self._windows.get("below", {}), moment)
         found.owned_below = {
             key: dict.fromkeys(_open_names(owners, moment), True)
@@ -214,7 +214,7 @@ def shortcut(plan: FormPlan) -> Shortcut | None:
     required, rest = needed(plan.condition)
     levels = [_level(plan, type_, depth, required) for type_, depth in chain]
     inherited = all(plan.semantics.inherits(atom.privilege) for atom in required)
-    simple = rest == ALWAYS and inherited and plan.semantics.denies and not plan.owner_bits
+    simple = rest == ALWAYS_TRUE and inherited and plan.semantics.denies and not plan.owner_bits
     return _conjunction(levels, plan) if simple else _by_facts(plan, levels)
 
 
@@ -316,11 +316,11 @@ def _by_facts(plan: FormPlan, levels: Sequence[Level]) -> Shortcut:
             known = known & inherited | bits
             if mask:
                 effective = known & ~(known >> 1) if denies else known
-                if owner_bits and known & OWNER:
-                    effective |= owner_bits if bits & OWNER else owner_bits & inherited
+                if owner_bits and known & OWNER_BIT:
+                    effective |= owner_bits if bits & OWNER_BIT else owner_bits & inherited
                 if effective & required != required:
                     return False
-                gathered |= (((effective & ~OWNER) | (bits & OWNER)) & mask) << shift
+                gathered |= (((effective & ~OWNER_BIT) | (bits & OWNER_BIT)) & mask) << shift
         return decide(gathered)
 
     return answer
@@ -454,7 +454,7 @@ class Opener:
 
     def keep(self, document: Mapping[str, Any]) -> Index | StatePart | WindowedIndex:
         """What is kept of a state's document, or of that of one of its parts: the index, or a part of it."""
-        if not in_parts(document):
+        if not is_state_part(document):
             return WindowedIndex(document) if is_windowed(document) else Index(document)
         # Parts that are loaded one by one become one index, so they must number privileges alike.
         self._numbers = self._numbers or PrivilegeNumbers()

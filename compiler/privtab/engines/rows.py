@@ -29,7 +29,7 @@ from privtab.base.sql_text import (
 )
 from privtab.engines.conditions import RESOURCE, Atom, ConditionReader, RequestShape, RequestValues, words
 from privtab.engines.index import Index, require_kept
-from privtab.engines.plan import Caller, FormPlan, GrantSemantics, beginnings, named
+from privtab.engines.plan import Caller, FormPlan, GrantSemantics, beginnings, named_prefix
 
 
 class MinimalSets:
@@ -62,7 +62,7 @@ class MinimalSets:
 
     def _key_or_type(self, target: Mapping[str, Any], paths: Mapping[str, list[str]]) -> str:
         """The key of a target's entity, or its type alone if the request does not name it."""
-        path = named(paths[target["slot"]], self._depth(target["type"]))
+        path = named_prefix(paths[target["slot"]], self._depth(target["type"]))
         type_: str = base_type(target["type"])
         return type_ if path is None else f"{type_}:{path}"
 

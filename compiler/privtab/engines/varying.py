@@ -25,12 +25,12 @@ from privtab.engines.columns import (
     NONE_GIVEN,
     NULL,
     OK,
-    REASONS,
     UNKNOWN,
     WITH,
     GivenColumns,
     Reasons,
     TextPool,
+    Unevaluated,
     texts,
     unusable,
     well_formed,
@@ -117,11 +117,11 @@ class Answers:
 
     allowed: Truth
     reasons: Reasons
-    """Why a row is denied without evaluation: positions in REASONS, 0 if it was evaluated."""
+    """Why a row is denied without evaluation: by the numbers of Unevaluated."""
 
     def reason(self, row: int) -> str | None:
         """The reason as text; None if the row was evaluated."""
-        return REASONS[self.reasons[row]]
+        return Unevaluated(int(self.reasons[row])).text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

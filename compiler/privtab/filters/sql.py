@@ -40,7 +40,7 @@ from privtab.filters.expression import (
 ParameterStyle: TypeAlias = Literal["qmark", "format", "pyformat", "named", "numeric", "dollar"]
 """The style of parameters: `?`, `%s`, `%(p1)s`, `:p1`, `:1` (PEP 249) or `$1`."""
 Form: TypeAlias = Literal["inline", "joined"]
-MOST_INLINE = 2_000
+MOST_INLINE_NAMES = 2_000
 """The most names that a condition lists unless the caller says otherwise."""
 
 _CLASS_U = "[" + "".join(rf"\u{max(first, 1):04x}-\u{last:04x}" for first, last in RANGES) + "]"
@@ -223,7 +223,7 @@ def sql(
     edition: str,
     style: ParameterStyle | None = None,
     prefix: str = "p",
-    most: int = MOST_INLINE,
+    most: int = MOST_INLINE_NAMES,
     table: str | None = None,
     key: str | None = None,
     pretty: bool = False,
@@ -323,7 +323,7 @@ class _Rows:
         )
 
 
-def quoted(name: str, dialect_name: str) -> str:
+def quoted_identifier(name: str, dialect_name: str) -> str:
     """The name of a column as a dialect quotes it."""
     return exp.column(name, quoted=True).sql(dialect(dialect_name).name)
 

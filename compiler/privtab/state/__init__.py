@@ -1,1 +1,78 @@
 """Who holds what: tables of rows that are read, validated and indexed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privtab.base.lazy import face
+
+if TYPE_CHECKING:
+    from privtab.state.attribute_rows import attribute_parts, attribute_texts, two_values_problem
+    from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX, ScopeOverlap
+    from privtab.state.coded import CodedColumn, RawTable, numbered_rows
+    from privtab.state.findings import FINDING_NAMES, RowLocation, StateFinding
+    from privtab.state.folders import table_files
+    from privtab.state.holdings import Holdings
+    from privtab.state.index import index_bytes, index_document
+    from privtab.state.large import CheckedTable, ColumnChecker
+    from privtab.state.large_index import coded_parts, given_privileges
+    from privtab.state.links import LINK_COLUMNS, derived_rows, invalid_links, with_derived_rows
+    from privtab.state.load import as_raw, from_tables, load_raw_state, no_table_message, validate, validate_with_places
+    from privtab.state.located import located_places, locations, lying_in, wrong_places
+    from privtab.state.names import (
+        NO_PLACES,
+        Places,
+        RowProblem,
+        StateNames,
+        UsedParts,
+        filters_need,
+        place_text,
+        used_parts,
+    )
+    from privtab.state.nodes import (
+        ALL_TABLES,
+        ENTITY_COLUMNS,
+        Assignment,
+        AttributeRow,
+        ColumnRows,
+        Effect,
+        Grant,
+        Placement,
+        State,
+    )
+    from privtab.state.principal_rows import may_name_entity, principal_entity, scoped_principal
+    from privtab.state.raw import TABLE_COLUMNS, NotText, RawReader, RawRow, RawState, arrow_cells
+    from privtab.state.read_parquet import TABLE_FORMATS, table_format
+    from privtab.state.read_yaml import read_yaml_rows
+    from privtab.state.row_index import row_index_document
+    from privtab.state.row_texts import row_sentence, row_text
+    from privtab.state.shards import PEOPLE_PART, PartText, check_windows_of_shards, part_roots
+    from privtab.state.written import as_written
+else:
+    __getattr__, __dir__, __all__ = face(
+        __name__,
+        {
+            "attribute_rows": "attribute_parts attribute_texts two_values_problem",
+            "chains": "GROUP_PREFIX ROLE_PREFIX ScopeOverlap",
+            "coded": "CodedColumn RawTable numbered_rows",
+            "findings": "FINDING_NAMES RowLocation StateFinding",
+            "folders": "table_files",
+            "holdings": "Holdings",
+            "index": "index_bytes index_document",
+            "large": "CheckedTable ColumnChecker",
+            "large_index": "coded_parts given_privileges",
+            "links": "LINK_COLUMNS derived_rows invalid_links with_derived_rows",
+            "load": "as_raw from_tables load_raw_state no_table_message validate validate_with_places",
+            "located": "located_places locations lying_in wrong_places",
+            "names": "NO_PLACES Places RowProblem StateNames UsedParts filters_need place_text used_parts",
+            "nodes": "ALL_TABLES Assignment AttributeRow ColumnRows ENTITY_COLUMNS Effect Grant Placement State",
+            "principal_rows": "may_name_entity principal_entity scoped_principal",
+            "raw": "NotText RawReader RawRow RawState TABLE_COLUMNS arrow_cells",
+            "read_parquet": "TABLE_FORMATS table_format",
+            "read_yaml": "read_yaml_rows",
+            "row_index": "row_index_document",
+            "row_texts": "row_sentence row_text",
+            "shards": "PEOPLE_PART PartText check_windows_of_shards part_roots",
+            "written": "as_written",
+        },
+    )

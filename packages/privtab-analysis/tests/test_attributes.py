@@ -10,7 +10,7 @@ from privtab.base import Entity, GivenAttributes, Request, SourceFile
 from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.reference import Reference
-from privtab.state.nodes import AttributeRow, Grant, State
+from privtab.state import AttributeRow, Grant, State
 from privtab_analysis.explanation import explain
 from privtab_analysis.permissions import what_can
 from privtab_analysis.principals import who_can

@@ -11,7 +11,7 @@ from privtab.base import Entity, Request, SourceFile
 from privtab.ir import Can, Has, Holds, Program, reached_atoms
 from privtab.pipeline import load_program
 from privtab.reference import EvaluationContext, Reference
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state import Assignment, Grant, State
 from privtab_analysis.caller import Caller
 from privtab_analysis.principals import who_can
 from privtab_analysis.provenance import Provenance

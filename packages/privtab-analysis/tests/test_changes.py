@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from privtab.base import Request
 from privtab.ir import Program
 from privtab.reference import Reference
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_analysis import turns
 from privtab_analysis.changes import Change, SmallestChanges, apply, order
 from privtab_analysis.turns import remedies

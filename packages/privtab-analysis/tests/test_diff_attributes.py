@@ -16,9 +16,7 @@ from privtab.base.attributes import KINDS, AttributeKind
 from privtab.ir import Compare, Program, Rule, reached_atoms
 from privtab.pipeline import load_program
 from privtab.reference import Reference
-from privtab.state.attribute_rows import attribute_texts
-from privtab.state.load import from_tables, validate
-from privtab.state.nodes import AttributeRow, Grant, State
+from privtab.state import AttributeRow, Grant, State, attribute_texts, from_tables, validate
 from privtab_analysis.diff import Diff, Verdict, diff
 from privtab_analysis.diff.summary import holding_texts
 

@@ -10,7 +10,7 @@ import small_policies
 
 from privtab.base import InvalidRequest, Request
 from privtab.ir import Program, Role, Rule, vocabulary
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_analysis.diff import Diff, RowChange, Verdict, diff
 
 MANY = 99

@@ -16,7 +16,7 @@ from privtab.ir import Program
 from privtab.language import syntax
 from privtab.model.lower import lower
 from privtab.reference import Reference
-from privtab.state.nodes import Grant, State
+from privtab.state import Grant, State
 from privtab_analysis.diff import Diff, Verdict, diff
 from privtab_analysis.state_diff import state_diff
 

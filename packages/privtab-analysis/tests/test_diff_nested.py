@@ -13,8 +13,7 @@ import worlds
 from privtab.base import InvalidRequest, Request
 from privtab.ir import Program
 from privtab.reference import Reference
-from privtab.state.load import from_tables, validate
-from privtab.state.nodes import State
+from privtab.state import State, from_tables, validate
 from privtab_analysis.diff import RowChange, Verdict, diff
 
 LAKE = """

@@ -10,7 +10,7 @@ import worlds
 from seeds import seeds
 
 from privtab.reference import Reference
-from privtab.state.nodes import Grant
+from privtab.state import Grant
 from privtab_analysis.principals import who_can
 
 STRANGER = "a stranger"

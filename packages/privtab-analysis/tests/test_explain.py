@@ -14,9 +14,8 @@ from privtab import pipeline
 from privtab.base import Entity, Request
 from privtab.ir import Program
 from privtab.reference import Reference
-from privtab.state.names import Places
-from privtab.state.nodes import TABLES, Assignment, Grant, State
-from privtab.state.raw import RawRow
+from privtab.state import Assignment, Grant, Places, RawRow, State
+from privtab.state.nodes import TABLES
 from privtab_analysis.explanation import Part, RequestExplanation, explain
 from privtab_analysis.provenance import Chain
 

@@ -12,8 +12,7 @@ import pytest
 from privtab.base import Entity, Request
 from privtab.ir import Program
 from privtab.reference import Reference
-from privtab.state.load import from_tables, validate
-from privtab.state.nodes import Grant, State
+from privtab.state import Grant, State, from_tables, validate
 from privtab_analysis.changes import apply
 from privtab_analysis.explanation import explain
 from privtab_analysis.goals import Goal, operation_goal

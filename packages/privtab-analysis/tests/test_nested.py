@@ -8,12 +8,11 @@ import pytest
 
 from privtab.backends.describe import described_policy
 from privtab.base import Entity, Request
-from privtab.engines.index import Index
+from privtab.engines import Index
 from privtab.ir import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference import Reference
-from privtab.state.index import index_document
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state import Assignment, Grant, State, index_document
 from privtab_analysis.changes import change_text
 from privtab_analysis.entitlements.universe import asked_entities, universe
 from privtab_analysis.explanation import explain

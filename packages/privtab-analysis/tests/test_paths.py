@@ -17,8 +17,7 @@ from privtab import InvalidRequest
 from privtab.base import Entity, Request, UsageError, count_names, quoted_privilege
 from privtab.ir import RESOURCE, Has, Program, Rule, Target, vocabulary
 from privtab.reference import Reference
-from privtab.state.located import locations
-from privtab.state.nodes import AttributeRow, Grant, Placement, State
+from privtab.state import AttributeRow, Grant, Placement, State, locations
 from privtab_analysis.caller import Caller
 from privtab_analysis.effects import FreshNames, GainedFact
 from privtab_analysis.entitlements.universe import Universe, names

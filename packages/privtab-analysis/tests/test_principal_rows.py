@@ -7,7 +7,7 @@ import pytest
 from privtab.base import Entity, SourceFile
 from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.state.nodes import Assignment, Grant, Placement, State
+from privtab.state import Assignment, Grant, Placement, State
 from privtab_analysis.principal_rows import about_principal
 
 POLICY = """

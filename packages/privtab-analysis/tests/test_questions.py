@@ -15,7 +15,7 @@ from seeds import seeds
 from privtab.base import Entity, InvalidRequest, Request
 from privtab.ir import RESOURCE, Program, Rule, program_from_json, program_json, vocabulary
 from privtab.reference import Reference
-from privtab.state.nodes import Grant, Placement, State
+from privtab.state import Grant, Placement, State
 from privtab_analysis.entitlements.universe import Universe, universe
 from privtab_analysis.goals import goal
 from privtab_analysis.paths import ReachableRights

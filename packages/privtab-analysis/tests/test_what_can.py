@@ -13,8 +13,7 @@ from privtab import InvalidRequest
 from privtab.base import Entity, Request
 from privtab.ir import Program
 from privtab.reference import Reference
-from privtab.state.located import locations
-from privtab.state.nodes import State
+from privtab.state import State, locations
 from privtab_analysis.caller import asked_forms
 from privtab_analysis.entitlements.universe import Universe, rows_entities
 from privtab_analysis.permissions import AllowedOperation, what_can

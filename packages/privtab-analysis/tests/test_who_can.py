@@ -14,7 +14,7 @@ from privtab import InvalidRequest, pipeline
 from privtab.base import Entity, Request
 from privtab.ir import Program
 from privtab.reference import Reference
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state import Assignment, Grant, State
 from privtab_analysis.entitlements import request_forms
 from privtab_analysis.entitlements.universe import users
 from privtab_analysis.principals import Principal, who_can

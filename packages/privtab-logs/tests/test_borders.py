@@ -18,7 +18,7 @@ from seeds import seeds
 
 from privtab.base import ALWAYS, UsageError
 from privtab.pipeline import load_program
-from privtab.state.load import load_raw_state, validate_with_places
+from privtab.state import load_raw_state, validate_with_places
 from privtab_logs import mapped, opa, reading
 from privtab_logs.distinct import distinct
 from privtab_logs.moments import KnownState, Moments, Policy

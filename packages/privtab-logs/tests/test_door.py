@@ -13,7 +13,7 @@ from signed_door import door_server
 
 from privtab.command._app import run
 from privtab.pipeline import find_policy, load_program
-from privtab.state.load import from_tables
+from privtab.state import from_tables
 from privtab_connect.doors.document import load as load_door
 from privtab_logs import reading
 from privtab_logs.door import NO_ROW, DoorLog

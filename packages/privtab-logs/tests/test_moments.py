@@ -16,7 +16,7 @@ from lake_policy import asks, grant
 from privtab.base import parse_moment
 from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.state.load import from_tables
+from privtab.state import from_tables
 from privtab_logs import reading
 from privtab_logs.moments import KnownState, Moments, Policy, registered, stored
 from privtab_logs.replaying import Replay, replay

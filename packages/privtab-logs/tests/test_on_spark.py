@@ -14,7 +14,7 @@ from pyarrow import parquet
 from privtab.base import current_moment
 from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.state.load import load_raw_state, validate_with_places
+from privtab.state import load_raw_state, validate_with_places
 from privtab_logs import on_spark, reading, replaying
 from privtab_logs.distinct import distinct
 from privtab_logs.moments import KnownState, Moments, Policy

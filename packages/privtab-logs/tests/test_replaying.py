@@ -18,9 +18,7 @@ from privtab import pipeline
 from privtab.base import Request
 from privtab.client import Embedded
 from privtab.ir import Program
-from privtab.state.load import from_tables
-from privtab.state.nodes import State
-from privtab.state.shards import PEOPLE_PART
+from privtab.state import PEOPLE_PART, State, from_tables
 from privtab_logs import reading, replaying
 from privtab_logs.moments import KnownState, Moments, Policy, registered
 from privtab_logs.schema import NO_ANSWER, Reading

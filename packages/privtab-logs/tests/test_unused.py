@@ -17,9 +17,7 @@ from privtab.ir import Program
 from privtab.language import syntax
 from privtab.model.lower import lower
 from privtab.reference import Reference
-from privtab.state.load import from_tables, validate_with_places
-from privtab.state.names import NO_PLACES
-from privtab.state.nodes import State
+from privtab.state import NO_PLACES, State, from_tables, validate_with_places
 from privtab_analysis.state_diff import state_diff
 from privtab_analysis.state_diff.chosen import without_rows
 from privtab_logs.distinct import Log, LoggedRequest

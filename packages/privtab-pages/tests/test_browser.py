@@ -20,7 +20,7 @@ from logged_world import decided
 
 from privtab.base import Entity, Request
 from privtab.command._app import run
-from privtab.state.load import from_tables, validate
+from privtab.state import from_tables, validate
 from privtab_pages.explore.server import Explorer, application
 from privtab_server.registry import Registry
 

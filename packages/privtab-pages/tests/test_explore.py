@@ -21,8 +21,7 @@ from starlette.testclient import TestClient
 
 from privtab.base import Entity, Request
 from privtab.pipeline import load_program
-from privtab.state.load import load_raw_state, validate
-from privtab.state.nodes import Assignment, State
+from privtab.state import Assignment, State, load_raw_state, validate
 from privtab_analysis import explain, what_can
 from privtab_analysis.permissions import questions
 from privtab_analysis.rights_map import rights_map

@@ -14,7 +14,7 @@ from privtab.base import Entity, Request
 from privtab.ir import Program
 from privtab.pipeline import load_program, policy_names
 from privtab.reference import Reference
-from privtab.state.nodes import Assignment, State
+from privtab.state import Assignment, State
 from privtab_analysis.entitlements.universe import universe
 from privtab_pages.policy import PolicyPage
 from privtab_pages.roles import HOLDER, RoleMatrix, default_roles, roles_of_state

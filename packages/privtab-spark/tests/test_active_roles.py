@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from privtab.base import Entity, InvalidRequest, Request, UsageError
 from privtab.pipeline import load_program
 from privtab.reference import Reference
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state import Assignment, Grant, State
 from privtab_spark import SparkState, decide
 
 POLICY = """

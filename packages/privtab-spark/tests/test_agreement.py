@@ -17,7 +17,7 @@ from privtab import pipeline
 from privtab.base import Request
 from privtab.ir import Program, rule_flags
 from privtab.reference import Reference
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_spark import decide
 
 POLICIES = {"kernel": 10, "portions": len(worlds.IN_PORTIONS)}

@@ -13,10 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from spark_plans import WAYS, in_every_way
 
 from privtab.base import Entity
-from privtab.bundle.pack import state_bundle
+from privtab.bundle import state_bundle
 from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.state.nodes import AttributeRow, State
+from privtab.state import AttributeRow, State
 from privtab_spark import Limits, decide, plan
 
 ODD = ("it's", "back\\slash", "${spark.app.name}", "grün", "%x", "")

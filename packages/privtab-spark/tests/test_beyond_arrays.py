@@ -12,10 +12,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.base import InvalidRequest, StateInvalid, UsageError
-from privtab.bundle.pack import state_bundle
+from privtab.bundle import state_bundle
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.load import load_raw_state, validate
-from privtab.state.nodes import State
+from privtab.state import State, load_raw_state, validate
 from privtab_spark import (
     certify,
     decide,

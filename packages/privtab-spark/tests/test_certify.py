@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from privtab import pipeline
 from privtab.base import ALWAYS, Entity, UsageError, Window, current_moment, moment_text
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state import Assignment, Grant, State
 from privtab_analysis.html import visible
 from privtab_spark import certify
 from privtab_spark.certification import certifying, findings

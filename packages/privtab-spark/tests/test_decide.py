@@ -13,11 +13,10 @@ from pyspark.sql.types import BooleanType, StringType
 
 from privtab import pipeline
 from privtab.base import DecisionUnavailable, StateInvalid, UsageError
-from privtab.bundle import state_bundle
-from privtab.bundle.pack import shard_bundles
-from privtab.bundle.shards import LISTING, shard_files
+from privtab.bundle import LISTING_FILE, shard_bundles, state_bundle
+from privtab.bundle.shards import shard_files
 from privtab.pipeline import policy_artifacts
-from privtab.state.load import load_raw_state, validate
+from privtab.state import load_raw_state, validate
 from privtab_spark import decide, entitlements
 from privtab_spark.state import state_tables
 
@@ -135,7 +134,7 @@ def test_a_state_in_parts_is_whole_or_none(
         ]
     matrix = entitlements(program, folder, operations=["look"], spark=spark).where("user = 'ann'")
     assert [row["path"] for row in matrix.collect()] == ["s/100%25/a%2Fb"]
-    (folder / LISTING).unlink()
+    (folder / LISTING_FILE).unlink()
     next(file for file in folder.iterdir() if file.name.startswith("shop")).unlink()
     for plan in PLANS:
         with pytest.raises(DecisionUnavailable, match="1 of its shards are missing, such as `shop:s`"):

@@ -14,7 +14,7 @@ from privtab import Embedded
 from privtab.base import InvalidRequest, UsageError
 from privtab.bundle import state_bundle
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.load import load_raw_state, validate
+from privtab.state import load_raw_state, validate
 from privtab_spark import decide
 
 POLICY = """\

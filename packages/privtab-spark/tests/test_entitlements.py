@@ -17,7 +17,7 @@ from worlds.attributes import request_attributes
 from privtab.base import Entity, FileError, InvalidRequest, Request, StateInvalid, UsageError
 from privtab.ir import Program, vocabulary
 from privtab.reference import Reference
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state import Assignment, Grant, State
 from privtab_analysis.entitlements import evaluator
 from privtab_spark import entitlements, matrix
 from privtab_spark.matrix.opening import open_matrix, open_state
@@ -391,7 +391,7 @@ def test_a_wrong_row_that_may_deny_stops(program: Program, tmp_path: Path) -> No
 
 
 def test_a_state_bundle_has_the_same_matrix(program: Program, tmp_path: Path) -> None:
-    from privtab.bundle.pack import state_bundle
+    from privtab.bundle import state_bundle
 
     file = tmp_path / "state.tar.gz"
     file.write_bytes(state_bundle(program, STATE))

@@ -15,9 +15,9 @@ from privtab import Client, Embedded, pipeline
 from privtab.base import UsageError
 from privtab.bundle import state_bundle
 from privtab.client import Asker
-from privtab.engines.opa.server import OpaServer
+from privtab.engines import OpaServer
 from privtab.pipeline import policy_artifacts
-from privtab.state.load import load_raw_state, validate
+from privtab.state import load_raw_state, validate
 from privtab_spark import decide_with
 
 ROWS = [*[row[:2] for row in decision_rows.LOOKS], *[("ann", "s/a/1"), ("ann", "s/a/2")] * 200]

@@ -16,8 +16,7 @@ from privtab import pipeline
 from privtab.base import Entity, Request
 from privtab.ir import Program, rule_flags
 from privtab.reference import Reference
-from privtab.state.load import load_raw_state, validate
-from privtab.state.nodes import State
+from privtab.state import State, load_raw_state, validate
 from privtab_spark import decide
 
 Case: TypeAlias = tuple[str, str, str, str, dict[str, Any], bool]

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from privtab import pipeline
 from privtab.base import InvalidRequest, UsageError
-from privtab.state.load import load_raw_state, validate
+from privtab.state import load_raw_state, validate
 from privtab_spark import register_function
 
 

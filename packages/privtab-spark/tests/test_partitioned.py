@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from privtab.base import Entity, UsageError
 from privtab.ir import Program
-from privtab.state.nodes import Grant, State
+from privtab.state import Grant, State
 from privtab_spark import certify, entitlements, portions
 from privtab_spark.matrix import opening
 from privtab_spark.matrix.opening import open_matrix, open_state

@@ -16,7 +16,7 @@ from privtab import pipeline
 from privtab.base import Entity, Request, UsageError
 from privtab.ir import Program
 from privtab.reference import Reference
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state import Assignment, Grant, State
 from privtab_spark import decide, portions
 from privtab_spark.state import state_tables
 

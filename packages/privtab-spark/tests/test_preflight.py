@@ -19,7 +19,7 @@ import spark_sessions
 from privtab import pipeline
 from privtab.bundle import state_bundle
 from privtab.pipeline import policy_artifacts
-from privtab.state.load import load_raw_state, validate
+from privtab.state import load_raw_state, validate
 from privtab_spark import preflight
 
 VERSION = ".".join(map(str, sys.version_info[:3]))

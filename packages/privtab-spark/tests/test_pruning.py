@@ -22,7 +22,7 @@ from privtab import pipeline
 from privtab.base import StateInvalid
 from privtab.ir import rule_flags
 from privtab.reference import Reference
-from privtab.state.raw import TABLE_COLUMNS
+from privtab.state import TABLE_COLUMNS
 from privtab_spark import Limits, choose, decide, plan
 
 FEATURES: tuple[tuple[str, ...], ...] = (

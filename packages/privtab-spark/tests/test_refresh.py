@@ -18,7 +18,7 @@ from privtab import Embedded, pipeline
 from privtab.base import UsageError
 from privtab.bundle import state_bundle
 from privtab.pipeline import policy_artifacts
-from privtab.state.load import load_raw_state, validate
+from privtab.state import load_raw_state, validate
 from privtab_spark import Limits, decide, decide_with, each_batch, plan, visible
 from privtab_spark.state import state_tables
 

@@ -13,7 +13,7 @@ from privtab import Embedded, pipeline
 from privtab.base import AccessDenied, Entity, InvalidRequest, UsageError
 from privtab.bundle import state_bundle
 from privtab.pipeline import policy_artifacts
-from privtab.state.load import load_raw_state, validate
+from privtab.state import load_raw_state, validate
 from privtab_spark import require
 from privtab_spark.state import state_tables
 

@@ -10,10 +10,9 @@ import pytest
 import worlds
 
 from privtab.base import Entity
+from privtab.engines import Index
 from privtab.engines.build_arrays import arrays_of_index
-from privtab.engines.index import Index
-from privtab.state.index import index_document
-from privtab.state.nodes import Grant, State
+from privtab.state import Grant, State, index_document
 from privtab_spark.policies import open_policy
 from privtab_spark.states import arrays_of
 

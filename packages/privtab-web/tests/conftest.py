@@ -10,7 +10,7 @@ import studio_policy
 
 from privtab import Client
 from privtab.client import Embedded
-from privtab.engines.opa.server import OpaServer
+from privtab.engines import OpaServer
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 
 from privtab import AccessDenied, AsyncClient, Client, Entity, InvalidRequest, Request
 from privtab.client import Embedded
-from privtab.engines.opa.server import OpaServer
+from privtab.engines import OpaServer
 from privtab_web import Guard, acting_as
 
 CLICKS: list[Any] = [

@@ -16,11 +16,11 @@ from checkout import PYTHONPATH
 
 from privtab import AccessDenied, AsyncClient, Client, DecisionUnavailable, Entity, InvalidRequest
 from privtab.base import UsageError
-from privtab.bundle.pack import state_bundle
+from privtab.bundle import state_bundle
 from privtab.client import Embedded
-from privtab.engines.opa.server import OpaServer
+from privtab.engines import OpaServer
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.nodes import Grant, State
+from privtab.state import Grant, State
 from privtab_web import Caller, Guard, acting_as, allowed, bind, caller, decision, requires
 from privtab_web._answers import Unauthenticated
 

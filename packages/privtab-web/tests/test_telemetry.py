@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from privtab import AccessDenied, AsyncClient, Client, DecisionError, Entity, Request
 from privtab.client import Embedded
-from privtab.engines.opa.server import OpaServer
+from privtab.engines import OpaServer
 from privtab_web.log import DecisionLog
 from privtab_web.otel import Telemetry
 from privtab_web.trace import TraceHeaders, trace_context

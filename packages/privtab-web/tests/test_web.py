@@ -23,10 +23,10 @@ from pydantic import AliasChoices, BaseModel, Field, StringConstraints
 
 from privtab import Client, Decision
 from privtab.base import AccessDenied, UsageError
-from privtab.bundle.pack import state_bundle
+from privtab.bundle import state_bundle
 from privtab.client import Embedded
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.load import from_tables, validate
+from privtab.state import from_tables, validate
 from privtab_web import Caller, Guard, Tell, caller, decision
 from privtab_web.asgi import AsgiMiddleware, open_route, route
 from privtab_web.fastapi import Requires, answer_errors

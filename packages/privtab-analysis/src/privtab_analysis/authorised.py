@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from privtab.base import PRINCIPAL_TABLES, Entity, decode_name, encode_name, last_name
 from privtab.ir import RESOURCE, Rule, privilege_names
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_analysis.caller import Caller
 from privtab_analysis.effects import GainedFact
 from privtab_analysis.entitlements.universe import Universe

@@ -24,8 +24,7 @@ from privtab.ir import (
     walk_reached,
 )
 from privtab.reference import EvaluationContext, Reference
-from privtab.state.holdings import Holdings
-from privtab.state.nodes import State
+from privtab.state import Holdings, State
 from privtab_analysis.entitlements.universe import Universe
 
 

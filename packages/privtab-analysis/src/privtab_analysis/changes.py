@@ -9,7 +9,7 @@ from typing import TypeAlias, assert_never
 
 from privtab.base import Entity
 from privtab.ir import Has
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state import Assignment, Grant, State
 from privtab_analysis.rights import Right, key_of, row_giving
 
 STEPS = 2_000_000

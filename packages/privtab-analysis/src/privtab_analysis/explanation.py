@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 from privtab.base import NOT_SET, Decision, Entity, Request
 from privtab.ir import ByType, Compare, Has, Leaf, Listing, Owner, Rule, Self, located_sets, uses_below
 from privtab.reference import EvaluationContext, Explanation, Reference
-from privtab.state.names import NO_PLACES, Places
-from privtab.state.nodes import State
+from privtab.state import NO_PLACES, Places, State
 from privtab_analysis.caller import listing
 from privtab_analysis.changes import AddToGroup, Assign, Change, Changes, Give, SmallestChanges, apply, change_kind
 from privtab_analysis.provenance import Chain, Provenance

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from privtab.base import Entity, InvalidRequest, Request, quoted_privilege
 from privtab.ir import RESOURCE, Atom, Formula, Rule, asked_condition, on_entity
 from privtab.reference import Reference
-from privtab.state.names import StateNames
+from privtab.state import StateNames
 from privtab_analysis.caller import Caller
 from privtab_analysis.effects import HELD, FactKind, GainedFact
 from privtab_analysis.entitlements.universe import Universe

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from privtab.base import Entity, path_of
 from privtab.ir import RESOURCE, Atom, Rule, Tool, located_sets, reached_atoms
 from privtab.reference import Explanation, Reference
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_analysis import effects
 from privtab_analysis.authorised import AuthorisedChanges, Authority
 from privtab_analysis.caller import Caller, EquivalenceClasses, listing

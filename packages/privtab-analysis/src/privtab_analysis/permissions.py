@@ -31,7 +31,7 @@ from privtab.ir import (
     vocabulary,
 )
 from privtab.reference import Reference
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_analysis.caller import Caller, EquivalenceClasses, asked_forms
 from privtab_analysis.entitlements.universe import Universe, universe
 

@@ -7,9 +7,7 @@ from typing import Any
 
 from privtab.base import Entity, Locations
 from privtab.ir import Program
-from privtab.state.located import locations
-from privtab.state.nodes import State
-from privtab.state.principal_rows import may_name_entity, principal_entity
+from privtab.state import State, locations, may_name_entity, principal_entity
 
 
 def place_of(program: Program, where: Locations, entity: Entity) -> str | None:

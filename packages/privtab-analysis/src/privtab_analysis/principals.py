@@ -14,9 +14,7 @@ from itertools import combinations
 from privtab.base import Entity, Request, Undecided, UsageError, base_type, last_name, path_of, smallest_sets
 from privtab.ir import Atom, Below, Compare, Listing, Member, OnTarget, Rule, Tool, located_sets, reached_atoms
 from privtab.reference import EvaluationContext, Explanation, Reference
-from privtab.state import attribute_rows
-from privtab.state.chains import ROLE_PREFIX
-from privtab.state.nodes import State
+from privtab.state import ROLE_PREFIX, State, attribute_rows
 from privtab_analysis.caller import Caller, listing
 from privtab_analysis.entitlements.evaluator import Evaluator
 from privtab_analysis.entitlements.holders import ANYONE, Holders, PrincipalHolders, SubjectsOnDemand, UserHolders

@@ -11,12 +11,17 @@ from typing import Literal, TypeAlias, assert_never, cast
 from privtab.base import ALWAYS, ANY_PRIVILEGE, AttributeValue, Entity, Window
 from privtab.ir import Atom, Compare, Has, value_text
 from privtab.reference import EvaluationContext, Source
-from privtab.state.attribute_rows import attribute_texts
-from privtab.state.chains import ROLE_PREFIX
-from privtab.state.findings import RowLocation
-from privtab.state.names import NO_PLACES, Places, StateNames
-from privtab.state.nodes import Grant, State
-from privtab.state.row_texts import row_sentence
+from privtab.state import (
+    NO_PLACES,
+    ROLE_PREFIX,
+    Grant,
+    Places,
+    RowLocation,
+    State,
+    StateNames,
+    attribute_texts,
+    row_sentence,
+)
 
 StepKind: TypeAlias = Literal[
     "grant",

@@ -12,7 +12,7 @@ from typing import TypeAlias, assert_never
 from privtab import ir
 from privtab.base import Entity
 from privtab.ir import Leaf, atom_of, atom_words, privilege_names, with_targets
-from privtab.state.nodes import Assignment, Effect, Grant
+from privtab.state import Assignment, Effect, Grant
 
 Right: TypeAlias = ir.Atom
 """An atom about entities: the slot of each target is the key of an entity, `type:path`."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from privtab.base import Entity, Request, UnsupportedError, last_name, path_of
 from privtab.ir import Atom, Below, Can, Has, Holds, Program, RequestAlgebra, Tool, Truth, on_entity
 from privtab.reference import EvaluationContext, Reference
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_analysis.caller import Caller
 from privtab_analysis.changes import (
     AddToGroup,

@@ -11,9 +11,9 @@ from typing import Any
 import filtered_policy
 import pytest
 
-from privtab.bundle.pack import state_bundle
+from privtab.bundle import state_bundle
 from privtab.command import load_rows
-from privtab.state.load import validate
+from privtab.state import validate
 
 
 @pytest.fixture

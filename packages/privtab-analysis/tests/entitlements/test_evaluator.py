@@ -11,13 +11,11 @@ import generated_programs
 import pytest
 import worlds
 
-from privtab.engines.index import Index
-from privtab.engines.rows import RowEngine
+from privtab.engines import Index, RowEngine
 from privtab.ir import Program
 from privtab.pipeline import policy_artifacts
 from privtab.reference import Reference
-from privtab.state.index import index_document
-from privtab.state.nodes import State
+from privtab.state import State, index_document
 from privtab_analysis.entitlements import evaluator
 from privtab_analysis.entitlements.evaluator import Evaluator
 from privtab_analysis.entitlements.request_forms import RequestForms

@@ -6,7 +6,7 @@ import pytest
 from generated_programs import read
 
 from privtab.base import Entity
-from privtab.state.load import from_tables, validate
+from privtab.state import from_tables, validate
 from privtab_analysis.entitlements.universe import notes
 
 POLICY = """\

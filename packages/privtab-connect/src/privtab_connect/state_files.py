@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from privtab.base import UsageError, write_file
-from privtab.state.raw import TABLE_COLUMNS
+from privtab.state import TABLE_COLUMNS
 
 
 def write_tables(output: Path, tables: dict[str, list[dict[str, str]]], *, in_place: bool = False) -> None:

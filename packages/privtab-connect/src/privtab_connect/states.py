@@ -8,18 +8,18 @@ from urllib.parse import parse_qsl
 
 from privtab.base import StateInvalid, UsageError, count
 from privtab.command import print_error, with_slashes
-from privtab.state.findings import StateFinding
+from privtab.state import StateFinding
 
 if TYPE_CHECKING:
     from privtab.ir import Program
-    from privtab.state.raw import RawState
+    from privtab.state import RawState
 
 _IMPORT = re.compile(r"import:(?P<document>[^:?]+)(?:\?(?P<values>[^:]*))?:(?P<source>.+)")
 
 
 def rows(program: Program | None, location: str) -> RawState:
     """The rows that an import document gives of another system, now."""
-    from privtab.state.load import as_raw
+    from privtab.state import as_raw
     from privtab_connect.importing.imported import imported
 
     found = _IMPORT.fullmatch(location)

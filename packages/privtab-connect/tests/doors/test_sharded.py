@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from privtab.command._app import run
-from privtab.engines.opa.server import OpaServer
+from privtab.engines import OpaServer
 
 pytestmark = pytest.mark.slow
 

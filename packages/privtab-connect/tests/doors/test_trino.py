@@ -18,7 +18,7 @@ from checkout import ROOT
 from signed_door import DoorServer, door_server
 from trino_server import Trino, trino
 
-from privtab.engines.opa.server import OpaServer
+from privtab.engines import OpaServer
 
 BY_HAND = ROOT / "bench" / "rego" / "by_hand_door.rego"
 STATE = ROOT / "policy_src" / "trino" / "state.yaml"

@@ -16,7 +16,7 @@ import pytest
 from privtab.base import Entity, Request
 from privtab.pipeline import load_program
 from privtab.reference import Reference
-from privtab.state.load import from_tables, validate
+from privtab.state import from_tables, validate
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.document import load
 from privtab_connect.importing.run import ImportResult, run

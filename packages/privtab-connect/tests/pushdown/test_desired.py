@@ -12,7 +12,7 @@ from seeds import seeds
 from privtab.base import Entity, Window, parse_moment
 from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state import Assignment, Grant, State
 from privtab_connect.pushdown.desired import DesiredRights, desired_rights
 from privtab_connect.pushdown.document import MappingDocument, load
 from privtab_connect.pushdown.rights import (

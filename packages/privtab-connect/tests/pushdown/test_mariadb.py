@@ -15,7 +15,7 @@ from privtab.base import Request
 from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.reference import Reference
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state import Assignment, Grant, State
 from privtab_connect.errors import PushError
 from privtab_connect.pushdown.document import MappingDocument, load
 from privtab_connect.pushdown.rights import Account, NativeGrant, Object

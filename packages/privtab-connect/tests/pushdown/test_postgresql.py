@@ -16,7 +16,7 @@ from privtab.base import Entity, Request
 from privtab.command._app import run as command
 from privtab.ir import Program
 from privtab.reference import Reference
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state import Assignment, Grant, State
 from privtab_connect.errors import PushError
 from privtab_connect.pushdown.document import MappingDocument
 from privtab_connect.pushdown.rights import Account, NativeGrant, NativeOwnership, Object

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.base import NOT_SET, Decision, InvalidRequest, Request, Vocabulary, encode_name, flag_name
-from privtab.engines.columns import distinct
-from privtab.engines.python import OpenEngine, Opener, WindowedIndex
+from privtab.engines import OpenEngine, Opener, WindowedIndex, distinct_requests
 from privtab.ir import Program
 
 _ENTITY = r"(?s)^(?P<type>[^:]*):(?P<path>.*)$"
@@ -27,7 +26,7 @@ def _distinct(rows: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[
     """The first row of each question, and the number of each row's question; None if too few repeat, or any has more parts."""
     if any(rows[name].null_count < len(rows) for name in ("subject_type", *_MORE)):
         return None
-    return distinct([rows[name] for name in ("user", "action", "resource")])
+    return distinct_requests([rows[name] for name in ("user", "action", "resource")])
 
 
 def document(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,11 +15,17 @@ from typing import Any, TypeAlias
 from privtab.base import ALWAYS, Request, Window, path_of
 from privtab.ir import ByType, Leaf, Program, uses_below
 from privtab.reference import EvaluationContext, Reference
-from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX
-from privtab.state.findings import RowLocation
-from privtab.state.located import locations, lying_in
-from privtab.state.names import Places
-from privtab.state.nodes import ALL_TABLES, ColumnRows, State
+from privtab.state import (
+    ALL_TABLES,
+    GROUP_PREFIX,
+    ROLE_PREFIX,
+    ColumnRows,
+    Places,
+    RowLocation,
+    State,
+    locations,
+    lying_in,
+)
 from privtab_analysis.explanation import minimal_sets_of
 from privtab_analysis.provenance import Provenance
 

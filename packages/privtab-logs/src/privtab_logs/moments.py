@@ -21,17 +21,22 @@ from privtab.base import (
     parse_moment,
     sharded_revision,
 )
-from privtab.bundle.program import program_in
+from privtab.bundle import program_in
 from privtab.client import bundle_content
-from privtab.engines.index import combined_document
+from privtab.engines import combined_document
 from privtab.ir import Program, uses_below
 from privtab.pipeline import optimised, policy_artifacts
-from privtab.state.index import index_document
-from privtab.state.load import as_raw, from_tables, validate
-from privtab.state.names import UsedParts, used_parts
-from privtab.state.raw import RawState
-from privtab.state.shards import PEOPLE_PART
-from privtab.state.written import as_written
+from privtab.state import (
+    PEOPLE_PART,
+    RawState,
+    UsedParts,
+    as_raw,
+    as_written,
+    from_tables,
+    index_document,
+    used_parts,
+    validate,
+)
 from privtab_logs.deciding import Decider
 from privtab_logs.schema import PARTS
 from privtab_server.registry import Registry, Revision
@@ -157,9 +162,9 @@ class Moments:
                 )
             if packed_for is not None and _same_index(policy, packed_for):
                 return document, missing
-            from privtab.bundle.state_rows import from_index
+            from privtab.bundle import state_of_index
 
-            rows = as_raw(as_written(policy.program, from_index(document)), "the state")
+            rows = as_raw(as_written(policy.program, state_of_index(document)), "the state")
         checked, findings = validate(policy.program, rows)
         errors = [finding for finding in findings if finding.severity == "error"]
         if stopping := [finding for finding in errors if finding.stops(policy.program)]:

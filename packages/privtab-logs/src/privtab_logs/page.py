@@ -11,8 +11,7 @@ from privtab.base import count, moment_text
 from privtab.ir import Program
 from privtab.language.report.html import HeatMap, shaded
 from privtab.reference import Reference
-from privtab.state.chains import ROLE_PREFIX
-from privtab.state.nodes import Assignment, State
+from privtab.state import ROLE_PREFIX, Assignment, State
 from privtab_analysis.entitlements.universe import users
 from privtab_analysis.html import page as rendered
 from privtab_analysis.permissions import what_can

@@ -12,10 +12,7 @@ from functools import cached_property
 
 from privtab.base import Entity
 from privtab.ir import Has, Program, on_entity, reached_atoms
-from privtab.state.chains import ROLE_PREFIX, ScopeOverlap
-from privtab.state.located import locations
-from privtab.state.names import StateNames, filters_need
-from privtab.state.nodes import State
+from privtab.state import ROLE_PREFIX, ScopeOverlap, State, StateNames, filters_need, locations
 from privtab_analysis.rights import by_ownership
 from privtab_analysis.state_diff.chosen import without_rows
 from privtab_logs.excerpts import USER, Row, StateRows

@@ -11,11 +11,7 @@ import pyarrow as pa
 
 from privtab.base import ALWAYS, UsageError, moment_text
 from privtab.ir import Program
-from privtab.state.chains import ROLE_PREFIX
-from privtab.state.findings import RowLocation
-from privtab.state.names import Places
-from privtab.state.nodes import State
-from privtab.state.row_texts import row_sentence
+from privtab.state import ROLE_PREFIX, Places, RowLocation, State, row_sentence
 from privtab_analysis.state_diff.rows import changed_rows
 from privtab_logs.distinct import Log
 from privtab_logs.excerpts import USER, Row, StateRows

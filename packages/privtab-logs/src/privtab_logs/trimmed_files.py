@@ -14,9 +14,7 @@ import yaml
 from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
 from privtab.base import LOCAL_ENDINGS
-from privtab.state.nodes import ALL_TABLES
-from privtab.state.raw import RawState
-from privtab.state.row_texts import row_text
+from privtab.state import ALL_TABLES, RawState, row_text
 
 Gone: TypeAlias = Mapping[str, Collection[int]]
 """Numbers of left-out rows by table, from 1."""

@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from privtab.base import ALWAYS, Request
-from privtab.engines.python import Opener
+from privtab.engines import Opener
 from privtab.ir import Program
 from privtab.pipeline import policy_artifacts
-from privtab.state.chains import ROLE_PREFIX
-from privtab.state.index import index_document
-from privtab.state.nodes import State
+from privtab.state import ROLE_PREFIX, State, index_document
 from privtab_logs.distinct import LoggedRequest
 from privtab_logs.excerpts import Caller, Excerpt, Row, Rows, StateRows, caller_of
 

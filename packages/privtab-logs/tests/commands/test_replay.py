@@ -12,7 +12,7 @@ import sidecars
 from example_bundles import POLICY, READS, STATES, WIDER
 
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.load import load_raw_state, validate
+from privtab.state import load_raw_state, validate
 from privtab_server.registry import Registry
 
 Privtab = Callable[..., Any]
@@ -207,7 +207,7 @@ def test_a_deployment_stops_where_logged_answers_would_change(privtab: Privtab, 
     registry = Registry.open(str(folder / "registry"))
     old = load_program("old.yaml")
     state, _ = validate(old, load_raw_state("state.yaml"))
-    from privtab.bundle.pack import state_bundle
+    from privtab.bundle import state_bundle
 
     policy, state_ = registry.put(policy_artifacts(old).bundle()).id, registry.put(state_bundle(old, state)).id
     registry.release("dev", "shop", policy=policy, state=state_)

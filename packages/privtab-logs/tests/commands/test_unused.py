@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from privtab.base import Request
 from privtab.pipeline import load_program
-from privtab.state.load import load_raw_state, validate
+from privtab.state import load_raw_state, validate
 
 Command = Callable[..., Any]
 HOSTILE = "<script>alert(1)</script>=cmd|'"

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from privtab.base import Entity
 from privtab.ir import Member, Program, direct_atoms
 from privtab.reference import Reference
-from privtab.state.nodes import Assignment, Placement, State
+from privtab.state import Assignment, Placement, State
 from privtab_analysis.entitlements.universe import names, universe
 from privtab_analysis.permissions import what_can
 from privtab_testing.scenarios.callers import at_or_below

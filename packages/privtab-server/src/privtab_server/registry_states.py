@@ -19,7 +19,7 @@ from privtab_server.errors import RegistryError
 
 if TYPE_CHECKING:
     from privtab.ir import Program
-    from privtab.state.raw import RawState
+    from privtab.state import RawState
     from privtab_server.registry import Channel, Registry
 
 SCHEME = "registry:"

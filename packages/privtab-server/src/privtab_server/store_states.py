@@ -12,7 +12,7 @@ from privtab.base import UsageError, WrongTime, parse_moment
 if TYPE_CHECKING:
     from privtab.client import BundleLocation
     from privtab.ir import Program
-    from privtab.state.raw import RawState
+    from privtab.state import RawState
     from privtab_server.store.authority import Authority
     from privtab_server.store.journal import Journal
 
@@ -23,7 +23,7 @@ _NOT_A_MOMENT = re.compile(r"(?P<url>[^:]+://[^/]*/[^@]*)@(?P<at>.*)", re.DOTALL
 
 def rows(program: Program | None, location: str) -> RawState:
     """The rows of a store, now or at a moment."""
-    from privtab.state.load import from_tables
+    from privtab.state import from_tables
 
     system, tables = rows_of_store(*_store_and_moment(location))
     if program is not None and system != program.system:

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from privtab import Embedded
-from privtab.bundle.pack import state_bundle
+from privtab.bundle import state_bundle
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.load import load_raw_state, validate
+from privtab.state import load_raw_state, validate
 from privtab_server.authzen.app import AppSettings, application
 from privtab_server.authzen.points import LocalDecisionPoint
 from privtab_server.authzen.service import Service

@@ -16,9 +16,8 @@ from authzen_server import Server, start
 from checkout import ROOT
 
 from privtab import pipeline
-from privtab.engines.opa.server import OpaServer
-from privtab.state.index import index_document
-from privtab.state.load import load_raw_state, validate
+from privtab.engines import OpaServer
+from privtab.state import index_document, load_raw_state, validate
 
 EXAMPLE = ROOT / "examples" / "authzen"
 PEOPLE = {

@@ -11,11 +11,10 @@ import pytest
 
 from privtab import Embedded
 from privtab.base import Entity, SourceFile
-from privtab.bundle.pack import state_bundle
-from privtab.engines.index import Index
+from privtab.bundle import state_bundle
+from privtab.engines import Index
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.index import index_document
-from privtab.state.nodes import AttributeRow, Grant, State
+from privtab.state import AttributeRow, Grant, State, index_document
 from privtab_server.authzen.app import AppSettings, application
 from privtab_server.authzen.points import Directory, LocalDecisionPoint
 from privtab_server.authzen.service import Service

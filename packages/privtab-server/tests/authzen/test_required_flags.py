@@ -12,9 +12,9 @@ from required_flag_policy import POLICY
 
 from privtab import Embedded
 from privtab.base import Entity
-from privtab.bundle.pack import state_bundle
+from privtab.bundle import state_bundle
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.nodes import Grant, State
+from privtab.state import Grant, State
 from privtab_server.authzen.app import AppSettings, application
 from privtab_server.authzen.points import LocalDecisionPoint
 from privtab_server.authzen.service import Service

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from privtab import InvalidRequest
 from privtab.base import Entity, Request
-from privtab.bundle.pack import state_bundle
+from privtab.bundle import state_bundle
 from privtab.client import Embedded
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference import Reference
-from privtab.state.load import from_tables, validate
+from privtab.state import from_tables, validate
 from privtab_analysis.entitlements.universe import universe
 from privtab_analysis.principals import who_can
 from privtab_server.authzen.messages import SearchKind

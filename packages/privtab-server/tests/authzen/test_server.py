@@ -19,12 +19,11 @@ import requests
 from authzen_server import Server
 from failing_servers import Authority
 
-from privtab.bundle.pack import state_bundle
-from privtab.engines.opa.server import OpaServer
+from privtab.bundle import state_bundle
+from privtab.engines import OpaServer
 from privtab.ir import Program
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.load import load_raw_state, validate
-from privtab.state.nodes import State
+from privtab.state import State, load_raw_state, validate
 
 EVALUATION = "/access/v1/evaluation"
 EVALUATIONS = "/access/v1/evaluations"

@@ -17,7 +17,7 @@ from failing_servers import free_port
 from sidecar_fleet import POLICY, STATE, WIDER, SidecarFleet, outcome
 
 from privtab import Client
-from privtab.engines.opa.server import OpaServer
+from privtab.engines import OpaServer
 from privtab_server.registry import Registry
 from privtab_server.registry.deploy import rollout as watching
 

@@ -128,7 +128,7 @@ def test_every_sidecar_is_watched(privtab: Privtab, fleet: SidecarFleet, run_bef
 
 def test_a_rollback_is_signed_anew(privtab: Privtab, fleet: SidecarFleet) -> None:
     from privtab.base import Trust
-    from privtab.bundle.sign import verify
+    from privtab.bundle import verify_bundle
 
     key = fleet.folder / "key.pem"
     assert privtab("bundle", "keys", "new", key).code == 0
@@ -141,7 +141,7 @@ def test_a_rollback_is_signed_anew(privtab: Privtab, fleet: SidecarFleet) -> Non
     registry = Registry.open(fleet.registry)
     channel = registry.channel("dev", "shop")
     bundle = registry.read(registry.revision("shop", "policy", str(channel.policy)))
-    assert verify(bundle, Trust.of([public.read_text(encoding="utf-8")], "")).sequence == 3
+    assert verify_bundle(bundle, Trust.of([public.read_text(encoding="utf-8")], "")).sequence == 3
 
 
 @pytest.mark.parametrize(

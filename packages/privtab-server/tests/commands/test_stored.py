@@ -10,7 +10,7 @@ import pytest
 from example_bundles import STATES, ExampleBundles, bundles, program
 
 from privtab.command._app import run
-from privtab.state.load import from_tables, load_raw_state, validate
+from privtab.state import from_tables, load_raw_state, validate
 from privtab_server.registry import Registry
 from privtab_server.registry_states import ChannelReference, place_of
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from example_bundles import ExampleBundles
 
-from privtab.bundle.archive import archive
+from privtab.bundle import packed_archive
 from privtab_server.errors import BundleRefused, RegistryConflict
 from privtab_server.registry import Registry
 
@@ -52,7 +52,7 @@ CHANGES: dict[str, tuple[Callable[[Files], Files], str]] = {
 @pytest.mark.parametrize("kind", ["policies", "states"])
 def test_wrong_bundles_are_refused(registry: Registry, packed: ExampleBundles, kind: str, change: str) -> None:
     changed, says = CHANGES[change]
-    bundle = archive(changed(files_of(getattr(packed, kind)[0])))
+    bundle = packed_archive(changed(files_of(getattr(packed, kind)[0])))
     with pytest.raises(BundleRefused, match=says):
         registry.put(bundle)
     assert registry.revisions("shop", "policy" if kind == "policies" else "state") == []
@@ -71,14 +71,14 @@ def test_another_content_under_the_same_revision_is_a_conflict(registry: Registr
     files = files_of(packed.policies[0])
     rego = next(name for name in files if name.endswith(".rego"))
     with pytest.raises(RegistryConflict, match="different content"):
-        registry.put(archive({**files, rego: files[rego] + b"\nallow := true\n"}))
+        registry.put(packed_archive({**files, rego: files[rego] + b"\nallow := true\n"}))
     with pytest.raises(RegistryConflict, match="different content"):
-        registry.put(archive(manifest(files, roots=["privtab"])))
+        registry.put(packed_archive(manifest(files, roots=["privtab"])))
 
 
 def test_provenance_does_not_change_the_digest(registry: Registry, packed: ExampleBundles) -> None:
     first = registry.put(packed.policies[0])
-    elsewhere = archive(manifest(files_of(packed.policies[0]), metadata={"commit": "abc"}))
+    elsewhere = packed_archive(manifest(files_of(packed.policies[0]), metadata={"commit": "abc"}))
     assert registry.put(elsewhere) == first
     assert registry.read(first) == packed.policies[0]
     again = registry.put(elsewhere, resign=True)
@@ -106,9 +106,9 @@ def new_key(folder: Path) -> Path:
     return private
 
 
-def signed(bundle: bytes, key: Path) -> bytes:
-    from privtab.bundle.sign import SigningKey
-    from privtab.bundle.sign import signed as sign
+def with_signature(bundle: bytes, key: Path) -> bytes:
+    from privtab.bundle import SigningKey
+    from privtab.bundle import with_signature as sign
 
     return sign(bundle, SigningKey.of(key))
 
@@ -117,24 +117,24 @@ def test_a_registry_may_require_signatures(registry: Registry, packed: ExampleBu
     registry.init(verification_keys=[key.with_name("key.pub.pem").read_text()])
     with pytest.raises(BundleRefused, match="accepts only signed bundles"):
         registry.put(packed.policies[0])
-    good = signed(packed.policies[0], key)
+    good = with_signature(packed.policies[0], key)
     revision = registry.put(good)
     assert revision.signed
     assert registry.read(revision) == good
-    files = files_of(signed(packed.policies[1], key))
+    files = files_of(with_signature(packed.policies[1], key))
     rego = next(name for name in files if name.endswith(".rego"))
     with pytest.raises(BundleRefused, match="is not as it was when it was signed"):
-        registry.put(archive({**files, rego: files[rego] + b"\n"}))
+        registry.put(packed_archive({**files, rego: files[rego] + b"\n"}))
     program = next(name for name in files if name.endswith("data.json"))
     with pytest.raises(BundleRefused, match="is not as it was when it was signed"):
         # Not even looked at: it may be anything, and of any size.
-        registry.put(archive({**files, program: b"no JSON"}))
+        registry.put(packed_archive({**files, program: b"no JSON"}))
 
 
 def test_nothing_of_a_key_that_is_not_trusted_any_more_runs_again(
     registry: Registry, packed: ExampleBundles, key: Path, tmp_path: Path
 ) -> None:
-    old = [registry.put(signed(bundle, key)).id for bundle in packed.policies]
+    old = [registry.put(with_signature(bundle, key)).id for bundle in packed.policies]
     registry.release("dev", "shop", policy=old[0], state=registry.put(packed.states[0]).id)
     registry.release("dev", "shop", policy=old[1])
     newer = new_key(tmp_path)
@@ -142,14 +142,14 @@ def test_nothing_of_a_key_that_is_not_trusted_any_more_runs_again(
     with pytest.raises(BundleRefused, match=f"policy/{old[0]}: .* another key .*; sign it again"):
         registry.release("dev", "shop", policy=old[0])
     assert registry.channel("dev", "shop").sequence == 2
-    registry.put(signed(packed.policies[0], newer), resign=True)
+    registry.put(with_signature(packed.policies[0], newer), resign=True)
     assert registry.release("dev", "shop", policy=old[0]).sequence == 3
 
 
 def test_a_new_signature_takes_the_place_of_the_old_one(registry: Registry, packed: ExampleBundles, key: Path) -> None:
     plain = registry.put(packed.policies[0])
     registry.release("dev", "shop", policy=plain.id)
-    renewed = registry.put(signed(packed.policies[0], key), resign=True)
+    renewed = registry.put(with_signature(packed.policies[0], key), resign=True)
     assert renewed.signed
     assert registry.channel("dev", "shop").digests[f"policy/{plain.id}"] == plain.digest
     again = registry.release("dev", "shop", policy=plain.id)

@@ -13,10 +13,10 @@ from authzen_server import start
 from checkout import ROOT
 from documentation_pages import read
 
-from privtab.bundle.pack import state_bundle
+from privtab.bundle import state_bundle
 from privtab.command._app import run
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.load import load_raw_state, validate
+from privtab.state import load_raw_state, validate
 from privtab_server.registry import Registry
 from privtab_server.registry.server.app import Role
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from example_bundles import ExampleBundles
 
-from privtab.bundle.archive import archive, entries
+from privtab.bundle import archive_entries, packed_archive
 from privtab.command._app import run
 from privtab_server.errors import RegistryConflict, RegistryError
 from privtab_server.registry import Registry, names
@@ -119,10 +119,10 @@ def test_the_record_of_what_runs_is_mended_from_what_runs(registry: Registry, pa
     registry.release("dev", "shop", policy=running.id)
     path = record(registry, running.id)
     registry.store.replace(path, b"{")
-    files = {path: file.read() for path, _, file in entries(io.BytesIO(packed.policies[0]))}
+    files = {path: file.read() for path, _, file in archive_entries(io.BytesIO(packed.policies[0]))}
     rego = next(name for name in files if name.endswith(".rego"))
     with pytest.raises(RegistryConflict, match="with different content"):
-        registry.put(archive({**files, rego: files[rego] + b"\nallow := true\n"}))
+        registry.put(packed_archive({**files, rego: files[rego] + b"\nallow := true\n"}))
     assert registry.revision("shop", "policy", running.id).digest == running.digest
     registry.store.replace(path, b"{")
     assert registry.release("dev", "shop", state=state).policy == running.id

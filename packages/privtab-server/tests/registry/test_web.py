@@ -170,11 +170,11 @@ def test_depth_is_bounded() -> None:
 
 
 def test_a_manifest_is_not_deeper_than_a_record(registry: Registry) -> None:
-    from privtab.bundle.archive import archive
+    from privtab.bundle import packed_archive
 
     manifest = {"revision": "r", "roots": ["x"], **nested(300)}
     with pytest.raises(BundleRefused, match="nested"):
-        registry.put(archive({".manifest": json.dumps(manifest).encode()}))
+        registry.put(packed_archive({".manifest": json.dumps(manifest).encode()}))
 
 
 def test_a_name_in_a_list_is_no_head_and_no_way_out() -> None:

@@ -15,8 +15,7 @@ from sqlalchemy import Connection
 from privtab.base import Change, Decision, PrivtabError, StateInvalid
 from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.state.findings import StateFinding
-from privtab.state.load import from_tables, validate
+from privtab.state import StateFinding, from_tables, validate
 from privtab_server.store.excerpt import Excerpt
 from privtab_server.store.lookups import Cells, Reader, Rows
 from privtab_server.store.planning import ChangeRequest, plan, raw

@@ -22,7 +22,7 @@ from privtab.base import Change, Entity, Request, last_name, parse_moment
 from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.reference import Reference
-from privtab.state.load import from_tables, validate
+from privtab.state import from_tables, validate
 from privtab_server.store.journal import Entry
 from privtab_server.store.store import Store
 

@@ -21,7 +21,7 @@ from privtab.bundle import state_bundle
 from privtab.command._app import run
 from privtab.ir import Program
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.load import from_tables, validate
+from privtab.state import from_tables, validate
 from privtab_server.store.store import Outcome, Store
 
 TABLE = "table:l/s/t"

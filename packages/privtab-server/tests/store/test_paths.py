@@ -16,8 +16,7 @@ from privtab.base import Entity, PrivtabError, Request, SourceFile
 from privtab.ir import RESOURCE, Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference import Reference
-from privtab.state.load import from_tables, validate
-from privtab.state.nodes import State
+from privtab.state import State, from_tables, validate
 from privtab_analysis.caller import Caller
 from privtab_analysis.effects import GainedFact
 from privtab_analysis.goals import Goal, operation_goal

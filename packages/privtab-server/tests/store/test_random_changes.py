@@ -10,7 +10,7 @@ from lake_policy import asks, grant
 from privtab.base import AccessDenied, InvalidRequest, Request, StateInvalid, UsageError, current_moment
 from privtab.ir import Program
 from privtab.reference.evaluate import evaluate
-from privtab.state.load import from_tables, validate
+from privtab.state import from_tables, validate
 from privtab_server.errors import StoreConflict
 from privtab_server.store import Outcome, Store
 

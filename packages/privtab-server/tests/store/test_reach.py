@@ -20,7 +20,7 @@ from privtab.base import AccessDenied, Entity, InvalidRequest, Request, StateInv
 from privtab.ir import Program, vocabulary
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference import EvaluationContext, Reference
-from privtab.state.load import from_tables, validate
+from privtab.state import from_tables, validate
 from privtab_server.errors import StoreConflict
 from privtab_server.store.authority import OPERATIONS, Authority
 from privtab_server.store.database import row_id

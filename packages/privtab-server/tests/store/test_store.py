@@ -26,7 +26,7 @@ from privtab.base import (
 )
 from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.state.load import from_tables, load_raw_state, validate
+from privtab.state import from_tables, load_raw_state, validate
 from privtab_server.errors import StoreConflict, StoreError
 from privtab_server.store.database import TABLES_VERSION
 from privtab_server.store.journal import Journal

@@ -13,7 +13,7 @@ from lake_policy import asks, grant
 
 from privtab.ir import Program
 from privtab.pipeline import policy_artifacts
-from privtab.state.index import index_bytes
+from privtab.state import index_bytes
 from privtab_server.errors import StoreError
 from privtab_server.store.store import Store
 from privtab_server.store.view import Snapshot, View

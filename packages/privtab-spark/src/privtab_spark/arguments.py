@@ -23,7 +23,7 @@ from privtab.base import (
     hint,
     requested_attribute,
 )
-from privtab.engines.columns import ATTRIBUTE, REASONS
+from privtab.engines import Unevaluated
 from privtab_spark.attribute_columns import (
     COLUMN_TYPES,
     AttributeColumn,
@@ -456,9 +456,9 @@ def _read_attributes(reader: ArgumentReader, argument: AttributesLike | None) ->
         # A text that is no UTF-8 would otherwise be taken for an absent one.
         if attribute.type == "set":
             reader.invalid_reasons.append(
-                F.when(F.exists(column, lambda text: ~F.is_valid_utf8(text)), REASONS[ATTRIBUTE])
+                F.when(F.exists(column, lambda text: ~F.is_valid_utf8(text)), Unevaluated.ATTRIBUTE.text)
             )
         elif COLUMN_TYPES[attribute.type].cast == "string":
-            reader.invalid_reasons.append(F.when(~F.is_valid_utf8(column), REASONS[ATTRIBUTE]))
+            reader.invalid_reasons.append(F.when(~F.is_valid_utf8(column), Unevaluated.ATTRIBUTE.text))
         found.append(AttributeColumn(kind=kind, slot=slot, name=name, column=canonical))
     return tuple(found)

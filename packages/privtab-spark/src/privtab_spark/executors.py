@@ -19,8 +19,7 @@ import pyarrow as pa
 from privtab.base import LEFT_OUT, NOT_SET, DecisionError, Entity, InvalidRequest, Request, UsageError, Vocabulary
 from privtab.client import Asker, Embedded
 from privtab.client import connect as connect_to
-from privtab.engines import columns as why
-from privtab.engines.columns import GivenColumns, distinct
+from privtab.engines import GivenColumns, Unevaluated, distinct_requests
 from privtab_spark.arguments import RequestArguments, read_arguments
 from privtab_spark.attribute_columns import values
 from privtab_spark.deciding import AnswerNames
@@ -139,7 +138,7 @@ def codes(point: _PortableDecisionPoint, vocabulary: Vocabulary, layout: Layout,
     columns = [readable(column) for column in columns]
     # Rows with lists are not deduplicated here; the client sends equal requests only once anyway.
     no_lists = not any(pa.types.is_nested(column.type) for column in columns)
-    distinct_rows = distinct(columns) if no_lists and columns else None
+    distinct_rows = distinct_requests(columns) if no_lists and columns else None
     if distinct_rows is not None:
         columns = [column.take(pa.array(distinct_rows[0])) for column in columns]
     rows = zip(*(column.to_pylist() for column in columns), strict=True)
@@ -163,36 +162,36 @@ def _decide_requests(point: _PortableDecisionPoint, requests: list[Request]) -> 
 
 
 def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> Request | int:
-    """A row as a request, or the reason that it is not one, as a position in REASONS."""
+    """A row as a request, or the reason that it is not one, by its number."""
     cells = {**layout.constants, **row}
     user, action, kind, path = (cells.get(name) for name in ("user", "action", "type", "path"))
     if action is None or kind is None:
-        return why.NULL
+        return Unevaluated.NULL
     shape = vocabulary.operations.get(kind, {}).get(action)
     if shape is None:
-        return why.UNKNOWN
+        return Unevaluated.UNKNOWN
     if shape.missing_flags(layout.flags):
-        return why.FLAG
+        return Unevaluated.FLAG
     withs: dict[str, Entity] = {}
     for slot, types in shape.withs.items():
         if LEFT_OUT in types and cells.get(f"with_{slot}_path") is None:
             continue
         if slot not in layout.slots:
-            return why.WITH
+            return Unevaluated.WITH
         slot_type, slot_path = cells[f"with_{slot}_type"], cells[f"with_{slot}_path"]
         if slot_type is None:
-            return why.NULL
+            return Unevaluated.NULL
         if slot_type not in types:
-            return why.WITH
+            return Unevaluated.WITH
         withs[slot] = Entity(slot_type, slot_path)
     groups, roles = cells.get("groups"), cells.get("active_roles")
     if not user or path is None or any(entity.id is None for entity in withs.values()):
-        return why.NULL
+        return Unevaluated.NULL
     if any(
         name in cells and (names is None or not all(names))
         for name, names in (("groups", groups), ("active_roles", roles))
     ):
-        return why.NULL
+        return Unevaluated.NULL
     request = Request(
         user=user,
         action=action,
@@ -210,13 +209,13 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
         try:
             vocabulary.check_attributes(request)
         except InvalidRequest:
-            return why.ATTRIBUTE
+            return Unevaluated.ATTRIBUTE
     try:
         vocabulary.check(request)
     except InvalidRequest as error:
         message = str(error)
         if shape.needs_active_role and not roles and not message.startswith("malformed"):
-            return why.NO_ROLE
-        malformed = why.MALFORMED if message.startswith("malformed path") else why.NAME
-        return malformed if message.startswith("malformed") else why.DEPTH
+            return Unevaluated.NO_ROLE
+        malformed = Unevaluated.MALFORMED if message.startswith("malformed path") else Unevaluated.NAME
+        return malformed if message.startswith("malformed") else Unevaluated.DEPTH
     return request

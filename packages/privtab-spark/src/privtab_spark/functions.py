@@ -267,7 +267,7 @@ def require(
 
 
 def _decided(opened: OpenPolicy, state: Any, request: Request, spark: SparkSession | None, at: Moment) -> Decision:
-    from privtab.engines.python import PythonEngine
+    from privtab.engines import PythonEngine
     from privtab_spark.states import index_of
 
     if spark is None:

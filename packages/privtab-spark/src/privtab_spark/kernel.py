@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.engines.columns import REASONS, distinct, is_ascii
-from privtab.engines.lookups import TextDictionary
+from privtab.engines import TextDictionary, Unevaluated, distinct_requests
 from privtab_spark.arguments import RequestColumns
 from privtab_spark.attribute_columns import AttributeColumn, values
 from privtab_spark.frames import flag_column
@@ -26,7 +26,7 @@ from privtab_spark.shipping import ShippedBytes, kept
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from privtab.engines.batches import Batches
+    from privtab.engines import Batches
 
 ROWS = 1 << 18
 """Rows that are decided at once. Spark's batches of 10,000 are combined, because looking up strings has a cost for each batch."""
@@ -40,7 +40,7 @@ CODE = "__privtab"
 NO_ANSWER = "no answer"
 CHANGED = "changed between reads"
 """The reason of a row that was missing when a large state was divided: the rows are read twice and may have changed."""
-CODES = (None, NOT_GRANTED, *REASONS[1:], NO_ANSWER, CHANGED)
+CODES = (None, NOT_GRANTED, *(reason.text for reason in Unevaluated if reason), NO_ANSWER, CHANGED)
 """Reasons by the byte of a row: 0 is an allow, all others are denials."""
 
 
@@ -186,7 +186,9 @@ def _keep_freed_memory() -> None:
 def codes(batches: Batches, layout: Layout, columns: list[pa.Array]) -> pa.Array:
     """The codes of requests in the columns of a layout."""
     columns = [readable(column) for column in columns]
-    distinct_rows = distinct(columns) if not any(pa.types.is_nested(column.type) for column in columns) else None
+    distinct_rows = (
+        distinct_requests(columns) if not any(pa.types.is_nested(column.type) for column in columns) else None
+    )
     if distinct_rows is None:
         return pa.array(_decided(batches, layout, columns))
     first, inverse = distinct_rows
@@ -225,7 +227,7 @@ def readable(column: pa.Array) -> pa.Array:
     """The column with null in place of invalid UTF-8: Spark accepts any bytes as a string."""
     is_list = pa.types.is_list(column.type)
     texts = column.flatten() if is_list else column
-    if not pa.types.is_string(texts.type) or is_ascii(texts):
+    if not pa.types.is_string(texts.type) or pc.all(pc.string_is_ascii(texts), min_count=0).as_py():
         return column
     try:
         texts.validate(full=True)

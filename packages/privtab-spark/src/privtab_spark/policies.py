@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from privtab.base import PolicyError, UsageError, Vocabulary
-from privtab.engines.plan import GrantSemantics
+from privtab.engines import GrantSemantics
 from privtab.ir import Feature, Program, program_from_json
 
 PolicyLike: TypeAlias = "str | os.PathLike[str] | Program | Mapping[str, Any] | OpenPolicy"
@@ -56,7 +56,7 @@ class OpenPolicy:
     @cached_property
     def digest(self) -> str:
         """A short hash that identifies the program."""
-        from privtab.bundle.archive import json_bytes
+        from privtab.bundle import json_bytes
 
         return hashlib.sha256(json_bytes(self.json)).hexdigest()[:16]
 

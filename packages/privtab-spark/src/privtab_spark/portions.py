@@ -20,8 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.base import Entity, UsageError, Vocabulary
 from privtab.ir import HierarchyKind, uses_below
-from privtab.state.located import located_places
-from privtab.state.written import as_written
+from privtab.state import as_written, located_places
 from privtab_spark.arguments import RequestColumns
 from privtab_spark.frames import union
 from privtab_spark.kernel import CHANGED, CODE, CODES, Layout, codes, readable

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.base import array_numbers, array_truth, integer_array, text_array
-from privtab.engines.lookups import TextDictionary
+from privtab.engines import TextDictionary
 from privtab.ir import Program
-from privtab.state.findings import RowLocation, StateFinding
+from privtab.state import RowLocation, StateFinding
 from privtab_spark import kernel
 from privtab_spark.arguments import RequestColumns
 from privtab_spark.choose import SMALLER, size_of

@@ -21,7 +21,7 @@ from privtab_spark.state.schemas import is_written
 from privtab_spark.states import cache_key
 
 if TYPE_CHECKING:
-    from privtab.engines.batches import Batches
+    from privtab.engines import Batches
 
 REFRESH = 60.0
 """Default bound in seconds: the longest time for which a stream relies on a check of the state."""
@@ -163,7 +163,7 @@ class _RowsLocation(BundleLocation):
         raise DecisionUnavailable(f"{self.where} changes while it is read")
 
     def _index(self) -> dict[str, Any]:
-        from privtab.state.index import index_document
+        from privtab.state import index_document
         from privtab_spark.state.schemas import checked_rows
 
         program = self.policy.checked("a state")

@@ -24,7 +24,7 @@ from privtab_spark.packed_values import digest, mapped, packed, unpacked
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from privtab.engines.batches import Batches
+    from privtab.engines import Batches
 
 MOST_PICKLED = 256 << 10
 """Most bytes of a state that are pickled with the function."""
@@ -119,7 +119,7 @@ def loaded(shipped: ShippedBytes) -> Batches:
     """On an executor: the shipped state, opened once for each process."""
 
     def load() -> Batches:
-        from privtab.engines.batches import Batches
+        from privtab.engines import Batches
 
         return Batches.of(*contents(shipped))
 

@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from privtab.base import HasWindows, UsageError, state_location
-from privtab.engines.batches import Batches
-from privtab.engines.index import Index
-from privtab.engines.python import PythonEngine
-from privtab.state.nodes import ALL_TABLES, State
-from privtab.state.written import as_written
+from privtab.engines import Batches, Index, PythonEngine
+from privtab.state import ALL_TABLES, State, as_written
 from privtab_spark.policies import OpenPolicy
 from privtab_spark.shipping import PackedState
 from privtab_spark.state.bundles import bundled, is_address, is_bundle, require_complete, rows_of_bundles
@@ -22,7 +19,7 @@ from privtab_spark.state.schemas import TABLES, is_written
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from privtab.engines.arrays import Arrays
+    from privtab.engines import Arrays
     from privtab_spark.state.read import Read
     from privtab_spark.state.tables import TimedTables
 
@@ -76,7 +73,7 @@ def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
 
 def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) -> Index:
     """The index of a state on the driver."""
-    from privtab.state.index import index_document
+    from privtab.state import index_document
 
     if is_bundle(state):
         return bundled(policy, os.fspath(state))
@@ -113,7 +110,7 @@ def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> PackedState:
 
 def batches_of(policy: OpenPolicy, state: State) -> Batches:
     """The decider of batches of requests, using the rows of a state in this process."""
-    from privtab.state.index import index_document
+    from privtab.state import index_document
 
     if policy.beyond_arrays:
         return Batches(PythonEngine(policy.json, Index(index_document(policy.as_program, state))))
@@ -122,15 +119,13 @@ def batches_of(policy: OpenPolicy, state: State) -> Batches:
 
 def arrays_of(policy: OpenPolicy, state: State) -> Arrays:
     """The arrays of a state, by its columns: no index and no object for each row is made."""
-    from privtab.engines.build_arrays import EncodedTable, build_arrays
-    from privtab.state.large_index import coded_parts
+    from privtab.engines import arrays_of_tables
+    from privtab.state import coded_parts
 
     parts = coded_parts(policy.as_program, state)
     roles = {name: (role, scope) for name, (role, scope) in parts.pop("within").items()}
-    tables = {
-        name: EncodedTable(part.columns(), [level.texts for level in part.levels]) for name, part in parts.items()
-    }
-    return build_arrays(tables, roles, policy.vocabulary.chains, everyone=policy.everyone)
+    tables = {name: (part.columns(), [level.texts for level in part.levels]) for name, part in parts.items()}
+    return arrays_of_tables(tables, roles, policy.vocabulary.chains, everyone=policy.everyone)
 
 
 def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:

@@ -10,8 +10,8 @@ import signing_keys
 from pyspark.sql import SparkSession
 
 from privtab.base import Trust
+from privtab.bundle import verify_bundle
 from privtab.bundle.inspect import inspect
-from privtab.bundle.sign import verify
 from privtab.command._app import run
 
 POLICY = """\
@@ -47,7 +47,7 @@ def test_a_state_is_built_and_changed(spark: SparkSession, lake: Path, capsys: p
     assert document["rebuilt"] == ["catalog:hive"]
     assert document["signed"] == ["people", "catalog:hive"]
     people = lake / "built" / document["people"]["file"]
-    assert verify(people, Trust.of(public)).sequence == 3
+    assert verify_bundle(people, Trust.of(public)).sequence == 3
     made_of = inspect(people).provenance
     assert (sorted(made_of["sources"]), made_of["policy"]) == (["assignments.csv", "grants.csv"], "lake/1")
     assert document["findings"] == [{"table": "grants", "code": "S160", "severity": "warning", "rows": 1}]

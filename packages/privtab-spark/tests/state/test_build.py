@@ -21,17 +21,13 @@ from worlds import state as random_state
 from worlds import timed as with_windows
 
 from privtab.base import ALWAYS, BrokenBundle, Entity, FileError, SourceFile, StateInvalid, Window
-from privtab.bundle.archive import contents, json_bytes
-from privtab.bundle.pack import shard_bundles
-from privtab.bundle.provenance import Provenance
+from privtab.bundle import Provenance, json_bytes, shard_bundles
+from privtab.bundle.archive import contents
 from privtab.bundle.sign import opa_configuration, public_keys
-from privtab.engines.opa.server import OpaServer
+from privtab.engines import OpaServer
 from privtab.ir import Program
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.index import index_bytes
-from privtab.state.load import load_raw_state, validate
-from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.raw import TABLE_COLUMNS
+from privtab.state import TABLE_COLUMNS, Assignment, Grant, State, index_bytes, load_raw_state, validate
 from privtab_spark.state import Build, build, opened
 from privtab_spark.state.files import place
 

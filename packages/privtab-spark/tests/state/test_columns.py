@@ -7,8 +7,7 @@ from typing import Any
 import generated_programs
 import worlds
 
-from privtab.state.names import StateNames
-from privtab.state.nodes import State
+from privtab.state import State, StateNames
 from privtab_spark.state.schemas import TABLES
 from privtab_spark.state.tables import arrow_table, from_arrow
 

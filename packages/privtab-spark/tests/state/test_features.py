@@ -14,14 +14,11 @@ import worlds
 from pyspark.sql import DataFrame, SparkSession
 
 from privtab.base import StateInvalid, UnsupportedError, UsageError, strict_loads
-from privtab.bundle.pack import shard_bundles
-from privtab.bundle.shards import LISTING, listing
+from privtab.bundle import LISTING_FILE, shard_bundles
+from privtab.bundle.shards import listing
 from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.state.index import index_bytes
-from privtab.state.load import from_tables, validate
-from privtab.state.nodes import State
-from privtab.state.raw import TABLE_COLUMNS
+from privtab.state import TABLE_COLUMNS, State, from_tables, index_bytes, validate
 from privtab_spark.state import Build, Read, SparkState, build, read_state, state_tables
 from privtab_spark.state.read import read_written
 
@@ -217,7 +214,7 @@ def test_a_build_is_what_the_packer_makes_and_only_changes_are_built_again(
     packed = shard_bundles(program, state)
     built = build(spark, frames_of(spark, state), program, tmp_path)
     assert built_files(built) == packed
-    assert strict_loads((tmp_path / LISTING).read_bytes())["people"]["roots"] == listing(packed)["people"]["roots"]
+    assert strict_loads((tmp_path / LISTING_FILE).read_bytes())["people"]["roots"] == listing(packed)["people"]["roots"]
     assert build(spark, frames_of(spark, state), program, tmp_path).unchanged
     removed = "attributes" if state.attributes else "assignments"
     changed = replace(state, **{removed: getattr(state, removed)[1:]})

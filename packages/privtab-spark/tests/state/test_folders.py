@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from privtab.base import StateInvalid, UsageError
 from privtab.ir import Program
-from privtab.state.load import load_raw_state
+from privtab.state import load_raw_state
 from privtab_spark.state import read_state
 
 pytestmark = pytest.mark.slow

@@ -15,13 +15,9 @@ from seeds import seeds
 from worlds import EPOCH
 
 from privtab.base import WINDOW_COLUMNS, Entity, StateInvalid, Window
-from privtab.bundle.pack import shard_bundles
+from privtab.bundle import shard_bundles
 from privtab.ir import Program, vocabulary
-from privtab.state import links
-from privtab.state.links import with_derived_rows
-from privtab.state.load import from_tables, validate
-from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.raw import TABLE_COLUMNS
+from privtab.state import TABLE_COLUMNS, Assignment, Grant, State, from_tables, links, validate, with_derived_rows
 from privtab_spark.state import build, read_state
 from privtab_spark.state.row_checks import _derived
 from privtab_spark.state.schemas import CANONICAL, TABLES

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from privtab.base import UsageError
 from privtab.ir import Program
-from privtab.state.load import load_raw_state
+from privtab.state import load_raw_state
 from privtab_spark.state import read_state
 
 HERE = Path(__file__).parent

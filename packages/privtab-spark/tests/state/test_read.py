@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 
 from privtab.base import FileError, StateInvalid, UsageError
 from privtab.ir import Program
-from privtab.state.load import from_tables, validate
-from privtab.state.raw import TABLE_COLUMNS
+from privtab.state import TABLE_COLUMNS, from_tables, validate
 from privtab_spark.state import read_state, state_tables
 from privtab_spark.state.read import read_written
 from privtab_spark.state.schemas import TABLES

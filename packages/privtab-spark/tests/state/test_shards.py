@@ -12,16 +12,23 @@ from worlds import IN_SPARK, policy, timed
 from worlds import state as random_state
 
 from privtab.base import WINDOW_COLUMNS, Entity, SourceFile
-from privtab.bundle.archive import archive, json_bytes
-from privtab.bundle.pack import shard_bundles, shard_files
+from privtab.bundle import json_bytes, packed_archive, shard_bundles, shard_files
 from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.state.coded import CodedColumn
-from privtab.state.links import with_derived_rows
-from privtab.state.load import from_tables, validate
-from privtab.state.nodes import Assignment, ColumnRows, Grant, State
-from privtab.state.raw import TABLE_COLUMNS
-from privtab.state.shards import PEOPLE_PART, PartText, root_keys, shards
+from privtab.state import (
+    PEOPLE_PART,
+    TABLE_COLUMNS,
+    Assignment,
+    CodedColumn,
+    ColumnRows,
+    Grant,
+    PartText,
+    State,
+    from_tables,
+    validate,
+    with_derived_rows,
+)
+from privtab.state.shards import root_keys, shards
 from privtab_spark.state.shards import RAW, SCOPE, Findings, by_root, root_state
 from privtab_spark.state.tables import CELLS
 from privtab_spark.state.worker import GRANTED, people_state
@@ -88,7 +95,7 @@ def test_people_with_windows_are_those_of_the_packer(seed: int, features: tuple[
     assert part.text == json_bytes(parts[PEOPLE_PART])
     assert part.users == PartText.of(PEOPLE_PART, parts[PEOPLE_PART]).users
     assert (
-        archive(shard_files(program.system, part, {"shards": len(parts) - 1}))
+        packed_archive(shard_files(program.system, part, {"shards": len(parts) - 1}))
         == shard_bundles(program, world)[PEOPLE_PART]
     )
 
@@ -119,7 +126,7 @@ def built(program: Program, state: State) -> dict[str, bytes]:
         part = PartText.of_state(program, root_state(program, table, {}, findings, None), root)
         assert not [row for row in findings if row["severity"] == "error"]
         if part is not None:
-            bundles[root] = archive(shard_files(program.system, part, {}))
+            bundles[root] = packed_archive(shard_files(program.system, part, {}))
     return bundles
 
 
@@ -149,7 +156,7 @@ def test_names_with_everything_that_json_escapes(shop: Program) -> None:
         part = PartText.of_state(shop, by_columns(world), key, [f"lake:{name}"])
         assert part is not None
         more = {"shards": 1} if key == PEOPLE_PART else {}
-        assert archive(shard_files(shop.system, part, more)) == bundle
+        assert packed_archive(shard_files(shop.system, part, more)) == bundle
     assert list(bundles) == [PEOPLE_PART, f"lake:{name}"]
 
 

@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from privtab.base import DecisionUnavailable, Entity, StateInvalid, UsageError
-from privtab.bundle.pack import shard_bundles, state_bundle
+from privtab.bundle import shard_bundles, state_bundle
 from privtab.bundle.shards import shard_files
 from privtab.ir import Program, program_from_json
 from privtab.ir.nodes import Privilege
 from privtab.pipeline import policy_artifacts
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state import Assignment, Grant, State
 from privtab_spark.state import read_state, state_tables, tables
 from privtab_spark.state.schemas import TABLES
 from privtab_spark.state.tables import names_of

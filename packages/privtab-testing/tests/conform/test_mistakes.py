@@ -13,7 +13,7 @@ from privtab.base import Request, SourceFile
 from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.reference import Reference
-from privtab.state.load import from_tables, validate
+from privtab.state import from_tables, validate
 from privtab_testing.conform import QuestionPlan, SystemAnswer, World
 from privtab_testing.conform.driver import Driver, state_bytes
 from privtab_testing.conform.formats import mistake_lines

@@ -12,7 +12,7 @@ from conforming_server import served
 from privtab.ir import Program
 from privtab.ir.formula import references
 from privtab.pipeline import load_program
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_testing.conform import QuestionPlan, Verdict
 from privtab_testing.conform.plan import plan
 from privtab_testing.conform.report import Report, report

@@ -13,7 +13,7 @@ from postgresql_server import postgresql
 from privtab.base import Entity, Request
 from privtab.pipeline import load_program
 from privtab.reference import Reference
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state import Assignment, Grant, State
 from privtab_testing.conform import SystemAnswer, Verdict, World
 from privtab_testing.conform.document import load
 from privtab_testing.conform.drivers import SqlDriver

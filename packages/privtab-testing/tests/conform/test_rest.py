@@ -17,7 +17,7 @@ from proxies import proxy
 
 from privtab.base import Entity, Request
 from privtab.pipeline import load_program
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_testing.conform import QuestionPlan, SystemAnswer, Verdict, World
 from privtab_testing.conform.document import AnswerPatterns, load
 from privtab_testing.conform.drivers import HttpDriver, open_driver, read_answer

@@ -16,7 +16,7 @@ from privtab.base import Request, Span, UsageError
 from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.reference import Reference
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_analysis.diff.nodes import Verdict as Change
 from privtab_analysis.diff.nodes import Waiver
 from privtab_testing.conform import Question, QuestionPlan, SystemAnswer, Verdict, World, formats

@@ -15,7 +15,7 @@ from checkout import ROOT
 from trino_server import Trino, trino
 
 from privtab.command._app import run
-from privtab.engines.opa.server import OpaServer
+from privtab.engines import OpaServer
 from privtab.pipeline import load_program
 from privtab_testing.conform.document import load
 from privtab_testing.conform.plan import PREFIX

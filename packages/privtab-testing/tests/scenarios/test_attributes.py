@@ -26,7 +26,7 @@ from privtab.ir import (
     reached_atoms,
 )
 from privtab.reference import Reference
-from privtab.state.names import StateNames
+from privtab.state import StateNames
 from privtab_analysis.rights import Right, about
 from privtab_testing.scenarios.callers import smallest
 from privtab_testing.scenarios.generated import Caller, CallerStates

@@ -23,7 +23,7 @@ from privtab.ir import (
     located_sets,
 )
 from privtab.reference import Reference
-from privtab.state.load import from_tables, validate
+from privtab.state import from_tables, validate
 from privtab_analysis.rights import Right, about
 from privtab_testing.scenarios import CasePlan
 from privtab_testing.scenarios.callers import smallest

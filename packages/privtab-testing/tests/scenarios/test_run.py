@@ -8,7 +8,7 @@ import pytest
 from shop_policy import POLICY, Reads
 
 from privtab.base import Decision, Request
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_testing.scenarios import CasePlan
 from privtab_testing.scenarios.run import Engine, OpaEngine, ReferenceEngine, failures, matching, opa
 

@@ -6,7 +6,7 @@ import pytest
 from shop_policy import Reads, Refuses, failed
 
 from privtab.base import PRINCIPAL_TABLES
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_testing.scenarios import CasePlan
 
 WALK = """\

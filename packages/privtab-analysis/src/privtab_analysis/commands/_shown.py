@@ -87,7 +87,7 @@ def show_place(console: Console, place: str, *, at: int, column: int = 0) -> Non
 
 def chain_rows(chain: Chain) -> list[tuple[str, str]]:
     """The rows of a chain with their positions."""
-    from privtab.state.names import place_text
+    from privtab.state import place_text
 
     return [(step.text, place_text(step.place)) for step in chain]
 

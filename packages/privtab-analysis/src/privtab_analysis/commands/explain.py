@@ -34,7 +34,7 @@ from privtab_analysis.commands._shown import (
 if TYPE_CHECKING:
     from privtab.base import Request
     from privtab.ir import Program
-    from privtab.state.nodes import State
+    from privtab.state import State
     from privtab_analysis.changes import Change
     from privtab_analysis.explanation import Part, Proposal, RequestExplanation
     from privtab_analysis.provenance import Chain
@@ -296,7 +296,7 @@ class _ExplanationPrinter:
             self.console.print(" " * (digits + 4) + f"which gives {gains}", style="dim")
 
     def _place(self, change: Change) -> str:
-        from privtab.state.names import place_text
+        from privtab.state import place_text
         from privtab_analysis.changes import RemoveDenial
 
         if not isinstance(change, RemoveDenial):

@@ -26,8 +26,7 @@ from privtab.command import (
 from privtab_analysis.commands._ask import RequestOptions, show_notes
 
 if TYPE_CHECKING:
-    from privtab.filters.filter import Filter
-    from privtab.filters.sql import Sql
+    from privtab.filters import Filter, Sql
 
 PANEL = "Ask"
 
@@ -64,7 +63,7 @@ def run(
       privtab filter alice load table -p lake.yaml -s state.yaml --dialect mysql
       privtab filter alice load table -p lake.yaml -s store:grants.db --dialect sqlite --rows store:grants.db --table filters
     """
-    from privtab.filters.filter import filter_of
+    from privtab.filters import filter_of
     from privtab.ir import vocabulary
     from privtab_analysis.entitlements.universe import notes as unknown
 
@@ -74,15 +73,15 @@ def run(
     known.check_context(request, known.check_operation(type_, operation))
     known.check_active_roles(request)
     with needing("`privtab filter`", "filter"):
-        from privtab.filters.sql import MOST_INLINE, quoted
+        from privtab.filters import MOST_INLINE_NAMES, quoted_identifier
     with err().spinner("reading the state"):
         state, _, partial = load_state(program, asked.state, allow_partial=asked.allow_partial, for_queries=True)
         engine = open_engine(program, state, asked.moment())
         found = filter_of(engine.engine, request, engine.window)
-    columns = {level: quoted(level, dialect) for level in found.levels} | parse_key_values(
+    columns = {level: quoted_identifier(level, dialect) for level in found.levels} | parse_key_values(
         column, "--column", "LEVEL=COLUMN", example="table=t.name"
     )
-    listed = MOST_INLINE if most is None else most
+    listed = MOST_INLINE_NAMES if most is None else most
     where = found.sql(dialect, columns, most=listed, table=table, pretty=format_ == "text")
     if rows is not None:
         _keep(rows, table, found)

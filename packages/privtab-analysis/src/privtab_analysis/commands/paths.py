@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from privtab.ir import Program
     from privtab.reference import Reference
-    from privtab.state.nodes import State
+    from privtab.state import State
     from privtab_analysis.authorised import Authority
     from privtab_analysis.effects import GainedFact, Path, Step
     from privtab_analysis.goals import Goal
@@ -304,7 +304,7 @@ class _PathsQuery:
 def _administrators(program: Program) -> tuple[str, ...]:
     """The service administrators that the settings name."""
     from privtab.checks.lint.config import settings_above
-    from privtab.state.names import used_parts
+    from privtab.state import used_parts
 
     if not used_parts(program).service_admins:
         return ()

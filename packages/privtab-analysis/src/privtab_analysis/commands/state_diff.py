@@ -30,7 +30,7 @@ from privtab.command import (
     stop,
     styled,
 )
-from privtab.state.names import NO_PLACES, place_text
+from privtab.state import NO_PLACES, place_text
 from privtab_analysis.commands._ask import show_notes
 from privtab_analysis.commands._failing import failing_words
 from privtab_analysis.commands._shown import show_rows
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from privtab.ir import Program
-    from privtab.state.names import Places
-    from privtab.state.nodes import State
-    from privtab.state.raw import RawState
+    from privtab.state import Places, RawState, State
     from privtab_analysis.state_diff import ChangedRow, StateDiff
     from privtab_analysis.state_diff.summary import Group
 

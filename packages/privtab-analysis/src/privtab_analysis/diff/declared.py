@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar
 
 from privtab.base import ANY_PRIVILEGE, Attribute, Attributes
 from privtab.ir import Effect, EntityType, Program, Role, Rule, Target
-from privtab.state.names import StateNames
+from privtab.state import StateNames
 from privtab_analysis.diff.nodes import DeclarationChange, DeclarationKind, Detail, Verdict
 
 EffectKey: TypeAlias = tuple[str, str, Target]

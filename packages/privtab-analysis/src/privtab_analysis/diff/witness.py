@@ -31,7 +31,7 @@ from privtab.ir import (
     resolve_can,
 )
 from privtab.reference import EvaluationContext, Explanation, Reference, WitnessBuilder
-from privtab.state.load import from_tables, validate
+from privtab.state import from_tables, validate
 from privtab_analysis.diff.nodes import Decided, PathForm, Shape, Shows, Tables, Types, Witness
 
 

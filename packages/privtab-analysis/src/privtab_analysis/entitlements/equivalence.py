@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TypeAlias
 
 from privtab.base import Entity, last_name, path_of
-from privtab.engines.plan import beginnings
 from privtab_analysis.entitlements.evaluator import Evaluator
 
 OfEntity: TypeAlias = tuple[str | int, ...]
@@ -44,7 +43,7 @@ class EntityEquivalence:
 
     def _of(self, entity: Entity) -> OfEntity | None:
         if entity not in self._known:
-            path = beginnings(entity.id)
+            path = ["", *accumulate(entity.id.split("/"), "{}/{}".format)] if entity.id else [""]
             is_single = any(at and (at in self._single or last_name(at) in self._single) for at in path)
             self._known[entity] = None if is_single else (entity.type, *(self._numbers.get(at, 0) for at in path))
         return self._known[entity]

@@ -14,8 +14,8 @@ from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias, assert_never
 
 from privtab.base import Request, base_type, last_name
-from privtab.engines.conditions import RESOURCE, Comparison, RequestValues
-from privtab.engines.index import OWNER, Index
+from privtab.engines import OWNER_BIT, Comparison, Index, RequestValues
+from privtab.ir.nodes import RESOURCE
 from privtab_analysis.entitlements.request_forms import (
     ADMIN,
     ATTRIBUTE,
@@ -175,7 +175,7 @@ class Evaluator:
             case "service_admin":
                 return subjects.admins
             case "owner":
-                return self._at(OWNER, type_, path)
+                return self._at(OWNER_BIT, type_, path)
             case "member":
                 users = self._members(type_, path)
                 if self.reader.principal[type_] == "group":
@@ -206,7 +206,10 @@ class Evaluator:
             case "any":
                 return sum(self._most(inner, question) for inner in part.parts)
             case "has":
-                path, bit = question.paths[part.slot], self.index.numbers.allowed(part.privilege) | OWNER * part.owned
+                path, bit = (
+                    question.paths[part.slot],
+                    self.index.numbers.allowed(part.privilege) | OWNER_BIT * part.owned,
+                )
                 found = sum(self._count(bit, base_type(type_), path[depth]) for type_, depth in part.chain)
                 if self.semantics.roles:
                     links = range(1, len(part.chain) + 1)
@@ -225,7 +228,7 @@ class Evaluator:
             if holders:
                 for principal in principals:
                     bits |= holders.get(principal, 0)
-        if part.owned and bits & OWNER:
+        if part.owned and bits & OWNER_BIT:
             return True
         if self.semantics.denies and bits & self.index.numbers.denied(part.privilege):
             return False
@@ -314,7 +317,7 @@ class Evaluator:
         if self.semantics.denies:
             denied += tuple(filter(None, [self._at(numbers.denied(part.privilege), base, at)]))
         if part.owned:
-            owners += tuple(filter(None, [self._at(OWNER, base, at)]))
+            owners += tuple(filter(None, [self._at(OWNER_BIT, base, at)]))
         found = _Reach(granted, denied, owners)
         self._keep(self._reached, key, found)
         return found
@@ -368,7 +371,7 @@ class Evaluator:
                 return [self._number(self._source_below(part, question, n)) for n in subjects]
             case "owner":
                 owners = self.index.table(type_)[path]
-                held = ((p for p in everybody[n].principals if owners.get(p, 0) & OWNER) for n in subjects)
+                held = ((p for p in everybody[n].principals if owners.get(p, 0) & OWNER_BIT) for n in subjects)
                 return [self._number(Source(0, min(names), OWNS)) for names in held]
             case "member" if self.reader.principal[type_] != "group":
                 member, needed = self._number(Source(0, "", MEMBER)), self._number(Source(0, "", NEEDED))
@@ -407,7 +410,7 @@ class Evaluator:
         if left:
             self._kept += len(left)
             if part.owned:
-                left = self._assigned(part, OWNER, path, left, known)
+                left = self._assigned(part, OWNER_BIT, path, left, known)
             left = self._assigned(part, self.index.numbers.allowed(part.privilege), path, left, known)
             assert not left, f"{part.privilege}: held without a source"
         return map(known.__getitem__, subjects)
@@ -453,7 +456,7 @@ class Evaluator:
             if not holders[principal] & bit or principal not in subjects.holders:
                 continue
             numbers = subjects.holders[principal]
-            if bit == OWNER:
+            if bit == OWNER_BIT:
                 found[0].append((principal, OWNS, numbers))
             elif principal in index.within:
                 # A role within a scope is entered there; the rows may be about what contains the scope.
@@ -463,7 +466,7 @@ class Evaluator:
                         found[above].append((shown(index, principal), GRANT, numbers))
             else:
                 found[0].append((principal, GRANT, numbers))
-        if bit != OWNER:
+        if bit != OWNER_BIT:
             found[0] += [(role, ROLE, numbers) for role, numbers in self._by_default(part, path, links) if numbers]
         return found
 
@@ -472,7 +475,7 @@ class Evaluator:
         path, principals = question.paths[part.slot], self.subjects.all[number].principals
         key = question.keys(part)[-1]
         if part.owned or not part.privilege:
-            owners = [*self._names_of(part, OWNER, path, number), *self.index.owning_below(key, principals)]
+            owners = [*self._names_of(part, OWNER_BIT, path, number), *self.index.owning_below(key, principals)]
             if owners:
                 return Source(0, min(owners), OWNS)
         granted = [shown(self.index, principal) for principal in self._granted_below(part, key, number)]

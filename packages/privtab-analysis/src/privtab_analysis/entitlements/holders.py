@@ -7,13 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from privtab.base import last_name, path_of
-from privtab.engines.index import Index
+from privtab.engines import Index
 from privtab.ir import Program
-from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX, ScopeOverlap
-from privtab.state.holdings import Holdings
-from privtab.state.links import with_derived_rows
-from privtab.state.nodes import State
-from privtab.state.principal_rows import scoped_principal
+from privtab.state import GROUP_PREFIX, ROLE_PREFIX, Holdings, ScopeOverlap, State, scoped_principal, with_derived_rows
 from privtab_analysis.entitlements.subjects import Numbers, Subject, Subjects
 from privtab_analysis.entitlements.universe import named_principals, users
 

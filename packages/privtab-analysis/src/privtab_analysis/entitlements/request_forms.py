@@ -9,10 +9,23 @@ from operator import or_
 from typing import Any, Literal, NamedTuple
 
 from privtab.base import Request, base_type
-from privtab.engines import conditions
-from privtab.engines.index import OWNER, Index
-from privtab.engines.plan import FormPlan, named
-from privtab.engines.rows import MinimalSets, RowEngine
+from privtab.engines import (
+    OWNER_BIT,
+    AllOf,
+    Atom,
+    AtomWord,
+    Condition,
+    FormPlan,
+    Index,
+    MinimalSets,
+    RequestValues,
+    RowEngine,
+    condition_atoms,
+    condition_places,
+    fold_condition,
+    named_prefix,
+)
+from privtab.ir.nodes import RESOURCE
 
 KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed", "attribute")
 """The source of an atom: a row of grants, a default grant of a declared role, and so on. `needed`: a membership that a group or role
@@ -38,9 +51,9 @@ class Source(NamedTuple):
 class Part(NamedTuple):
     """A part of a condition, with everything that is the same for all entities."""
 
-    kind: conditions.AtomWord | Literal["all", "any"]
+    kind: AtomWord | Literal["all", "any"]
     parts: tuple[Part, ...] = ()
-    slot: str = conditions.RESOURCE
+    slot: str = RESOURCE
     type: str = ""
     depth: int = 0
     """The number of names in the path of the atom's entity."""
@@ -49,7 +62,7 @@ class Part(NamedTuple):
     privilege: str = ""
     owned: bool = False
     """True if owners hold the privilege."""
-    atom: conditions.Atom | None = None
+    atom: Atom | None = None
     """None for several parts."""
     shared: bool = False
     """True if the subjects for whom the part holds are kept for the question: it stands in several places of a large condition."""
@@ -79,7 +92,7 @@ class RequestForm:
     @cached_property
     def bits(self) -> int:
         """The bits of the index that the form's atoms depend on, moved by one for `ALWAYS`."""
-        of_condition = (_part(atom, self._engine) for atom in conditions.atoms_of(self._plan.condition))
+        of_condition = (_part(atom, self._engine) for atom in condition_atoms(self._plan.condition))
         return reduce(or_, (_bits(part, self._engine) for part in (*of_condition, *self.parts)), ALWAYS)
 
     @cached_property
@@ -95,13 +108,13 @@ class EntityQuestion:
 
     form: RequestForm
     paths: Mapping[str, list[str]]
-    values: conditions.RequestValues
+    values: RequestValues
     known: dict[int, frozenset[int]] = field(default_factory=dict)
     """The subjects for whom shared parts hold, by the identity of the part."""
 
     def path(self, slot: str, depth: int) -> str | None:
         """The path of the entity with so many names; None if the request does not name it."""
-        return named(self.paths[slot], depth)
+        return named_prefix(self.paths[slot], depth)
 
     def keys(self, part: Part) -> list[str]:
         """The keys of the entities on the path of an atom's entity whose grants count, its own last; none if it has none."""
@@ -135,22 +148,22 @@ class RequestForms:
             rule = self.engine.program["rules"][request.resource.type][request.action]
             form = self._known[id(plan)] = RequestForm(rule, plan, self.engine)
         slots = self.engine.shapes[request.resource.type, request.action][1]
-        return EntityQuestion(form=form, paths=paths, values=conditions.RequestValues.of(request, slots, index))
+        return EntityQuestion(form=form, paths=paths, values=RequestValues.of(request, slots, index))
 
 
-def _whole(condition: conditions.Condition, engine: RowEngine) -> Part:
+def _whole(condition: Condition, engine: RowEngine) -> Part:
     """A condition as a part; one object for parts that stand in several places."""
     total: Callable[[Iterable[int]], int] = sum
-    size = conditions.fold(condition, lambda _: 1, total, total)
-    made: dict[conditions.Condition, Part] = {}
-    for part, places in conditions.places_of(condition).items():
-        if isinstance(part, conditions.Atom):
+    size = fold_condition(condition, lambda _: 1, total, total)
+    made: dict[Condition, Part] = {}
+    for part, places in condition_places(condition).items():
+        if isinstance(part, Atom):
             made[part] = _part(part, engine)
             continue
         parts = tuple(made[inner] for inner in part.parts)
         within = max((inner.within for inner in parts), default=NEVER_KEPT)
         made[part] = Part(
-            "all" if isinstance(part, conditions.AllOf) else "any",
+            "all" if isinstance(part, AllOf) else "any",
             parts,
             shared=size > MOST_PARTS and places > 1,
             within=within,
@@ -158,11 +171,11 @@ def _whole(condition: conditions.Condition, engine: RowEngine) -> Part:
     return made[condition]
 
 
-def _part(condition: conditions.Atom, engine: RowEngine) -> Part:
+def _part(condition: Atom, engine: RowEngine) -> Part:
     if not condition.type:
         return Part(condition.kind, atom=condition, within=NEVER_KEPT if condition.comparison else 0)
     chain, privilege = engine.reader.chains[condition.type], condition.privilege
-    is_direct = condition.slot == conditions.RESOURCE and (not privilege or condition.kind == "has_below")
+    is_direct = condition.slot == RESOURCE and (not privilege or condition.kind == "has_below")
     return Part(
         condition.kind,
         atom=condition,
@@ -176,7 +189,7 @@ def _part(condition: conditions.Atom, engine: RowEngine) -> Part:
     )
 
 
-def _of_set(atom: conditions.Atom, engine: RowEngine) -> Part:
+def _of_set(atom: Atom, engine: RowEngine) -> Part:
     """An atom of a minimal set."""
     part = _part(atom, engine)
     if part.kind not in ("has_below", "owns_below"):
@@ -191,4 +204,4 @@ def _bits(part: Part, engine: RowEngine) -> int:
         numbers = engine.index.numbers
         bits |= (numbers.allowed(part.privilege) | numbers.denied(part.privilege)) << 1
     # Whatever has an entity and no privilege may be ownership.
-    return bits | OWNER << 1 if part.owned or (part.type and not part.privilege) else bits
+    return bits | OWNER_BIT << 1 if part.owned or (part.type and not part.privilege) else bits

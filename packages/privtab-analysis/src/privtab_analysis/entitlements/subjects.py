@@ -10,13 +10,9 @@ from operator import or_
 from typing import Any, TypeAlias
 
 from privtab.base import Entity, Locations, last_name, once, path_of
-from privtab.engines.index import Index
-from privtab.engines.rows import RowEngine
+from privtab.engines import Index, RowEngine
 from privtab.ir import Program, program_json
-from privtab.state import row_index
-from privtab.state.located import lying_in
-from privtab.state.nodes import Assignment, State
-from privtab.state.principal_rows import scoped_principal
+from privtab.state import Assignment, State, lying_in, row_index, scoped_principal
 from privtab_analysis.entitlements.request_forms import ALWAYS, RequestForms
 
 Holding: TypeAlias = tuple[str, str]

@@ -7,9 +7,7 @@ from copy import copy
 
 from privtab.base import Entity, Locations, Request, decode_name, last_name, nearest
 from privtab.ir import Program, vocabulary
-from privtab.state.chains import GROUP_PREFIX
-from privtab.state.located import locations
-from privtab.state.nodes import State
+from privtab.state import GROUP_PREFIX, State, locations
 
 PRINCIPALS = (("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
 """The columns that hold principals, as `user:alice`."""

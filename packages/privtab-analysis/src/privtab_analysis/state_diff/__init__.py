@@ -15,8 +15,7 @@ from typing import TypeAlias
 
 from privtab.base import LEFT_OUT, Entity, FilterWord, GivenAttributes, count, count_names, current_moment
 from privtab.ir import RESOURCE, Below, Program, Rule, Term, Tool, direct_atoms, rule_flags
-from privtab.state.names import NO_PLACES, Places
-from privtab.state.nodes import State
+from privtab.state import NO_PLACES, Places, State
 from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key
 from privtab_analysis.permissions import questions
 from privtab_analysis.state_diff.causes import Causes, ChangeImpact

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 from privtab.base import Entity, GivenAttributes, last_name, path_of
 from privtab.ir import Program, compared_terms, uses_below
-from privtab.state.chains import GROUP_PREFIX
-from privtab.state.nodes import State
+from privtab.state import GROUP_PREFIX, State
 from privtab_analysis.state_diff.entities import Addresses, EntityTree, prefixes, written
 from privtab_analysis.state_diff.nodes import ChangedRow
 from privtab_analysis.state_diff.placed import placed

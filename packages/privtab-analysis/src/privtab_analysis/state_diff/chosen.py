@@ -9,11 +9,7 @@ from heapq import nlargest
 from typing import Any, TypeVar
 
 from privtab.base import UsageError, nearest
-from privtab.state.findings import RowLocation
-from privtab.state.names import Places
-from privtab.state.nodes import ALL_TABLES, State
-from privtab.state.raw import RawRow, RawState
-from privtab.state.row_texts import row_sentence
+from privtab.state import ALL_TABLES, Places, RawRow, RawState, RowLocation, State, row_sentence
 
 T = TypeVar("T")
 _LINE = re.compile(r"(?P<path>.+):(?P<line>[0-9]{1,9})")

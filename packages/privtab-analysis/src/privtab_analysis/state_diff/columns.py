@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from privtab.state.coded import CodedColumn, numbered_rows
+from privtab.state import CodedColumn, numbered_rows
 
 
 def only_in_one(columns: Iterable[tuple[CodedColumn, CodedColumn]]) -> tuple[list[int], list[int]]:

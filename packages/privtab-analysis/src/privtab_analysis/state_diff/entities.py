@@ -15,7 +15,7 @@ from functools import cached_property
 
 from privtab.base import Entity, count_names, last_name, path_of
 from privtab.ir import Program, vocabulary
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_analysis.entitlements.universe import universe
 
 # No name of a path begins with `%` and a lower case letter, since only `/` and `%` are escaped.

@@ -9,8 +9,7 @@ from math import prod
 
 from privtab.base import Entity, GivenAttributes, PathShape
 from privtab.ir import RESOURCE, Rule
-from privtab.state.findings import RowLocation
-from privtab.state.row_texts import row_sentence
+from privtab.state import RowLocation, row_sentence
 from privtab_analysis.state_diff.entities import EntityClass
 
 

@@ -7,9 +7,7 @@ from typing import Any
 
 from privtab.base import Entity
 from privtab.ir import Program
-from privtab.state.located import locations
-from privtab.state.nodes import ENTITY_COLUMNS, State
-from privtab.state.raw import TABLE_COLUMNS
+from privtab.state import ENTITY_COLUMNS, TABLE_COLUMNS, State, locations
 
 
 def placed(program: Program, state: State) -> State:

@@ -7,9 +7,7 @@ from dataclasses import replace
 
 from privtab.base import ALWAYS, WINDOW_COLUMNS, Window
 from privtab.base import parse_moment as at
-from privtab.state.names import NO_PLACES, Places, place_text
-from privtab.state.nodes import ALL_TABLES, State
-from privtab.state.raw import TABLE_COLUMNS, RawState
+from privtab.state import ALL_TABLES, NO_PLACES, TABLE_COLUMNS, Places, RawState, State, place_text
 from privtab_analysis.diff.markdown import as_code, as_text
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.summary import groups, headline, totals
@@ -35,7 +33,7 @@ def _only(before: State, after: State, table: str) -> tuple[list[int], list[int]
         return [], []
     names = TABLE_COLUMNS[table].all if windows else TABLE_COLUMNS[table].names
     if min(len(getattr(before, table)), len(getattr(after, table))) >= LARGE:
-        from privtab.state.coded import CodedColumn
+        from privtab.state import CodedColumn
         from privtab_analysis.state_diff.columns import only_in_one
 
         before_columns, after_columns = (
@@ -83,7 +81,7 @@ def changed_raw_rows(before: RawState, after: RawState) -> Iterator[ChangedRow]:
     for table in ALL_TABLES:
         rows_before, rows_after = before.rows.get(table, ()), after.rows.get(table, ())
         if min(len(rows_before), len(rows_after)) >= LARGE:
-            from privtab.state.coded import RawTable
+            from privtab.state import RawTable
             from privtab_analysis.state_diff.columns import only_in_one
 
             tables = RawTable.of(rows_before), RawTable.of(rows_after)

@@ -24,10 +24,7 @@ from privtab.ir import (
     vocabulary,
 )
 from privtab.reference import EvaluationContext, Reference
-from privtab.state import attribute_rows
-from privtab.state.chains import GROUP_PREFIX
-from privtab.state.names import UsedParts, used_parts
-from privtab.state.nodes import State
+from privtab.state import GROUP_PREFIX, State, UsedParts, attribute_rows, used_parts
 from privtab_analysis.caller import Caller
 from privtab_analysis.entitlements.equivalence import EntityEquivalence
 from privtab_analysis.entitlements.evaluator import Evaluator

@@ -15,9 +15,7 @@ from jmespath.exceptions import JMESPathError
 
 from privtab.base import Entity, FileError, UsageError, no_collection
 from privtab.ir import Program
-from privtab.state.findings import StateFinding
-from privtab.state.load import from_tables, validate
-from privtab.state.nodes import ENTITY_COLUMNS, State
+from privtab.state import ENTITY_COLUMNS, State, StateFinding, from_tables, validate
 from privtab_connect.errors import TemplateError
 from privtab_connect.importing.answers import Answers
 from privtab_connect.importing.document import Excluded, ImportDocument, ImportStep, Page

@@ -11,9 +11,7 @@ from privtab.base import ALWAYS, Entity, Request, Span, UsageError
 from privtab.ir import ALWAYS as NO_GATE
 from privtab.ir import RESOURCE, Has, Program, Rule, Target, privilege_names
 from privtab.reference import EvaluationContext, Reference
-from privtab.state.findings import RowLocation, StateFinding
-from privtab.state.names import NO_PLACES, Places
-from privtab.state.nodes import ALL_TABLES, Assignment, Grant, State
+from privtab.state import ALL_TABLES, NO_PLACES, Assignment, Grant, Places, RowLocation, State, StateFinding
 from privtab_connect.pushdown import TargetModule
 from privtab_connect.pushdown.document import MappingDocument, NativeNames, Part
 from privtab_connect.pushdown.rights import (

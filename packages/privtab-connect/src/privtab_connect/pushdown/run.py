@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from privtab.base import Request
 from privtab.ir import Program
 from privtab.reference import Reference
-from privtab.state.names import NO_PLACES, Places
-from privtab.state.nodes import State
+from privtab.state import NO_PLACES, Places, State
 from privtab_connect.pushdown import Options, target_module
 from privtab_connect.pushdown.desired import DesiredRights, desired_rights, users_of
 from privtab_connect.pushdown.document import MappingDocument, NativeNames, Needed

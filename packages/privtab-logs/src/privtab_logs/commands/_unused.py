@@ -38,9 +38,7 @@ from privtab_server.store_states import running_store
 if TYPE_CHECKING:
     from privtab.base import Diagnostic
     from privtab.ir import Program
-    from privtab.state.names import Places
-    from privtab.state.nodes import State
-    from privtab.state.raw import RawRow
+    from privtab.state import Places, RawRow, State
     from privtab_analysis.state_diff import StateDiff
     from privtab_logs.row_use import Observed, Unused
     from privtab_logs.schema import Reading
@@ -219,7 +217,7 @@ def _gone(found: Unused, observed: Observed) -> dict[str, list[int]]:
 
 
 def _difference(program: Program, observed: Observed, gone: dict[str, list[int]]) -> StateDiff:
-    from privtab.state.names import NO_PLACES
+    from privtab.state import NO_PLACES
     from privtab_analysis.state_diff import state_diff
     from privtab_analysis.state_diff.chosen import without_rows
 
@@ -246,7 +244,7 @@ def _write(
 
 def _trimmed(program: Program, state: Path, gone: dict[str, list[int]]) -> dict[str, bytes]:
     """The files of a state without some of its rows, which were read once more to be sure of it."""
-    from privtab.state.load import validate, validate_with_places
+    from privtab.state import validate, validate_with_places
     from privtab_analysis.state_diff.chosen import without_rows
     from privtab_analysis.state_diff.rows import changed_rows
     from privtab_logs.trimmed_files import trimmed
@@ -283,7 +281,7 @@ def _telling(row: RawRow) -> tuple[tuple[str, str | None], ...]:
 
 def markdown(answer: Answer, most: int) -> str:
     """The answer as a comment on a review. `most`: the most lines of each list; 0 for all."""
-    from privtab.state.names import place_text
+    from privtab.state import place_text
     from privtab_analysis.diff.markdown import as_code, as_text
     from privtab_analysis.state_diff.rows import markdown as of_difference
 

@@ -18,7 +18,7 @@ from privtab.command import (
     styled,
     table,
 )
-from privtab.state.names import place_text
+from privtab.state import place_text
 from privtab_analysis.commands._ask import limit_option
 from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption, failing_words
 from privtab_logs.commands._unused import Answer, Sources, answered, markdown

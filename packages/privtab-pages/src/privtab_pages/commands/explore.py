@@ -31,8 +31,7 @@ from privtab_server.commands._serving import ServerSettings
 if TYPE_CHECKING:
     from privtab.base import Request
     from privtab.ir import Program
-    from privtab.state.names import Places
-    from privtab.state.nodes import State
+    from privtab.state import Places, State
     from privtab_pages.explore.world import World
 
 PANEL = "Ask"
@@ -88,7 +87,7 @@ def run(
 def _world(policy: PolicyArguments, looked: Looked) -> World:
     from privtab.command import open_engine
     from privtab.pipeline import policy_revision
-    from privtab.state.names import NO_PLACES
+    from privtab.state import NO_PLACES
     from privtab_pages.explore.world import World
 
     program, moment, state = policy.program(), moment_of(looked.at), looked.state

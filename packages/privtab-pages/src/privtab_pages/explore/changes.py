@@ -8,10 +8,7 @@ from urllib.parse import parse_qsl
 
 from privtab.base import UsageError, count, parse_key_values
 from privtab.ir import Program, Tool
-from privtab.state.load import as_raw, from_tables, validate
-from privtab.state.nodes import ALL_TABLES, State
-from privtab.state.raw import TABLE_COLUMNS
-from privtab.state.row_texts import row_sentence
+from privtab.state import ALL_TABLES, TABLE_COLUMNS, State, as_raw, from_tables, row_sentence, validate
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.summary import page_values
 from privtab_analysis.state_diff import Comparison, StateDiff, state_diff

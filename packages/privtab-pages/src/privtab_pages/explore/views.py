@@ -8,10 +8,9 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from privtab.base import Entity, UsageError, count
-from privtab.filters.filter import filter_of
+from privtab.filters import filter_of
 from privtab.ir import Program
-from privtab.state.names import place_text
-from privtab.state.nodes import ALL_TABLES, State
+from privtab.state import ALL_TABLES, State, place_text
 from privtab_analysis.changes import RemoveDenial, apply, change_text
 from privtab_analysis.entitlements.universe import asked_entities, notes
 from privtab_analysis.explanation import Proposal, explain
@@ -205,7 +204,7 @@ def where(world: World, query: Query) -> Values:
     values: Values = {"dialects": DIALECTS, "dialect": dialect}
     if not query.one("operation"):
         return values
-    from privtab.filters.sql import quoted
+    from privtab.filters import quoted_identifier
 
     type_ = query.one("type")
     one_of(type_, world.program.entities, "type")
@@ -215,7 +214,7 @@ def where(world: World, query: Query) -> Values:
     known.check_active_roles(request)
     opened = world.open_engine
     found = filter_of(opened.engine, request, opened.window)
-    sql = found.sql(dialect, {level: quoted(level, dialect) for level in found.levels}, pretty=True)
+    sql = found.sql(dialect, {level: quoted_identifier(level, dialect) for level in found.levels}, pretty=True)
     return values | {
         "found": found,
         "sql": sql.text,

@@ -11,8 +11,7 @@ from urllib.parse import urlencode
 from privtab.base import Entity, Request, UsageError, hint
 from privtab.ir import Program
 from privtab.reference import Reference
-from privtab.state.names import NO_PLACES, Places
-from privtab.state.nodes import State
+from privtab.state import NO_PLACES, Places, State
 from privtab_analysis.entitlements.universe import Universe, named, universe, users
 from privtab_analysis.state_diff import Comparison
 from privtab_analysis.state_diff.subjects import Side
@@ -20,7 +19,7 @@ from privtab_pages.policy import PolicyPage, Row
 from privtab_pages.roles import default_roles
 
 if TYPE_CHECKING:
-    from privtab.engines.python import OpenEngine
+    from privtab.engines import OpenEngine
 
 LONGEST = 12_000
 """Maximum length of one value in a URL."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from privtab.base import Decision, Entity, Locations, Request, UnsupportedError, Vocabulary, last_name
 from privtab.client import Details, Revision
-from privtab.engines.index import Index
+from privtab.engines import Index
 
 if TYPE_CHECKING:
     from privtab.client import AsyncClient, Embedded

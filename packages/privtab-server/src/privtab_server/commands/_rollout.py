@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from privtab.bundle.sign import SigningKey
+    from privtab.bundle import SigningKey
     from privtab_server.registry.deploy import SidecarStatus
     from privtab_server.registry.deploy.canary import CanaryOutcome
     from privtab_server.registry.deploy.gates import Gate
@@ -122,7 +122,7 @@ def signing_key(registry: Registry, key: str, scope: str, before: Channel) -> Si
 
     Verifiers that check the order of bundles must accept these as newer than all releases of the channel.
     """
-    from privtab.bundle.sign import SigningKey
+    from privtab.bundle import SigningKey
 
     trust = registry.trust()
     required = "" if trust is None else trust.scope

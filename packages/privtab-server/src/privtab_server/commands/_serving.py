@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from starlette.routing import Route
     from starlette.types import ASGIApp
 
-    from privtab.bundle.pack import PolicyArtifacts
-    from privtab.bundle.sign import SigningKey
+    from privtab.bundle import PolicyArtifacts, SigningKey
     from privtab_server.registry.server.feeds import Feeds
     from privtab_server.serving.server import Tls
     from privtab_server.store.view import View

@@ -15,7 +15,7 @@ import typer
 
 from privtab.base import Change, Entity, StateInvalid, UsageError, count
 from privtab.command import argument, fail_if, load_policy, needing, option, out, print_error, stop
-from privtab.state.row_texts import row_text
+from privtab.state import row_text
 from privtab_analysis.commands._ask import AuthoriseOption, entity, user_name
 from privtab_server.commands._tokens import TOKEN_VARIABLE, is_http, token_of
 from privtab_server.errors import StoreConflict, StoreError

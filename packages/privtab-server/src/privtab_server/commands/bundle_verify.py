@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from privtab_server.registry.deploy import Fleet
 
 
-def verify(
+def verify_bundle(
     bundles: Annotated[list[Path], argument("BUNDLE", "Bundles, as OPA loads them.")],
     verification: VerificationOptions,
     newer_than: Annotated[
@@ -66,7 +66,7 @@ def verify(
 
 
 def _verify(bundle: Path, trusted: Trust, minimum_sequence: int | None) -> dict[str, Any]:
-    from privtab.bundle.sign import verify as verified
+    from privtab.bundle import verify_bundle as verified
 
     try:
         signed = verified(bundle, trusted, newer_than=minimum_sequence)
@@ -93,7 +93,7 @@ def _baseline_sequence(baseline: str, trusted: Trust) -> int:
     """The sequence given as a number or by another bundle, whose signature must verify too; raises UsageError without one."""
     if baseline.isdecimal():
         return int(baseline)
-    from privtab.bundle.sign import verify as verified
+    from privtab.bundle import verify_bundle as verified
 
     try:
         sequence = verified(baseline, trusted).sequence

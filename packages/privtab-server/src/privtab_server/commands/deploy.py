@@ -44,7 +44,7 @@ from privtab_server.registry_states import running_states
 
 if TYPE_CHECKING:
     from privtab.ir import Program
-    from privtab.state.nodes import State
+    from privtab.state import State
     from privtab_server.registry.deploy.canary import CanaryOutcome, CanaryPlan
     from privtab_server.registry.deploy.gates import Gate
     from privtab_server.registry.deploy.rollout import PackedBundles, Rollout
@@ -218,7 +218,7 @@ def _file_gates(deploy: DeployOptions, report: DeployReport) -> tuple[Program | 
 def _push(deploy: DeployOptions, release: ReleaseOptions, url: str, report: DeployReport) -> int:
     """Run the gates except the comparison, then push to a single OPA; returns the exit code."""
     from privtab.pipeline import policy_artifacts
-    from privtab.state.index import index_document
+    from privtab.state import index_document
     from privtab_server.registry.deploy.push import push
 
     program, _, loaded = _file_gates(deploy, report)
@@ -334,7 +334,7 @@ class _Deployment:
 
     def _comparison(self, before: Channel, program: Program, path: Path, opened: Collection[str]) -> Gate:
         """The comparison with the channel's current release; what other systems lose is said besides."""
-        from privtab.bundle.program import program_with_doors
+        from privtab.bundle import program_with_doors
         from privtab_server.registry.deploy.gates import FailingOn, diff_gate
 
         running = None
@@ -360,7 +360,7 @@ class _Deployment:
 
     def _state_comparison(self, before: Channel, program: Program, after: State) -> Gate:
         """The comparison with the channel's current state."""
-        from privtab.state.load import validate
+        from privtab.state import validate
         from privtab_server.registry.deploy.gates import FailingOn, state_diff_gate
 
         shown = f"{before.channel}: {before.state or 'state in shards'}"

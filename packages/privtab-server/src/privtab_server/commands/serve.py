@@ -154,7 +154,7 @@ def _write_bundles(
     policies: Sequence[str], states: Sequence[Path], folder: Path, *, allow_partial: bool
 ) -> list[tuple[str | None, list[str]]]:
     """Write bundles to a folder for each system, so that the server runs what would be deployed; stores are read as they change."""
-    from privtab.bundle.pack import state_bundle
+    from privtab.bundle import state_bundle
     from privtab.pipeline import load_program, policy_artifacts
 
     folders: dict[str | None, list[str]] = {}

@@ -21,9 +21,7 @@ from privtab.command import (
     print_error,
     print_if_data,
 )
-from privtab.state.nodes import ALL_TABLES
-from privtab.state.raw import RawReader
-from privtab.state.row_texts import row_text
+from privtab.state import ALL_TABLES, RawReader, row_text
 from privtab_analysis.commands._ask import RequestOptions, entity
 from privtab_server.commands._store_session import (
     CaFileOption,
@@ -55,7 +53,7 @@ from privtab_server.store_states import opened_store
 
 if TYPE_CHECKING:
     from privtab.base import Request
-    from privtab.state.raw import RawState
+    from privtab.state import RawState
     from privtab_server.store.planning import Plan
     from privtab_server.store.store import Outcome, Store
 
@@ -217,8 +215,8 @@ def change(
 
 def _rows(texts: list[str] | None, option: str) -> RawState | None:
     """The rows in files and in `TABLE:{…}`; raises UsageError, StateInvalid."""
-    from privtab.state.load import load_raw_state as load_file
-    from privtab.state.read_yaml import read_yaml_rows
+    from privtab.state import load_raw_state as load_file
+    from privtab.state import read_yaml_rows
 
     if not texts:
         return None

@@ -369,10 +369,10 @@ class Registry:
         trust = self.trust()
         if trust is None:
             return
-        from privtab.bundle.sign import verify
+        from privtab.bundle import verify_bundle
 
         try:
-            verify(bundle, trust)
+            verify_bundle(bundle, trust)
         except SignatureRefused as error:
             raise BundleRefused(f"{self.url} accepts only signed bundles, and this one is refused: {error}") from None
 

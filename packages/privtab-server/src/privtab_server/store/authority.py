@@ -31,12 +31,7 @@ from privtab.base import (
 )
 from privtab.ir import Compare, Program, privilege_names, vocabulary, walk_reached
 from privtab.reference import Reference
-from privtab.state.located import locations
-from privtab.state.names import used_parts
-from privtab.state.nodes import State
-from privtab.state.principal_rows import may_name_entity, principal_entity
-from privtab.state.raw import TABLE_COLUMNS
-from privtab.state.row_texts import row_text
+from privtab.state import TABLE_COLUMNS, State, locations, may_name_entity, principal_entity, row_text, used_parts
 from privtab_analysis.principal_rows import place_of
 from privtab_server.store.excerpt import Excerpt
 from privtab_server.store.lookups import types_of_kind

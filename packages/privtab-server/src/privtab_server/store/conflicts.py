@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from privtab.base import Change, Entity, Request, current_moment, listed_names
 from privtab.ir import Conflict, Program, vocabulary
 from privtab.reference import Reference
-from privtab.state.located import locations
+from privtab.state import locations
 from privtab_server.errors import StoreConflict
 from privtab_server.store.authority import holder_of
 from privtab_server.store.excerpt import Excerpt

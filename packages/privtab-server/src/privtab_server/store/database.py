@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from privtab.base import FileError, UsageError
-from privtab.state.raw import TABLE_COLUMNS
+from privtab.state import TABLE_COLUMNS
 from privtab_server.errors import StoreError
 
 METADATA = sa.MetaData()

@@ -14,11 +14,8 @@ from typing import Any, TypeAlias
 
 from privtab.base import Change, Entity, Request, decode_name
 from privtab.ir import Below, Program, reached_atoms, vocabulary
-from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX
-from privtab.state.links import LINK_COLUMNS as LINKS
-from privtab.state.names import used_parts
-from privtab.state.nodes import ENTITY_COLUMNS, State
-from privtab.state.raw import TABLE_COLUMNS
+from privtab.state import ENTITY_COLUMNS, GROUP_PREFIX, ROLE_PREFIX, TABLE_COLUMNS, State, used_parts
+from privtab.state import LINK_COLUMNS as LINKS
 from privtab_server.store import lookups
 from privtab_server.store.database import CUT, row_id
 

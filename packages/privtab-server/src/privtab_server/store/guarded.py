@@ -11,9 +11,7 @@ from typing import Any, Literal, TypeAlias, assert_never
 
 from privtab.base import Entity, InvalidRequest, PrivtabError, Request, StateInvalid, UnsupportedError, UsageError
 from privtab.ir import vocabulary
-from privtab.state.findings import StateFinding
-from privtab.state.load import from_tables, validate
-from privtab.state.principal_rows import may_name_entity
+from privtab.state import StateFinding, from_tables, may_name_entity, validate
 from privtab_server.store.authority import PRINCIPAL_OF, VERBS, Authority, Verb, given_by, naming
 from privtab_server.store.excerpt import reached
 from privtab_server.store.journal import Journal

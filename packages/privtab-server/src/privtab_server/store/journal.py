@@ -11,8 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, select
 
 from privtab.base import Change, UsageError, current_moment, moment_text, parse_moment
-from privtab.state.raw import TABLE_COLUMNS
-from privtab.state.row_texts import row_text
+from privtab.state import TABLE_COLUMNS, row_text
 from privtab_analysis.html import page
 from privtab_server.errors import StoreError
 from privtab_server.store.database import (

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from privtab.base import DecisionUnavailable, StateInvalid, UsageError
 from privtab.client import BundleLocation, ReadBundle
 from privtab.ir import Program, program_from_json
-from privtab.state.index import index_bytes
+from privtab.state import index_bytes
 from privtab_server.errors import StoreError
 from privtab_server.store.database import Database, address
 from privtab_server.store.journal import Head, Journal

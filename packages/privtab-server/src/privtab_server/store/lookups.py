@@ -11,9 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, or_, 
 
 from privtab.base import Change, StateInvalid
 from privtab.ir import Program
-from privtab.state.load import validate
-from privtab.state.nodes import State
-from privtab.state.raw import TABLE_COLUMNS, RawRow, RawState
+from privtab.state import TABLE_COLUMNS, RawRow, RawState, State, validate
 from privtab_server.errors import StoreError
 from privtab_server.store.database import CUT, INDEXES, STATE, cut, row_id
 

@@ -24,12 +24,16 @@ from privtab.base import (
 )
 from privtab.ir import Program, vocabulary
 from privtab.reference import Reference
-from privtab.state.load import from_tables
-from privtab.state.located import locations
-from privtab.state.nodes import State
-from privtab.state.principal_rows import may_name_entity, principal_entity
-from privtab.state.raw import TABLE_COLUMNS, RawState
-from privtab.state.row_texts import row_text
+from privtab.state import (
+    TABLE_COLUMNS,
+    RawState,
+    State,
+    from_tables,
+    locations,
+    may_name_entity,
+    principal_entity,
+    row_text,
+)
 from privtab_analysis.principal_rows import about_principal
 from privtab_server.errors import StoreConflict
 from privtab_server.store.authority import check_delegated, check_named, check_reach

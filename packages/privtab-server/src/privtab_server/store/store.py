@@ -26,9 +26,7 @@ from privtab.base import (
     unusable_character,
 )
 from privtab.ir import Program, program_json, vocabulary
-from privtab.state.load import from_tables
-from privtab.state.names import used_parts
-from privtab.state.raw import RawState
+from privtab.state import RawState, from_tables, used_parts
 from privtab_server.errors import StoreConflict, StoreError
 from privtab_server.store.authority import naming
 from privtab_server.store.database import (

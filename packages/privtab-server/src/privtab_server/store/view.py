@@ -10,12 +10,9 @@ from threading import Lock
 from typing import Any
 
 from privtab.base import Entity, InvalidRequest, Locations, Request, StateInvalid, Vocabulary, current_moment
-from privtab.engines.python import OpenEngine, Opener
+from privtab.engines import OpenEngine, Opener
 from privtab.ir import Program, vocabulary
-from privtab.state.index import index_bytes
-from privtab.state.located import locations
-from privtab.state.nodes import ENTITY_COLUMNS, State
-from privtab.state.principal_rows import principal_entity
+from privtab.state import ENTITY_COLUMNS, State, index_bytes, locations, principal_entity
 from privtab_server.errors import StoreError
 from privtab_server.store.journal import Head, Journal
 from privtab_server.store.lookups import Rows, checked

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from privtab.base import SourceFile
-from privtab.bundle.program import program_in
+from privtab.bundle import program_in
 from privtab.ir import Program
 from privtab.pipeline import comparable, load_program, policy_artifacts
 from privtab_analysis.diff.waivers import read_waivers

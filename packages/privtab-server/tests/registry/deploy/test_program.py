@@ -10,8 +10,7 @@ import pytest
 from checkout import ROOT
 
 from privtab.base import FileError
-from privtab.bundle.archive import archive
-from privtab.bundle.program import program_in
+from privtab.bundle import packed_archive, program_in
 from privtab.ir import program_from_json, program_json
 from privtab.pipeline import comparable, find_policies, load_program, optimised, policy_artifacts
 from privtab_analysis.diff import diff
@@ -65,10 +64,10 @@ def test_conditions_are_shown_in_the_words_of_the_tables() -> None:
     ("bundle", "message"),
     [
         (b"no archive", "cannot be read"),
-        (archive({".manifest": b"{}"}), "no program of format"),
-        (archive({"privtab_program/x/data.json": b'{"format": 99}'}), "not a program of format"),
-        (archive({"privtab_program/x/data.json": b'{"format": 1}'}), "cannot be read"),
-        (archive({"privtab_program/x/data.json": b"["}), "cannot be read"),
+        (packed_archive({".manifest": b"{}"}), "no program of format"),
+        (packed_archive({"privtab_program/x/data.json": b'{"format": 99}'}), "not a program of format"),
+        (packed_archive({"privtab_program/x/data.json": b'{"format": 1}'}), "cannot be read"),
+        (packed_archive({"privtab_program/x/data.json": b"["}), "cannot be read"),
     ],
 )
 def test_an_invalid_program_is_reported(bundle: bytes, message: str) -> None:

@@ -11,13 +11,11 @@ from failing_servers import POLICY, ROWS, free_port
 
 from privtab import Client
 from privtab.base import UsageError
-from privtab.bundle import state_bundle
-from privtab.bundle.pack import PolicyArtifacts
-from privtab.engines.opa.server import OpaServer
+from privtab.bundle import PolicyArtifacts, state_bundle
+from privtab.engines import OpaServer
 from privtab.ir import Program
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.index import index_document
-from privtab.state.load import from_tables, validate
+from privtab.state import from_tables, index_document, validate
 from privtab_server.errors import FleetError
 from privtab_server.registry.deploy.push import push
 

@@ -14,8 +14,8 @@ from example_bundles import program
 from in_process_registry import POLICY, within
 from prometheus_client.parser import text_string_to_metric_families
 
-from privtab.engines.opa.server import OpaServer
-from privtab.state.load import from_tables
+from privtab.engines import OpaServer
+from privtab.state import from_tables
 from privtab_logs import reading
 from privtab_logs.moments import KnownState, Moments, Policy
 from privtab_logs.replaying import replay

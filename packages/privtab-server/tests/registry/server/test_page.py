@@ -9,7 +9,7 @@ import requests
 from authzen_server import Server
 from example_bundles import ExampleBundles
 
-from privtab.bundle.program import program_in
+from privtab.bundle import program_in
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.summary import summary
 from privtab_server.registry import Canary, Registry, names

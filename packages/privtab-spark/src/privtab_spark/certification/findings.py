@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from privtab.base import current_moment, quoted_privilege
-from privtab.state.row_texts import row_sentence
+from privtab.state import row_sentence
 
 if TYPE_CHECKING:
     from privtab.ir import Program
-    from privtab.state.nodes import State
+    from privtab.state import State
     from privtab_spark.certification.figures import DestructivePrincipal, WrittenRows
 
 Level = Literal["high", "medium", "low"]

@@ -27,7 +27,7 @@ from privtab.command import (
     stop,
     table,
 )
-from privtab.state.findings import FINDING_NAMES
+from privtab.state import FINDING_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,10 +150,10 @@ def build(
       privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --signing-key prod.pem --sequence 812
     """
     signing = sign.signing_key()
-    from privtab.bundle.provenance import provenance
+    from privtab.bundle import provenance_of
 
     program = policy.program()
-    origin = provenance(Path(sources), policy=f"{program.system}/{program.version}")
+    origin = provenance_of(Path(sources), policy=f"{program.system}/{program.version}")
     with session.session() as spark:
         from privtab_spark.state import build as built
 

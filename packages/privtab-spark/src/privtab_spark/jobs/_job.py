@@ -431,7 +431,7 @@ def run(job: str, function: Callable[..., int], arguments: Sequence[str] | None)
 
 def _error_text(error: PrivtabError) -> str:
     if isinstance(error, StateInvalid):
-        from privtab.state.findings import StateFinding
+        from privtab.state import StateFinding
 
         first = str(error).partition("\n")[0]
         found = [finding for finding in error.findings if isinstance(finding, StateFinding)]

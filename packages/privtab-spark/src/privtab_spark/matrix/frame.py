@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.base import Entity, UsageError
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_spark.columns import without_padding
 from privtab_spark.frames import is_frame, of_spark, union
 from privtab_spark.matrix import DDL, Matrix, report_omitted

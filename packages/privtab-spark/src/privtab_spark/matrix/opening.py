@@ -22,13 +22,9 @@ from privtab.base import (
     is_wildcard,
     strict_loads,
 )
-from privtab.engines.index import Index
+from privtab.engines import Index
 from privtab.ir import Feature, Program
-from privtab.state.holdings import Holdings
-from privtab.state.index import index_document
-from privtab.state.links import with_derived_rows
-from privtab.state.nodes import State
-from privtab.state.written import as_written
+from privtab.state import Holdings, State, as_written, index_document, with_derived_rows
 from privtab_analysis.entitlements.subjects import Holding, Subject
 from privtab_analysis.entitlements.universe import Universe, universe
 from privtab_analysis.entitlements.universe import users as users_of

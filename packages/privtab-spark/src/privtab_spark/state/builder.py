@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as fn
 
 from privtab.base import StateInvalid, sharded_revision
-from privtab.bundle.archive import json_bytes
-from privtab.bundle.shards import LISTING, listing_of
+from privtab.bundle import LISTING_FILE, bundle_listing, json_bytes
 from privtab.ir import Program, Tool, vocabulary
-from privtab.state.shards import PEOPLE_PART, check_windows_of_shards, part_roots
+from privtab.state import PEOPLE_PART, check_windows_of_shards, part_roots
 from privtab_spark.frames import union
 from privtab_spark.state import shards
 from privtab_spark.state.files import Root, at_once, place
@@ -41,8 +40,7 @@ from privtab_spark.state.worker import MANIFEST, PREVIOUS, RESULTS, Build, build
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from privtab.bundle.provenance import Provenance
-    from privtab.bundle.sign import SigningKey
+    from privtab.bundle import Provenance, SigningKey
 
 
 FORMAT = 2
@@ -288,7 +286,7 @@ class _Builder:
         if before is not None:
             self.root.write(PREVIOUS, text(before))
         self.root.write(MANIFEST, text(manifest))
-        self.root.write(LISTING, listing(self.program, manifest))
+        self.root.write(LISTING_FILE, listing(self.program, manifest))
         self.root.remove("rejected")
         self.sweep()
 
@@ -335,7 +333,7 @@ def listing(program: Program, manifest: Mapping[str, Any]) -> bytes:
         return named | {"roots": sorted(part_roots(program.system, key, windows=windows, further=further))}
 
     rows = {key: row(key, part) for key, part in parts_of(manifest).items()}
-    return json_bytes(listing_of(program.system, rows)) + b"\n"
+    return json_bytes(bundle_listing(program.system, rows)) + b"\n"
 
 
 def revision(people: Mapping[str, Any], shards: Mapping[str, Mapping[str, Any]]) -> str:

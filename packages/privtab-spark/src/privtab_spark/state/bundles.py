@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from privtab.base import DecisionUnavailable, HasWindows, UsageError
-from privtab.bundle.state_rows import from_index
-from privtab.engines.index import Index, PrivilegeNumbers, StatePart, combined_document, in_parts
-from privtab.engines.python import is_windowed
-from privtab.state.nodes import State
-from privtab.state.written import as_written
+from privtab.bundle import state_of_index
+from privtab.engines import Index, PrivilegeNumbers, StatePart, combined_document, is_state_part, is_windowed
+from privtab.state import State, as_written
 from privtab_spark.state.schemas import program_of
 
 if TYPE_CHECKING:
@@ -75,7 +73,7 @@ def _rows(policy: OpenPolicy, where: str) -> State:
     document, missing = combined_document(states[policy.system] for states in found if policy.system in states)
     if missing:
         raise missing_shards_error(missing)
-    return from_index(document)
+    return state_of_index(document)
 
 
 def bundled(policy: OpenPolicy, where: str) -> Index:
@@ -88,7 +86,7 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
     numbers = PrivilegeNumbers()
 
     def keep(document: Mapping[str, Any]) -> Index | StatePart | Mapping[str, Any]:
-        if in_parts(document):
+        if is_state_part(document):
             return StatePart(document, numbers)
         return document if is_windowed(document) else Index(document)
 
@@ -104,7 +102,7 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
     if whole_states and len(of_system) > 1:
         raise UsageError(f"{where} holds several states of `{policy.system}`: name one of them")
     if whole_states and isinstance(whole_states[0], Mapping):
-        as_written(program_of(policy), from_index(whole_states[0])).plain("Spark")
+        as_written(program_of(policy), state_of_index(whole_states[0])).plain("Spark")
     combined_index: Index = whole_states[0] if whole_states else Index.of(of_system)
     if combined_index.windows:
         as_written(program_of(policy), _rows(policy, where)).plain("Spark")

@@ -11,10 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
 from privtab.base import Diagnostic, SourceFile, StateInvalid, UsageError, strict_loads
-from privtab.state.findings import RowLocation
-from privtab.state.folders import table_files
-from privtab.state.raw import RawReader
-from privtab.state.read_parquet import TABLE_FORMATS, table_format
+from privtab.state import TABLE_FORMATS, RawReader, RowLocation, table_files, table_format
 from privtab_spark.failures import spark_errors
 from privtab_spark.formats import SPARK
 from privtab_spark.state.schemas import UNREAD

@@ -15,10 +15,7 @@ from pyspark.sql import functions as fn
 
 from privtab.base import UsageError
 from privtab.ir import HierarchyKind, Program, vocabulary
-from privtab.state.attribute_rows import two_values_problem
-from privtab.state.links import LINK_COLUMNS, invalid_links
-from privtab.state.located import wrong_places
-from privtab.state.names import RowProblem
+from privtab.state import LINK_COLUMNS, RowProblem, invalid_links, two_values_problem, wrong_places
 from privtab_spark.shipping import PackedState, ShippedBytes
 
 if TYPE_CHECKING:

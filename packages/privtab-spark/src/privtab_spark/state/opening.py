@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from privtab.base import Entity, StateInvalid, UsageError, how_to_install
-from privtab.engines.index import require_kept
-from privtab.state.findings import StateFinding
-from privtab.state.names import filters_need
-from privtab.state.nodes import State
+from privtab.engines import require_kept
+from privtab.state import State, StateFinding, filters_need
 from privtab_spark.former import renamed_keyword
 from privtab_spark.frames import is_frame, of_spark
 from privtab_spark.state.bundles import is_bundle, rows_of_bundles

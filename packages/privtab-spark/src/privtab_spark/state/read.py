@@ -15,11 +15,17 @@ from pyspark.sql import functions as fn
 
 from privtab.base import WINDOW_COLUMNS, FileError, StateInvalid, UsageError, state_location
 from privtab.ir import Program
-from privtab.state.findings import FINDING_NAMES, RowLocation, StateFinding
-from privtab.state.load import no_table_message, validate
-from privtab.state.names import StateNames, used_parts
-from privtab.state.nodes import State
-from privtab.state.raw import RawReader
+from privtab.state import (
+    FINDING_NAMES,
+    RawReader,
+    RowLocation,
+    State,
+    StateFinding,
+    StateNames,
+    no_table_message,
+    used_parts,
+    validate,
+)
 from privtab_spark.frames import row_counts, union
 from privtab_spark.preflight import check_executors
 from privtab_spark.shipping import ShippedBytes

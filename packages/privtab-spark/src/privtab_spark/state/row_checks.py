@@ -17,12 +17,20 @@ from pyspark.sql import functions as fn
 
 from privtab.base import ALWAYS, WINDOW_COLUMNS, Entity, Window, parse_moment
 from privtab.ir import HierarchyKind, Program
-from privtab.state.coded import CodedColumn, RawTable
-from privtab.state.findings import StateFinding
-from privtab.state.large import CheckedTable, ColumnChecker
-from privtab.state.links import LINK_COLUMNS, derived_rows
-from privtab.state.names import used_parts
-from privtab.state.raw import TABLE_COLUMNS, NotText, RawReader, arrow_cells
+from privtab.state import (
+    LINK_COLUMNS,
+    TABLE_COLUMNS,
+    CheckedTable,
+    CodedColumn,
+    ColumnChecker,
+    NotText,
+    RawReader,
+    RawTable,
+    StateFinding,
+    arrow_cells,
+    derived_rows,
+    used_parts,
+)
 from privtab_spark.shipping import ShippedBytes, kept
 from privtab_spark.state.conflicts import collected_links
 from privtab_spark.state.schemas import CANONICAL, FINDING, schema, windows_in

@@ -12,9 +12,7 @@ from typing import Any, cast
 
 from privtab.base import WINDOW_COLUMNS
 from privtab.ir import Program
-from privtab.state.findings import StateFinding
-from privtab.state.nodes import ENTITY_COLUMNS, State
-from privtab.state.raw import TABLE_COLUMNS
+from privtab.state import ENTITY_COLUMNS, TABLE_COLUMNS, State, StateFinding
 
 _SPLIT = {"scope": "scope_", "parent": "parent_"}
 """The prefixes of the columns for the type and the path of an entity."""
@@ -99,7 +97,7 @@ def program_of(policy: object) -> Program:
 def checked_rows(program: Program, path: Path) -> State:
     """The valid rows of files; raises StateInvalid if an invalid row may affect a denial, or if a file could not be read whole."""
     from privtab.base import StateInvalid
-    from privtab.state.load import load_raw_state, validate
+    from privtab.state import load_raw_state, validate
 
     state, findings = validate(program, load_raw_state(path))
     if wrong := tuple(finding for finding in findings if finding.stops(program)):

@@ -9,14 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from privtab.base import BrokenBundle
-from privtab.bundle.archive import json_bytes
-from privtab.state.shards import PEOPLE_PART
+from privtab.bundle import json_bytes
+from privtab.state import PEOPLE_PART
 from privtab_spark.state.files import Root
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from privtab.bundle.sign import SigningKey
+    from privtab.bundle import SigningKey
 
 Rows = list[dict[str, Any]]
 Work = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -73,11 +73,11 @@ def signed_parts(
 
     texts: Mapping[str, str | None] = dict.fromkeys(todo)
     if signing is not None:
-        from privtab.bundle.sign import signatures
+        from privtab.bundle import signatures_text
 
         to_hash: Rows = [{"key": key, "file": sources[key], "sha256": found[key]["sha256"]} for key in todo]
         hashed = run(to_hash, "`key` string, `file` string, `sha256` string", partial(_hash, root), HASHES)
-        texts = {row["key"]: signatures(json.loads(row["hashes"]), signing).decode() for row in hashed}
+        texts = {row["key"]: signatures_text(json.loads(row["hashes"]), signing).decode() for row in hashed}
     plain = {key: _unsigned(found[key]) for key in todo}
     names = {key: _name(plain[key], signing) for key in todo}
     to_pack: Rows = [{"key": key, "file": sources[key], "out": names[key], "text": texts[key]} for key in todo]
@@ -143,14 +143,13 @@ def _each(work: Work, batches: Iterable[Any]) -> Iterator[Any]:
 
 def _hash(root: Root, row: Mapping[str, Any]) -> dict[str, Any]:
     """The hashes of the files of a bundle; raises BrokenBundle if it was changed after its build."""
-    from privtab.bundle.archive import digest
-    from privtab.bundle.sign import digests
+    from privtab.bundle import archive_digest, file_digests
 
     with root.open(row["file"]) as bundle:
-        if digest(bundle) != row["sha256"]:
+        if archive_digest(bundle) != row["sha256"]:
             raise BrokenBundle(f"{row['file']} was changed after it was built, and is not signed: build with `--full`")
         bundle.seek(0)
-        return {"key": row["key"], "hashes": json.dumps(digests(bundle, ours=True))}
+        return {"key": row["key"], "hashes": json.dumps(file_digests(bundle, ours=True))}
 
 
 def _pack(root: Root, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,10 +161,9 @@ def _pack(root: Root, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _packed(bundle: Any, text: str | None) -> Iterator[bytes]:
-    from privtab.bundle.archive import entries
-    from privtab.bundle.sign import with_signatures
+    from privtab.bundle import archive_entries, with_signatures
 
-    names = [name for name, _, _ in entries(bundle) if name.rpartition("/")[2] != ".signatures.json"]
+    names = [name for name, _, _ in archive_entries(bundle) if name.rpartition("/")[2] != ".signatures.json"]
     bundle.seek(0)
     yield from with_signatures(bundle, names, None if text is None else text.encode())
 

@@ -19,10 +19,7 @@ from pyspark.sql import functions as fn
 
 from privtab.base import ALWAYS, WINDOW_COLUMNS, array_truth, text_array
 from privtab.ir import Program, vocabulary
-from privtab.state.coded import CodedColumn, numbered_rows
-from privtab.state.large_index import given_privileges
-from privtab.state.nodes import ColumnRows, State
-from privtab.state.raw import TABLE_COLUMNS
+from privtab.state import TABLE_COLUMNS, CodedColumn, ColumnRows, State, given_privileges, numbered_rows
 from privtab_spark.frames import union
 from privtab_spark.state import row_checks
 from privtab_spark.state.schemas import TABLES as ALL_TABLES

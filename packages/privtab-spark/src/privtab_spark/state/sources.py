@@ -31,8 +31,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as fn
 
 from privtab.base import WINDOW_COLUMNS, UsageError, did_you_mean, state_location
-from privtab.state.raw import TABLE_COLUMNS
-from privtab.state.read_parquet import table_format
+from privtab.state import TABLE_COLUMNS, table_format
 from privtab_spark import columns
 from privtab_spark.columns import without_padding
 from privtab_spark.failures import unlogged

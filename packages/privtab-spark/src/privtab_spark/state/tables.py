@@ -14,13 +14,18 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
 from privtab.base import ALWAYS, PRINCIPAL_KINDS, WINDOW_COLUMNS, HasWindows, UsageError, Window, parse_moment
-from privtab.bundle.archive import json_bytes
+from privtab.bundle import json_bytes
 from privtab.ir import EntityType, Program, program_json
-from privtab.state.coded import CodedColumn, numbered_rows
-from privtab.state.large_index import given_privileges
-from privtab.state.names import used_parts
-from privtab.state.nodes import ENTITY_COLUMNS, ColumnRows, State
-from privtab.state.raw import TABLE_COLUMNS
+from privtab.state import (
+    ENTITY_COLUMNS,
+    TABLE_COLUMNS,
+    CodedColumn,
+    ColumnRows,
+    State,
+    given_privileges,
+    numbered_rows,
+    used_parts,
+)
 from privtab_spark.frames import row_counts, union
 from privtab_spark.state.schemas import CANONICAL, FINDINGS, TABLES, program_of, schema, tables_of
 

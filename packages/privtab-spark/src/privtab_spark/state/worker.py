@@ -20,13 +20,9 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
 from privtab.base import ALWAYS, WINDOW_COLUMNS, FileError, text_array
-from privtab.bundle.archive import archive, json_bytes
-from privtab.bundle.pack import shard_files
+from privtab.bundle import json_bytes, packed_archive, shard_files
 from privtab.ir import Program
-from privtab.state.coded import CodedColumn
-from privtab.state.findings import FINDING_NAMES
-from privtab.state.nodes import ColumnRows, State
-from privtab.state.shards import PEOPLE_PART, PartText
+from privtab.state import FINDING_NAMES, PEOPLE_PART, CodedColumn, ColumnRows, PartText, State
 from privtab_spark.frames import union
 from privtab_spark.state.files import Root, place
 from privtab_spark.state.schemas import CANONICAL, FINDINGS
@@ -74,7 +70,7 @@ def build_shards(
 
 def _written(program: Program, root: Root, part: PartText, metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Write the bundle of a part, and say what was written."""
-    content, file = archive(shard_files(program.system, part, metadata)), f"bundles/{name}.tar.gz"
+    content, file = packed_archive(shard_files(program.system, part, metadata)), f"bundles/{name}.tar.gz"
     root.write(file, content)
     return {
         "file": file, "revision": part.revision, "bytes": len(content), "json_bytes": len(part.text),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from privtab.ir import Rule
-    from privtab.state.nodes import State
+    from privtab.state import State
     from privtab_testing.conform import Question, QuestionPlan, SystemAnswer
     from privtab_testing.conform.driver import Driver
     from privtab_testing.conform.report import Report

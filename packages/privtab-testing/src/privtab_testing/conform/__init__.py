@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from privtab.base import Entity, Request
 from privtab.ir import Program, Rule
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_testing.scenarios import size
 from privtab_testing.scenarios.prove import Cell
 

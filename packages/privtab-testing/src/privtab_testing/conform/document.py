@@ -12,8 +12,7 @@ from privtab.base import Diagnostic, PolicyInvalid, SourceFile, sorted_diagnosti
 from privtab.ir import Program
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near
 from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml, plain_yaml
-from privtab.state.load import from_tables, validate
-from privtab.state.nodes import ALL_TABLES, State
+from privtab.state import ALL_TABLES, State, from_tables, validate
 from privtab_connect.importing.template import Template
 
 MARK = "conform"

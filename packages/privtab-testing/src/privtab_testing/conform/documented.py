@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from privtab.base import Entity, Request, base_type, decode_name
 from privtab.ir import Program, Rule, vocabulary
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_testing.conform import SystemAnswer, World
 from privtab_testing.conform.document import Call, Calls, DriverDocument, Operation
 from privtab_testing.conform.driver import Driver, DriverError, StateFile

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from privtab.base import PrivtabError, Request, UsageError, write_file
-from privtab.bundle.pack import state_bundle
+from privtab.bundle import state_bundle
 from privtab.ir import Program, Rule
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_testing.conform import SystemAnswer, World
 from privtab_testing.conform.steps import Abilities
 

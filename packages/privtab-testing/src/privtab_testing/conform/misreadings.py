@@ -13,7 +13,7 @@ from privtab import ir
 from privtab.base import Entity, InvalidRequest, Request
 from privtab.ir import Rebuilder, replace_atoms, resolve_can, vocabulary
 from privtab.reference import EvaluationContext, Reference
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state import Assignment, Grant, State
 
 CONTINUED = "_more"
 """The end of a name that continues another name."""

@@ -16,7 +16,7 @@ from privtab import ir
 from privtab.base import PRINCIPAL_KINDS, Entity, Request
 from privtab.ir import on_entity, uses_below, vocabulary
 from privtab.reference import Reference
-from privtab.state.nodes import ALL_TABLES, State
+from privtab.state import ALL_TABLES, State
 from privtab_testing.conform import Question, QuestionPlan
 from privtab_testing.conform import misreadings as wrong
 from privtab_testing.conform.misreadings import (

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from privtab.base import Entity, Request
 from privtab.ir import Program, vocabulary
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state import Assignment, Grant, State
 from privtab_testing.conform import Question, World
 from privtab_testing.conform.misreadings import CONTINUED, Renaming, above
 

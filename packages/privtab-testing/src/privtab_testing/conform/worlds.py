@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from privtab.base import Entity, Request, base_type, level_of
 from privtab.ir import Owner, Program, Rule, Target, reached_atoms, vocabulary, with_targets
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_analysis.rights import Right, key_of, target_of
 from privtab_testing.conform import Question, QuestionPlan, World
 from privtab_testing.scenarios.callers import CallerSemantics

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from privtab.base import Diagnostic, Located, Request, Severity, Span
 from privtab.ir import Program, Rule
-from privtab.state.nodes import ALL_TABLES, State
+from privtab.state import ALL_TABLES, State
 
 CaseKind: TypeAlias = Literal["case", "item", "need", "cell", "step"]
 """The kind of entry a case comes from: `cases`, `visible`, `needs`, `suites`, `walkthroughs`."""

@@ -16,9 +16,7 @@ from privtab.base import Effect, Entity, InvalidRequest, Located, Request, Span,
 from privtab.ir import SqlFilter
 from privtab.language.syntax.node_reader import near
 from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
-from privtab.state.located import locations
-from privtab.state.names import RowProblem
-from privtab.state.nodes import Grant, State
+from privtab.state import Grant, RowProblem, State, locations
 from privtab_analysis.principal_rows import about_principal
 from privtab_testing.scenarios import Case, Expected, Text, size
 from privtab_testing.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author, without

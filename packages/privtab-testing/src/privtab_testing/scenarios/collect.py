@@ -10,7 +10,7 @@ from privtab.base import Diagnostic, FileError, PolicyInvalid, Severity, SourceF
 from privtab.ir import Can, Program, Rule, walk_reached
 from privtab.language.syntax.yaml_tree import YamlNode, compose_yaml
 from privtab.pipeline import find_policies, lint_policy, system_folder
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_testing.scenarios import Case, CasePlan, Subject, finding
 from privtab_testing.scenarios.author import Author
 from privtab_testing.scenarios.cases import read_cases, read_suites, read_walkthroughs

@@ -8,9 +8,7 @@ from typing import Any, Literal
 
 from privtab.base import AttributeValue, Entity, GivenAttributes, Request
 from privtab.ir import Has, Holds, Owner, Program, Term
-from privtab.state import attribute_rows
-from privtab.state.located import locations
-from privtab.state.nodes import Assignment, AttributeRow, Placement, State
+from privtab.state import Assignment, AttributeRow, Placement, State, attribute_rows, locations
 from privtab_analysis.rights import ONESELF, key_of, row_giving
 from privtab_testing.scenarios.callers import AttributeValues, Denied, HeldSet, in_order
 

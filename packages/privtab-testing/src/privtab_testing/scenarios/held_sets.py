@@ -14,7 +14,7 @@ from privtab.language.syntax import yaml_tree
 from privtab.language.syntax.expression import Comparison, parse_condition
 from privtab.language.syntax.node_reader import near
 from privtab.language.syntax.yaml_tree import ScalarNode, YamlNode
-from privtab.state.names import RowProblem, StateNames
+from privtab.state import RowProblem, StateNames
 from privtab_analysis.rights import ONESELF, target_of
 from privtab_testing.scenarios.callers import ANYONE, HeldSet, HeldSets, set_text, smallest
 from privtab_testing.scenarios.tree import ScenarioReader, Values, fill

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from privtab import ir
 from privtab.base import PRINCIPAL_TABLES, Attribute
 from privtab.ir import condition_text, on_entity, reached_atoms
-from privtab.state.names import StateNames
+from privtab.state import StateNames
 from privtab_testing.scenarios.masks import dependencies
 
 Change: TypeAlias = Literal[

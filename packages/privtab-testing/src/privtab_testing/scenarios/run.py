@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from privtab.base import Decision, PrivtabError, Request
 from privtab.ir import Effect, Program
 from privtab.reference import EvaluationContext, Reference
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_testing.scenarios import Because, Case, CasePlan
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class OpaEngine:
 
     def _put_state(self, state: State) -> None:
         from privtab.client import SendError
-        from privtab.state.index import index_document
+        from privtab.state import index_document
 
         try:
             answer = self._sender.send("PUT", self._url, index_document(self.program, state))
@@ -116,7 +116,7 @@ class OpaEngine:
 def opa(program: Program) -> Iterator[OpaEngine]:
     """Start an OPA for the duration of the block."""
     from privtab.client import Sender, connect
-    from privtab.engines.opa.server import OpaServer
+    from privtab.engines import OpaServer
     from privtab.pipeline import policy_artifacts
 
     with ExitStack() as stack:

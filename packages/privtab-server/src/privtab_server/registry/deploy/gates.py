@@ -14,7 +14,7 @@ from privtab.base import Diagnostic, Severity, count, load_plugin
 from privtab.checks.lint.settings import FailOn
 from privtab.ir import Program
 from privtab.pipeline import comparable, lint_policy
-from privtab.state.nodes import State
+from privtab.state import State
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.nodes import OPERATION_VERDICTS, DeclarationChange, Diff, RowChange, Verdict, Waiver
 from privtab_analysis.diff.summary import diff_json, folded

@@ -16,7 +16,7 @@ from opa_client import errors
 from opa_client.opa import OpaClient
 
 from privtab.base import UsageError
-from privtab.bundle.pack import PolicyArtifacts
+from privtab.bundle import PolicyArtifacts
 from privtab.client import expected_form, restrict_session
 from privtab_server.errors import FleetError
 

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from privtab.base import PrivtabError, UsageError
-from privtab.bundle.program import program_in
+from privtab.bundle import program_in
 from privtab.ir import Program
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.summary import page_values

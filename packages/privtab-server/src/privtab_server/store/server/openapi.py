@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from privtab.ir import Program
-from privtab.state.raw import TABLE_COLUMNS
+from privtab.state import TABLE_COLUMNS
 
 PREFIX = "/store/v1"
 TABLES = tuple(name for name in TABLE_COLUMNS if name != "service_admins")

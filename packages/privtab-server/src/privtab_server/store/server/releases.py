@@ -12,10 +12,8 @@ from threading import Lock
 from starlette.requests import Request as HttpRequest
 
 from privtab.base import Decision, DecisionUnavailable, RecentlyUsed, Request, Vocabulary, current_moment, moment_text
-from privtab.bundle.pack import PolicyArtifacts, packed_state
-from privtab.bundle.sign import SigningKey
-from privtab.engines.index import Index
-from privtab.engines.python import PythonEngine
+from privtab.bundle import PolicyArtifacts, SigningKey, packed_state
+from privtab.engines import Index, PythonEngine
 from privtab_server.authzen.points import DecisionPoint, Directory
 from privtab_server.errors import RegistryError, StoreError
 from privtab_server.registry import names
