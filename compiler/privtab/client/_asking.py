@@ -39,11 +39,7 @@ WINDOW = 50_000
 
 
 class Mode(StrEnum):
-    """The enforcement of answers. Set when the client is created, never by a request.
-
-    >>> Mode("observe") is Mode.OBSERVE
-    True
-    """
+    """The enforcement of answers: `Client(url, mode="observe")`. Set when the client is created, never by a request."""
 
     ENFORCE = "enforce"
     """Denials deny, failures raise."""

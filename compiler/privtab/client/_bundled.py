@@ -198,12 +198,7 @@ class ActiveBundles:
 
 
 class BundledEngine:
-    """Keeps bundles current and decides with them.
-
-    Follow a policy and a state:
-
-        BundledEngine(locations, system="lake", refresh=10.0, max_staleness=60.0).now().engine
-    """
+    """Keeps bundles current, and decides with the bundles: `BundledEngine(locations, refresh=10.0, …).now().engine`."""
 
     def __init__(
         self,

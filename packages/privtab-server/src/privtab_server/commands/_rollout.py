@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from privtab.bundle import SigningKey
     from privtab_server.registry.deploy import SidecarStatus
-    from privtab_server.registry.deploy.canary import CanaryOutcome
+    from privtab_server.registry.deploy.canary import CanaryOutcome, CanaryPlan
     from privtab_server.registry.deploy.gates import Gate
     from privtab_server.registry.deploy.push import PushResult
     from privtab_server.registry.deploy.rollout import FleetReader, FleetSnapshot, Rollout
@@ -114,6 +114,40 @@ class ReleaseOptions(FleetOptions):
             timeout=self.timeout,
             expect=self.expect,
             signed=signed,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryOptions:
+    """The part of the sidecars that gets a release first, and how it is compared with the others."""
+
+    canary: Annotated[
+        str | None,
+        option("--canary PART", "Deploy to some sidecars first: 10%, zone=a, or app=web,25%; needs --server."),
+    ] = None
+    canary_seconds: Annotated[
+        float, option("--canary-seconds SECONDS", "Maximum time to compare the canary.", min=0)
+    ] = 60.0
+    canary_decisions: Annotated[
+        int, option("--canary-decisions N", "Number of canary decisions to compare.", min=1)
+    ] = 200
+    canary_tolerance: Annotated[
+        float, option("--canary-tolerance SHARE", "Maximum change of a rule's allow share.", min=0, max=1)
+    ] = 0.02
+    canary_quiet: Annotated[bool, option("--canary-quiet-ok", "Continue if the canary made too few decisions.")] = False
+
+    def plan(self) -> CanaryPlan | None:
+        """The plan of the canary; None without one."""
+        from privtab_server.registry.deploy.canary import CanaryPlan, part
+
+        if self.canary is None:
+            return None
+        return CanaryPlan(
+            part=part(self.canary),
+            seconds=self.canary_seconds,
+            decisions=self.canary_decisions,
+            tolerance=self.canary_tolerance,
+            quiet_ok=self.canary_quiet,
         )
 
 

@@ -32,6 +32,7 @@ from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOp
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 from privtab_server.commands._registry_options import open_registry
 from privtab_server.commands._rollout import (
+    CanaryOptions,
     DeployReport,
     ReleaseOptions,
     interrupt_on_sigterm,
@@ -112,40 +113,6 @@ class DeployOptions(PolicyArguments):
         str | None, option("--push URL", "Push straight into a running OPA, for development; no registry.")
     ] = None
     allow_partial: PartialOption = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryOptions:
-    """The part of the sidecars that gets a release first, and how it is compared with the others."""
-
-    canary: Annotated[
-        str | None,
-        option("--canary PART", "Deploy to some sidecars first: 10%, zone=a, or app=web,25%; needs --server."),
-    ] = None
-    canary_seconds: Annotated[
-        float, option("--canary-seconds SECONDS", "Maximum time to compare the canary.", min=0)
-    ] = 60.0
-    canary_decisions: Annotated[
-        int, option("--canary-decisions N", "Number of canary decisions to compare.", min=1)
-    ] = 200
-    canary_tolerance: Annotated[
-        float, option("--canary-tolerance SHARE", "Maximum change of a rule's allow share.", min=0, max=1)
-    ] = 0.02
-    canary_quiet: Annotated[bool, option("--canary-quiet-ok", "Continue if the canary made too few decisions.")] = False
-
-    def plan(self) -> CanaryPlan | None:
-        """The plan of the canary; None without one."""
-        from privtab_server.registry.deploy.canary import CanaryPlan, part
-
-        if self.canary is None:
-            return None
-        return CanaryPlan(
-            part=part(self.canary),
-            seconds=self.canary_seconds,
-            decisions=self.canary_decisions,
-            tolerance=self.canary_tolerance,
-            quiet_ok=self.canary_quiet,
-        )
 
 
 def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -> None:
