@@ -54,7 +54,8 @@ def row(label: str, parameter: Any) -> str:
         [f"default `{default}`"] if isinstance(default, str | int | float) and default not in {True, False, ""} else []
     )
     notes = "; ".join(["required"] * parameter.required + shown)
-    text = f"{parameter.help or ''}{f' ({notes})' if notes else ''}".replace("|", "\\|")
+    meaning = parameter.help() if callable(parameter.help) else parameter.help
+    text = f"{meaning or ''}{f' ({notes})' if notes else ''}".replace("|", "\\|")
     return f"| {label} | {text} |"
 
 

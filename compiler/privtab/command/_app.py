@@ -124,6 +124,16 @@ class PolicyCommand(TyperCommand):
         is_argument = any(p.param_type_name == "argument" and p.name in self.names for p in self.params)
         return super().parse_args(ctx, moved_first(args, self.option) if is_argument else args)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print help, with the texts that are made for it."""
+        params: list[Any] = self.params
+        made = [(parameter, parameter.help) for parameter in params if callable(parameter.help)]
+        for parameter, meaning in made:
+            parameter.help = meaning()
+        super().format_help(ctx, formatter)
+        for parameter, meaning in made:
+            parameter.help = meaning
+
 
 def application(commands: Mapping[str, Callable[[], Any]]) -> Commands:
     """Build the application with commands by what loads their modules.

@@ -47,13 +47,15 @@ def option(written: str, meaning: str, **settings: Any) -> Any:
     return typer.Option(*names, metavar=value, help=meaning, **_typed(value, settings))
 
 
-def argument(name: str, meaning: str, *, kind: str | None = None, **settings: Any) -> Any:
+def argument(name: str, meaning: str | Callable[[], str], *, kind: str | None = None, **settings: Any) -> Any:
     """An argument with the name that help gives it. `kind`: `STATE` or `POLICY`, where the name does not say so.
+
+    A function as the meaning is called when help is printed: it may look for files.
 
     >>> argument("A", "The policy to compare.", kind="POLICY").metavar
     'A'
     """
-    return typer.Argument(metavar=name, help=meaning, **_typed(kind or name, settings))
+    return typer.Argument(metavar=name, **_typed(kind or name, {"help": meaning, **settings}))
 
 
 def _typed(kind: str | None, settings: dict[str, Any]) -> dict[str, Any]:

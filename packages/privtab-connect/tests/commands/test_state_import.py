@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from ranger import LAKE, ranger_policy
 
+from privtab_connect.commands import state
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
@@ -84,3 +86,20 @@ def test_the_address_of_a_database_keeps_its_slashes(
         assert ran.out.startswith("ALLOW"), ran.err
         listed = privtab("state", "validate", f"import:tables?accept=grants.note:{address}", "--policy", lake)
         assert listed.code == 0, listed.err
+
+
+@pytest.mark.parametrize("command", ["import", "push"])
+def test_only_help_looks_for_documents(
+    command: str, privtab: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def names(kind: str) -> str:
+        looked.append(kind)
+        return "there"
+
+    monkeypatch.setattr(state, "names", names)
+    assert privtab("state", command, "no-such-document").code == 2
+    assert looked == []
+    assert "a name (there) or" in privtab("state", command, "--help").out
+    assert len(looked) == 1

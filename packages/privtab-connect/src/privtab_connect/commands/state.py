@@ -59,7 +59,9 @@ class Connection:
 
 
 def import_(
-    document: Annotated[str, argument("DOCUMENT", f"Import document: a name ({names('import')}) or a YAML file.")],
+    document: Annotated[
+        str, argument("DOCUMENT", lambda: f"Import document: a name ({names('import')}) or a YAML file.")
+    ],
     source: Annotated[
         str,
         argument(
@@ -131,7 +133,9 @@ def _show(result: ImportResult, output: Path | None) -> None:
 
 
 def push(
-    document: Annotated[str, argument("DOCUMENT", f"Mapping document: a name ({names('mapping')}) or a YAML file.")],
+    document: Annotated[
+        str, argument("DOCUMENT", lambda: f"Mapping document: a name ({names('mapping')}) or a YAML file.")
+    ],
     target: Annotated[str, argument("TARGET", "URL of the database or server, or a file of its policies.")],
     policy: PolicyChoice,
     state: Annotated[Path, option("--state -s STATE", STATE_HELP)],
