@@ -7,8 +7,8 @@ import hostile
 import pytest
 
 from privtab.ir.canonical import canonical_form
-from privtab.ir.exact import ImplicationChecker
-from privtab.ir.facts import FactSemantics, unrelated
+from privtab.ir.exact import ImplicationChecker, unrelated
+from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import direct_atoms, reached_atoms
 from privtab.ir.nodes import Formula, Program
 from privtab.ir.solver import NeededAtoms

@@ -31,7 +31,7 @@ from privtab.checks._parts import (
     tree,
 )
 from privtab.checks._view import View
-from privtab.ir.facts import unrelated
+from privtab.ir.exact import unrelated
 from privtab.ir.nodes import ALWAYS, And, Atom, Atomic, Formula, Or, Rule, When
 from privtab.ir.some_minimal_sets import superfluous_atoms
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled

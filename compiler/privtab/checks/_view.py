@@ -16,8 +16,7 @@ from privtab.base.caching import once
 from privtab.base.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 from privtab.base.errors import Undecided
 from privtab.ir.canonical import AtomSet, Canonical, canonical_form
-from privtab.ir.exact import ImplicationChecker
-from privtab.ir.facts import unrelated
+from privtab.ir.exact import ImplicationChecker, unrelated
 from privtab.ir.formula import (
     asked_condition,
     compared_terms,

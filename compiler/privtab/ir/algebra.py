@@ -17,7 +17,12 @@ T = TypeVar("T")
 
 
 class Algebra(ABC, Generic[T]):
-    """Values of conditions. The values of parts are computed lazily, so an algebra may stop early."""
+    """Values of conditions. The values of parts are computed lazily, so an algebra may stop early.
+
+    class Depth(Algebra[int]):
+        def atom(self, atom: Atom) -> int:
+            return 1
+    """
 
     def fold(self, formula: ir.Formula) -> T:
         """The value of a condition."""
@@ -63,7 +68,11 @@ class Algebra(ABC, Generic[T]):
 
 
 class Rebuilder(Algebra[ir.Formula]):
-    """Rebuilds a condition unchanged; subclasses override the methods for the parts that they replace."""
+    """Rebuilds a condition unchanged; subclasses override the methods for the parts that they replace.
+
+    >>> Rebuilder().fold(ir.ALWAYS) == ir.ALWAYS
+    True
+    """
 
     def atom(self, atom: ir.Atom) -> ir.Formula:
         """As Algebra.atom."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from privtab.base.attributes import AttributeKind
 from privtab.base.nodes import dataclass
 from privtab.base.paths import SEVERAL, Level
 
@@ -13,6 +14,9 @@ class Target:
     """An entity of a request: the object in `slot`, or the entity of type `type` on its path.
 
     A `single` type attached to the path counts as lying on it, with the path of its parent.
+
+    >>> Target(slot="", type="table").level
+    'nearest'
     """
 
     slot: str
@@ -65,7 +69,10 @@ class Atomic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnTarget(Atomic):
-    """An atom about one entity."""
+    """An atom about one entity.
+
+    held_on = atom.target.type if isinstance(atom, OnTarget) else None
+    """
 
     target: Target
 
@@ -78,3 +85,17 @@ class Below(OnTarget):
     >>> isinstance(OwnsBelow(target=Target(slot="", type="schema")), Below)
     True
     """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """An attribute of the caller, of the target, or of the request.
+
+    >>> Term(kind="user", attribute="department").target is None
+    True
+    """
+
+    kind: AttributeKind
+    attribute: str
+    target: Target | None = None
+    """Of an entity's attribute: the entity."""

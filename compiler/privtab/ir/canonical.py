@@ -46,6 +46,7 @@ from privtab.ir.formula import (
 from privtab.ir.prime_implicants import completed, connected
 
 Leaf: TypeAlias = shapes.Leaf
+"""A member of a minimal set: `sets: tuple[tuple[Leaf, ...], ...]`."""
 AtomSet: TypeAlias = frozenset[Leaf]
 MinimalSets: TypeAlias = tuple[tuple[Leaf, ...], ...]
 
@@ -54,7 +55,11 @@ STEPS = 20_000
 
 
 class Listing(NamedTuple):
-    """The minimal sets of a condition, or some of them if there are too many."""
+    """The minimal sets of a condition, or some of them if there are too many.
+
+    >>> Listing(()).complete
+    True
+    """
 
     sets: MinimalSets
     complete: bool = True
@@ -396,7 +401,10 @@ def _moved(atom: Leaf, slot: str) -> Leaf:
 
 @once
 def canonical_form(program: ir.Program) -> Canonical:
-    """The shared `Canonical` of a program."""
+    """The shared `Canonical` of a program.
+
+    sets = canonical_form(program).minimal_sets(rule.item_condition)
+    """
     return Canonical(program)
 
 
@@ -408,6 +416,10 @@ def minimal_sets(
 
 
 def atom_of(leaf: Leaf) -> ir.Atom:
-    """The atom in a minimal set of a request in which the types of all objects are given."""
+    """The atom in a minimal set of a request in which the types of all objects are given.
+
+    >>> atom_of(ir.ServiceAdmin()).kind.words
+    'service admin'
+    """
     assert not isinstance(leaf, ir.ByType), "the types of all objects are given"
     return leaf

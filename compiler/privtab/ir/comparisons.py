@@ -27,7 +27,10 @@ Values: TypeAlias = Mapping[Term, AttributeValue]
 
 
 class Comparisons:
-    """Decides questions about the comparisons of one policy, or of two."""
+    """Decides questions about the comparisons of one policy, or of two.
+
+    values = Comparisons(program).values(true={compare})
+    """
 
     def __init__(self, *programs: Program) -> None:
         """`programs`: the policy, or two that are compared with each other."""
@@ -172,7 +175,11 @@ class _Search:
 
 
 def representatives(type_: Attribute, constants: Collection[Scalar], types: Collection[Attribute]) -> list[Scalar]:
-    """Values of a type, unless it is a set, that stand for all others in comparisons with constants and attributes of some types."""
+    """Values of a type, unless it is a set, that stand for all others in comparisons with constants and attributes of some types.
+
+    >>> representatives(Attribute(type="bool"), (), ())
+    [True, False]
+    """
     alike = [other for other in types if other.type == type_.type]
     match type_.type:
         case "bool":

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
+from privtab.base.caching import once
 from privtab.base.diagnostics import Span
 from privtab.base.effects import BY_ACTIVE_ROLE, EffectKind
 from privtab.base.names import LEFT_OUT, NO_OBJECT, PrincipalKind
 from privtab.base.nodes import dataclass
-from privtab.ir.atoms import Target
+from privtab.base.sql_text import FilterKind, FilterWord, operation_of
+from privtab.ir.atoms import Target, Term
 from privtab.ir.semantics import Inheritance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityType:
-    """A type of entity and its place in the containment forest."""
+    """A type of entity and its place in the containment forest.
+
+    >>> EntityType(name="table", parent="schema").nested
+    0
+    """
 
     name: str
     parent: str | None
@@ -49,7 +57,11 @@ class Privilege:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alias:
-    """Another name of a privilege."""
+    """Another name of a privilege.
+
+    >>> Alias(name="SELECT", of="READ").of
+    'READ'
+    """
 
     name: str
     of: str
@@ -58,7 +70,11 @@ class Alias:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """A role with default grants, per entity type, within the scope of its assignment."""
+    """A role with default grants, per entity type, within the scope of its assignment.
+
+    >>> Role(name="reader", scope="schema", grants=(("table", ("READ",)),)).scope
+    'schema'
+    """
 
     name: str
     scope: str | None
@@ -114,7 +130,10 @@ class Ambiguous:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """Operations of which one role may have at most `at_most`."""
+    """Operations of which one role may have at most `at_most`.
+
+    pay = Conflict(operations=(("bill", "enter"), ("bill", "pay")), at_most=1, span=span)
+    """
 
     operations: tuple[tuple[str, str], ...]
     """(entity type, operation)"""
@@ -125,7 +144,11 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a successful operation does: `grant`, `become`, `revoke`, `delegate` or `withdraw` something on the target."""
+    """What a successful operation does: `grant`, `become`, `revoke`, `delegate` or `withdraw` something on the target.
+
+    >>> Effect(kind="become", what="owner", privileges=(), target=Target(slot="", type="table")).text
+    'become owner'
+    """
 
     kind: EffectKind
     what: str
@@ -140,3 +163,68 @@ class Effect:
     def text(self) -> str:
         """The effect without its target, as decisions have it: `grant ALL`, `become owner`."""
         return f"{self.kind} {self.what}{BY_ACTIVE_ROLE if self.of_role else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlFilter:
+    """A row filter or a column mask of a type: the rule of its operation says for whom it is.
+
+    >>> SqlFilter(kind="row_filter", entity="table", name="own", parts=("owner = 1",)).operation
+    'row_filter.own'
+    """
+
+    kind: FilterKind
+    entity: str
+    name: str
+    parts: tuple[str | FilterWord | Term, ...]
+    """Of its text; attributes are placeholders, too."""
+
+    @property
+    def operation(self) -> str:
+        """The operation whose rule decides it."""
+        return operation_of(self.kind, self.name)
+
+    @property
+    def sql(self) -> str:
+        """The text with its placeholders, as policies have it."""
+        braces = str.maketrans({"{": "{{", "}": "}}"})
+        return "".join(part.translate(braces) if isinstance(part, str) else _placeholder(part) for part in self.parts)
+
+
+def _placeholder(part: FilterWord | Term) -> str:
+    if isinstance(part, FilterWord):
+        return f"{{{part.text}}}"
+    target = part.target
+    level = "" if target is None or target.level == "nearest" else f"{target.level} "
+    return f"{{{level}{part.kind if target is None else target.type}.{part.attribute}}}"
+
+
+@once
+def chains(entities: Mapping[str, EntityType]) -> Mapping[str, tuple[str, ...]]:
+    """`Program.chain` of every type; programs that share their types share it."""
+    return {name: tuple(reversed(list(_upwards(entities, name)))) for name in entities}
+
+
+@once
+def depths(entities: Mapping[str, EntityType]) -> Mapping[str, int]:
+    """`Program.depth` of every type."""
+    return {name: sum(not entities[link].single for link in chain) for name, chain in chains(entities).items()}
+
+
+@once
+def nested_on(entities: Mapping[str, EntityType]) -> Mapping[str, str]:
+    """`Program.nested_on`."""
+    return {name: outer for name, chain in chains(entities).items() for outer in chain if entities[outer].nested}
+
+
+@once
+def grantable(privileges: Mapping[str, Privilege]) -> Mapping[str, Privilege]:
+    """`Program.grantable`."""
+    return {name: privilege for name, privilege in privileges.items() if privilege.granted}
+
+
+def _upwards(entities: Mapping[str, EntityType], name: str) -> Iterator[str]:
+    current: str | None = name
+    while current is not None:
+        yield current
+        current = entities[current].parent

@@ -6,15 +6,15 @@ names one object twice has fewer states, and each of them has an equivalent amon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import assert_never
 
 from privtab.base.errors import Undecided
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, canonical_form
-from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import Truth, uses_below, walk_condition, walk_reached, without_name
+from privtab.ir.facts import Fact, FactSemantics
+from privtab.ir.formula import Truth, resolve_can, uses_below, walk_condition, walk_reached, without_name
 from privtab.ir.shapes import condition_flags, depends_on_request, kinds_of_requests, rule_flags
 from privtab.ir.solver import Slots, Solver
 from privtab.ir.unroll import levels_that_matter, unrolled
@@ -27,6 +27,8 @@ class ImplicationChecker:
     """Compares the conditions of one program with those of another, or of itself.
 
     `unused_names`: names of sets and aliases that no grant of a state uses. `slots`: as for `FactSemantics`.
+
+        ImplicationChecker(before, after).always_implies(rule, rule.requires, later.requires)
     """
 
     def __init__(
@@ -236,6 +238,8 @@ def request_settings(
     """Every set of the flags that a rule depends on, with every choice of types for its `with` objects.
 
     `further`: conditions whose flags are included.
+
+        for flags, types in request_settings(program, rule): ...
     """
     flags = set(rule_flags(program, rule))
     for formula in further:
@@ -253,3 +257,37 @@ def _same_semantics(first: ir.Program, second: ir.Program) -> bool:
         return semantics.inheritance, semantics.deny, owner, frozenset(semantics.groups), semantics.everyone
 
     return meaning(first) == meaning(second)
+
+
+def unrelated(semantics: FactSemantics, formulas: Iterable[ir.Formula], types: Mapping[str, Collection[str]]) -> bool:
+    """Whether the conditions neither repeat an atom nor contain atoms that affect each other: no fact gives or denies two of them.
+
+    If so, each part of them affects the decision. `types`: those of the object in each `with` slot.
+    """
+    known: set[Fact] = set()
+    waiting = list(formulas)
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ir.Can():
+                waiting.append(resolve_can(semantics.program, node))
+            case ir.And() | ir.Or():
+                if not node.parts:
+                    return False
+                waiting += node.parts
+            case ir.When():
+                waiting.append(node.body)
+            case ir.ByType():
+                if len(types[node.slot]) > 1:
+                    return False
+                waiting += (case_ for type_, case_ in node.cases if type_ in types[node.slot])
+            case ir.Compare():
+                return False  # values decide which comparisons hold together
+            case _:
+                if any(target.level != "nearest" for target in node.targets):
+                    return False  # other levels of the same type affect each other
+                facts = semantics.plainest.about(node)
+                if not known.isdisjoint(facts):
+                    return False
+                known |= facts
+    return True

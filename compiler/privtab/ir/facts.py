@@ -6,7 +6,7 @@ represent every state: two states with the same facts give the same decision.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -15,9 +15,8 @@ from typing import Literal, TypeAlias, assert_never
 from privtab.base.names import PrincipalKind
 from privtab.base.paths import base_type
 from privtab.ir import nodes as ir
-from privtab.ir.formula import Truth, resolve_can, with_targets
+from privtab.ir.formula import Truth, with_targets
 from privtab.ir.names import privilege_names
-from privtab.ir.nodes import And, ByType, Can, Compare, Formula, Or, When
 
 Carrier: TypeAlias = str
 """How a row applies to the caller: directly (`user`), through a `group` of the state, through one that the request brings (`from_request`), or
@@ -28,7 +27,11 @@ EVERYONE = "everyone: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """A row of `grants`; `name` may be a privilege, an alias or a set."""
+    """A row of `grants`; `name` may be a privilege, an alias or a set.
+
+    >>> Granted(effect="deny", name="READ", target=ir.Target(slot="", type="table")).carrier
+    'user'
+    """
 
     effect: Literal["allow", "deny"]
     name: str
@@ -38,7 +41,11 @@ class Granted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """A row of `owners`: the caller, or a group or role of theirs, owns the target."""
+    """A row of `owners`: the caller, or a group or role of theirs, owns the target.
+
+    >>> Owned(target=ir.Target(slot="", type="table")).kind
+    'user'
+    """
 
     target: ir.Target
     kind: PrincipalKind = "user"
@@ -55,7 +62,11 @@ class BelongsTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assigned:
-    """The caller has a declared role, everywhere or within the scope."""
+    """The caller has a declared role, everywhere or within the scope.
+
+    >>> Assigned(role="reader").scope is None
+    True
+    """
 
     role: str
     scope: ir.Target | None = None
@@ -102,7 +113,10 @@ class OwnedBelow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """A comparison of attributes holds. Facts whose comparisons no values make true are none of a state (`comparisons.py`)."""
+    """A comparison of attributes holds. Facts whose comparisons no values make true are none of a state (`comparisons.py`).
+
+    compared = {fact.compare for fact in facts if isinstance(fact, Holding)}
+    """
 
     compare: ir.Compare
 
@@ -110,6 +124,7 @@ class Holding:
 Fact: TypeAlias = (
     Granted | Owned | BelongsTo | Assigned | HasRole | IsCaller | Administers | GrantedBelow | OwnedBelow | Holding
 )
+"""Any kind of fact: `facts: frozenset[Fact]`."""
 Facts: TypeAlias = frozenset[Fact]
 FactsByPlace: TypeAlias = tuple[tuple[Fact, ...], ...]
 """The facts of each object on a path, from the root down."""
@@ -457,37 +472,3 @@ class GivingFacts:
             )
             self._known_rows[key] = found[:1] if self._plainest else found
         return self._known_rows[key]
-
-
-def unrelated(semantics: FactSemantics, formulas: Iterable[Formula], types: Mapping[str, Collection[str]]) -> bool:
-    """Whether the conditions neither repeat an atom nor contain atoms that affect each other: no fact gives or denies two of them.
-
-    If so, each part of them affects the decision. `types`: those of the object in each `with` slot.
-    """
-    known: set[Fact] = set()
-    waiting = list(formulas)
-    while waiting:
-        node = waiting.pop()
-        match node:
-            case Can():
-                waiting.append(resolve_can(semantics.program, node))
-            case And() | Or():
-                if not node.parts:
-                    return False
-                waiting += node.parts
-            case When():
-                waiting.append(node.body)
-            case ByType():
-                if len(types[node.slot]) > 1:
-                    return False
-                waiting += (case_ for type_, case_ in node.cases if type_ in types[node.slot])
-            case Compare():
-                return False  # values decide which comparisons hold together
-            case _:
-                if any(target.level != "nearest" for target in node.targets):
-                    return False  # other levels of the same type affect each other
-                facts = semantics.plainest.about(node)
-                if not known.isdisjoint(facts):
-                    return False
-                known |= facts
-    return True

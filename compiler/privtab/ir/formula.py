@@ -61,6 +61,8 @@ def asked_condition(program: ir.Program, rule: ir.Rule, *, named: bool) -> ir.Fo
 
     Parts that cannot hold must be dropped before minimal sets are computed. Otherwise a privilege on the resource, which is weaker,
     would replace the same privilege on an ancestor, although without a name it never holds.
+
+        condition = asked_condition(program, rule, named=False)
     """
     if named:
         return without_absent(program, rule, rule.item_condition)
@@ -98,7 +100,11 @@ def replace_atoms(
     leaf: Callable[[ir.Atom | ir.Can], ir.Formula],
     of_type: Callable[[str], str] = lambda type_: type_,
 ) -> ir.Formula:
-    """Replace each atom and `can` of the formula by what `leaf` returns; `of_type` renames the types of cases."""
+    """Replace each atom and `can` of the formula by what `leaf` returns; `of_type` renames the types of cases.
+
+    >>> replace_atoms(ir.ServiceAdmin(), lambda part: ir.NEVER)
+    Or(parts=())
+    """
     return _Mapped(leaf, of_type).fold(formula)
 
 
@@ -116,7 +122,11 @@ def flat(formula: ir.Formula) -> ir.Formula:
 
 
 def move_to_slot(formula: ir.Formula, slot: str) -> ir.Formula:
-    """The formula with the object in `slot` in place of the resource."""
+    """The formula with the object in `slot` in place of the resource.
+
+    >>> move_to_slot(ir.Owner(target=ir.Target(slot="", type="table")), "to").targets[0].slot
+    'to'
+    """
 
     def moved(target: ir.Target) -> ir.Target:
         return replace(target, slot=slot) if target.slot == ir.RESOURCE else target
@@ -125,7 +135,11 @@ def move_to_slot(formula: ir.Formula, slot: str) -> ir.Formula:
 
 
 def on_entity(atom: ir.Atom) -> ir.Atom:
-    """An atom, held on its entity itself where it may be held below it."""
+    """An atom, held on its entity itself where it may be held below it.
+
+    >>> on_entity(ir.ServiceAdmin())
+    ServiceAdmin()
+    """
     if isinstance(atom, ir.HasBelow):
         return ir.Has(privilege=atom.privilege, target=atom.target)
     return ir.Owner(target=atom.target) if isinstance(atom, ir.OwnsBelow) else atom
@@ -143,7 +157,12 @@ def on_each_level(program: ir.Program, atom: ir.Atom, levels: int) -> tuple[ir.A
 
 
 def with_targets(part: P, change: Callable[[ir.Target], ir.Target]) -> P:
-    """An atom or a `can` with other entities in place of its own."""
+    """An atom or a `can` with other entities in place of its own.
+
+    >>> target = ir.Target(slot="", type="table")
+    >>> with_targets(ir.Owner(target=target), lambda _: replace(target, slot="to")).target.slot
+    'to'
+    """
 
     def changed(term: ir.Term) -> ir.Term:
         return term if term.target is None else replace(term, target=change(term.target))
@@ -159,7 +178,10 @@ def with_targets(part: P, change: Callable[[ir.Target], ir.Target]) -> P:
 
 @once_within
 def resolve_can(program: ir.Program, can: ir.Can) -> ir.Formula:
-    """The condition that a `can` refers to, applied to the same object."""
+    """The condition that a `can` refers to, applied to the same object.
+
+    condition = resolve_can(program, can)
+    """
     condition = program.rules[can.target.type, can.operation].item_condition
     return condition if can.target.slot == ir.RESOURCE else move_to_slot(condition, can.target.slot)
 
@@ -177,6 +199,8 @@ class RequestAlgebra(Algebra[T]):
     """An algebra for requests with the given flags and the given type of the object in each `with` slot.
 
     `levels`: by slot, the levels on the path of its object where a type nests; then atoms have targets of single levels.
+
+        class Held(RequestAlgebra[bool]): ...
     """
 
     def __init__(
@@ -227,7 +251,10 @@ class RequestAlgebra(Algebra[T]):
 
 
 class Truth(RequestAlgebra[bool]):
-    """Whether a condition holds; `holds` decides for an atom."""
+    """Whether a condition holds; `holds` decides for an atom.
+
+    Truth(program, flags, types, lambda atom: atom in held).fold(rule.item_condition)
+    """
 
     def __init__(
         self,
@@ -254,7 +281,11 @@ class Truth(RequestAlgebra[bool]):
 
 
 def walk_condition(formula: ir.Formula) -> Iterator[ir.Formula]:
-    """The formula and every formula inside it; a `can` is included but not followed."""
+    """The formula and every formula inside it; a `can` is included but not followed.
+
+    >>> [type(node).__name__ for node in walk_condition(ir.And(parts=(ir.ServiceAdmin(),)))]
+    ['And', 'ServiceAdmin']
+    """
     waiting = [formula]
     while waiting:
         node = waiting.pop()
@@ -273,7 +304,10 @@ def walk_condition(formula: ir.Formula) -> Iterator[ir.Formula]:
 
 
 def walk_reached(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Formula]:
-    """Like `walk`, but through every `can` as well, each followed once; may repeat formulas."""
+    """Like `walk`, but through every `can` as well, each followed once; may repeat formulas.
+
+    flags = {node.flag for node in walk_reached(program, condition) if isinstance(node, When)}
+    """
     visited: set[ir.Can] = set()
     waiting = [formula]
     while waiting:
@@ -285,12 +319,19 @@ def walk_reached(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Formul
 
 
 def direct_atoms(formula: ir.Formula) -> Iterator[ir.Atom]:
-    """Every atom in the formula itself."""
+    """Every atom in the formula itself.
+
+    >>> [*direct_atoms(ir.And(parts=(ir.ServiceAdmin(),)))]
+    [ServiceAdmin()]
+    """
     return (node for node in walk_condition(formula) if isinstance(node, ir.Atomic))
 
 
 def reached_atoms(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Atom]:
-    """Every atom that the formula reaches, also through `can`; may repeat."""
+    """Every atom that the formula reaches, also through `can`; may repeat.
+
+    asked = set(reached_atoms(program, rule.item_condition))
+    """
     return (node for node in walk_reached(program, formula) if isinstance(node, ir.Atomic))
 
 
@@ -308,7 +349,10 @@ def _kinds(program: ir.Program) -> frozenset[type[ir.Formula]]:
 
 @once
 def compared_terms(program: ir.Program) -> frozenset[ir.Term]:
-    """The attributes that some condition compares."""
+    """The attributes that some condition compares.
+
+    names = {term.attribute for term in compared_terms(program)}
+    """
     conditions = (rule.item_condition for rule in program.rules.values())
     compared = (atom for formula in conditions for atom in direct_atoms(formula) if isinstance(atom, ir.Compare))
     return frozenset(term for compare in compared for term in compare.terms)
@@ -321,7 +365,10 @@ def compares_given(program: ir.Program) -> bool:
 
 
 def uses_below(program: ir.Program) -> bool:
-    """Whether some condition asks what is held below an entity."""
+    """Whether some condition asks what is held below an entity.
+
+    assert not uses_below(program)
+    """
     return any(issubclass(kind, ir.Below) for kind in _kinds(program))
 
 
@@ -345,7 +392,10 @@ def without_absent(program: ir.Program, rule: ir.Rule, formula: ir.Formula) -> i
 
 
 def has_absent(program: ir.Program, rule: ir.Rule, part: ir.Formula) -> bool:
-    """Whether a condition compares an attribute of an entity around an object of the row, which only requests about that entity give."""
+    """Whether a condition compares an attribute of an entity around an object of the row, which only requests about that entity give.
+
+    absent = any(has_absent(program, rule, atom) for atom in direct_atoms(rule.requires))
+    """
     own = {ir.RESOURCE: (rule.entity,), **{slot.name: slot.types for slot in rule.withs}}
 
     def absent(term: ir.Term) -> bool:

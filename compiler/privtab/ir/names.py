@@ -89,12 +89,18 @@ class PrivilegeNames:
 
 @once
 def privilege_names(program: ir.Program) -> PrivilegeNames:
-    """The names of a policy; looked up once for all that share them."""
+    """The names of a policy; looked up once for all that share them.
+
+    privilege_names(program).privileges("ALL")
+    """
     return PrivilegeNames(program)
 
 
 def effect_texts(rule: ir.Rule) -> tuple[str, ...]:
-    """What success changes, with types as targets: `grant ALL (namespace)`, `delegate owner (catalog)`."""
+    """What success changes, with types as targets: `grant ALL (namespace)`, `delegate owner (catalog)`.
+
+    effect_texts(program.rules["table", "create"])
+    """
     return tuple(f"{effect.text} ({target_text(effect.target, rule)})" for effect in (*rule.effects, *rule.delegations))
 
 
@@ -112,6 +118,8 @@ def atom_text(atom: Leaf, rule: ir.Rule, types: Mapping[str, str] | None = None)
     """The text of an atom, by types: `READ (namespace)`, `owner (catalog)`, `self`, `member (metalake)`.
 
     `types`: as for `minimal_sets`.
+
+        text = atom_text(atom, rule)
     """
     return atom_words(atom, lambda target: target_text(target, rule, types))
 
@@ -131,7 +139,11 @@ def term_text(term: ir.Term, place: Callable[[ir.Target], str]) -> str:
 
 
 def value_text(value: AttributeValue) -> str:
-    """The value of an attribute as a condition spells it; a set as a list."""
+    """The value of an attribute as a condition spells it; a set as a list.
+
+    >>> value_text(True), value_text(["eu", "us"])
+    ('true', '{eu, us}')
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int):
@@ -151,7 +163,11 @@ def _is_word(constant: object) -> bool:
 
 
 def atom_words(atom: Leaf, place: Callable[[ir.Target], str]) -> str:
-    """The text of an atom, the same in every output; `place` returns the text of its target."""
+    """The text of an atom, the same in every output; `place` returns the text of its target.
+
+    >>> atom_words(ir.Owner(target=ir.Target(slot="", type="table")), lambda target: target.type)
+    'owner (table)'
+    """
     match atom:
         case ir.ByType():
             return atom.text
@@ -163,7 +179,10 @@ def atom_words(atom: Leaf, place: Callable[[ir.Target], str]) -> str:
 
 
 def condition_text(formula: ir.Formula, rule: ir.Rule, *, inside: bool = False) -> str:
-    """The text of a condition, as tables write it. `inside`: put one of several parts in parentheses."""
+    """The text of a condition, as tables write it. `inside`: put one of several parts in parentheses.
+
+    text = condition_text(rule.item_condition, rule)
+    """
     match formula:
         case ir.And(parts=parts) | ir.Or(parts=parts):
             if not parts:

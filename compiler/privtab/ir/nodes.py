@@ -6,27 +6,28 @@ targets to types on containment chains. A formula has no negation, so it is mono
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import ClassVar, Literal, TypeAlias
 
-from privtab.base.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
+from privtab.base.attributes import NO_ATTRIBUTES, Attribute, Attributes, Operator, Scalar
 from privtab.base.caching import once, once_for_each
 from privtab.base.diagnostics import Span
 from privtab.base.nodes import dataclass
-from privtab.base.sql_text import FilterKind, FilterWord, operation_of
+from privtab.base.sql_text import FilterKind
 from privtab.ir import atoms, declarations
 from privtab.ir.atoms import AtomKind
 from privtab.ir.semantics import Semantics
 
 RESOURCE = ""
-"""The slot of the request's resource; other slots are the names of its `with` objects."""
+"""The slot of the request's resource: `Target(slot=RESOURCE, type="table")`. Other slots are the names of its `with` objects."""
 
 Origin: TypeAlias = Literal["row", "core", "any"]
 Creation: TypeAlias = Literal["surely", "perhaps"]
 Target = atoms.Target
 Atomic = atoms.Atomic
 OnTarget = atoms.OnTarget
+Term = atoms.Term
 Below = atoms.Below
 EntityType = declarations.EntityType
 Privilege = declarations.Privilege
@@ -37,11 +38,16 @@ WithSlot = declarations.WithSlot
 Ambiguous = declarations.Ambiguous
 Conflict = declarations.Conflict
 Effect = declarations.Effect
+SqlFilter = declarations.SqlFilter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Has(OnTarget):
-    """The caller holds `privilege` on the target."""
+    """The caller holds `privilege` on the target.
+
+    >>> Has(privilege="READ", target=Target(slot=RESOURCE, type="table")).names
+    {'privilege': 'READ'}
+    """
 
     kind: ClassVar = AtomKind(words="{privilege} ({place})", rank=3, table="grants", reads="", names=("privilege",))
     privilege: str
@@ -49,42 +55,66 @@ class Has(OnTarget):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner(OnTarget):
-    """The caller owns the target."""
+    """The caller owns the target.
+
+    >>> Owner.kind.table
+    'owners'
+    """
 
     kind: ClassVar = AtomKind(words="owner ({place})", rank=5, table="owners", reads="", alone=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member(OnTarget):
-    """The caller belongs to the target."""
+    """The caller belongs to the target.
+
+    >>> Member.kind.table
+    'members'
+    """
 
     kind: ClassVar = AtomKind(words="member ({place})", rank=0, table="members", reads="members", alone=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Self(OnTarget):
-    """The target is the caller."""
+    """The target is the caller.
+
+    >>> Self.kind.words
+    'self'
+    """
 
     kind: ClassVar = AtomKind(words="self", rank=2, table="", reads="", keyed=False, alone=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holds(OnTarget):
-    """The target is a role that the caller holds, directly or through a group."""
+    """The target is a role that the caller holds, directly or through a group.
+
+    >>> Holds.kind.table
+    'assignments'
+    """
 
     kind: ClassVar = AtomKind(words="holds ({place})", rank=4, table="assignments", reads="holds", alone=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceAdmin(Atomic):
-    """The caller is a service administrator."""
+    """The caller is a service administrator.
+
+    >>> ServiceAdmin().targets
+    ()
+    """
 
     kind: ClassVar = AtomKind(words="service admin", rank=1, table="service_admins", reads="service_admins", alone=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HasBelow(Below):
-    """The caller holds `privilege` on the target or on an entity below it."""
+    """The caller holds `privilege` on the target or on an entity below it.
+
+    >>> HasBelow.kind.words
+    '{privilege} ({place} or below)'
+    """
 
     kind: ClassVar = AtomKind(words="{privilege} ({place} or below)", rank=3, table="", reads="", names=("privilege",))
     privilege: str
@@ -92,24 +122,23 @@ class HasBelow(Below):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnsBelow(Below):
-    """The caller owns the target or an entity below it."""
+    """The caller owns the target or an entity below it.
+
+    >>> OwnsBelow.kind.words
+    'owner ({place} or below)'
+    """
 
     kind: ClassVar = AtomKind(words="owner ({place} or below)", rank=5, table="", reads="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
-    """An attribute of the caller, of the target, or of the request."""
-
-    kind: AttributeKind
-    attribute: str
-    target: Target | None = None
-    """Of an entity's attribute: the entity."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Compare(Atomic):
-    """Two attributes, or one and constants, stand in a relation. It does not hold if a value is absent."""
+    """Two attributes, or one and constants, stand in a relation. It does not hold if a value is absent.
+
+    >>> cleared = Compare(left=Term(kind="user", attribute="level"), operator=">", right=(2,))
+    >>> [term.attribute for term in cleared.terms]
+    ['level']
+    """
 
     kind: ClassVar = AtomKind(words="", rank=7, table="", reads="")
     left: Term
@@ -129,11 +158,16 @@ class Compare(Atomic):
 
 
 Atom: TypeAlias = Has | Owner | Member | Self | Holds | ServiceAdmin | HasBelow | OwnsBelow | Compare
+"""Any kind of atom: `def holds(atom: Atom) -> bool`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class And:
-    """Every part holds; without parts, always."""
+    """Every part holds; without parts, always.
+
+    >>> And(parts=(ServiceAdmin(), NEVER)).parts
+    (ServiceAdmin(), Or(parts=()))
+    """
 
     parts: tuple[Formula, ...] = ()
 
@@ -146,7 +180,11 @@ class And:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Or:
-    """At least one part holds; without parts, never."""
+    """At least one part holds; without parts, never.
+
+    >>> Or.of(ServiceAdmin(), ALWAYS) == ALWAYS
+    True
+    """
 
     parts: tuple[Formula, ...] = ()
 
@@ -164,7 +202,11 @@ def _flattened(kind: type[And | Or], parts: Iterable[Formula]) -> tuple[Formula,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class When:
-    """The body is required if the request's context sets `flag`; otherwise nothing is required."""
+    """The body is required if the request's context sets `flag`; otherwise nothing is required.
+
+    >>> When(flag="force", body=ServiceAdmin()).flag
+    'force'
+    """
 
     flag: str
     body: Formula
@@ -172,7 +214,11 @@ class When:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Can:
-    """The rule for `operation` on the target's type holds for the target: its gate, `requires` and `each`."""
+    """The rule for `operation` on the target's type holds for the target: its gate, `requires` and `each`.
+
+    >>> Can(operation="load", target=Target(slot=RESOURCE, type="table")).operation
+    'load'
+    """
 
     operation: str
     target: Target
@@ -185,7 +231,11 @@ class Can:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByType:
-    """The case for the type of the object in `slot`; never for a type without a case."""
+    """The case for the type of the object in `slot`; never for a type without a case.
+
+    >>> dict(ByType(slot="to", cases=(("table", ALWAYS),), text="any").cases)
+    {'table': And(parts=())}
+    """
 
     slot: str
     cases: tuple[tuple[str, Formula], ...]
@@ -193,14 +243,20 @@ class ByType:
 
 
 Formula: TypeAlias = Atom | And | Or | When | Can | ByType
+"""Any condition or part of one: `match formula: case And(parts=parts): ...`."""
 
 ALWAYS = And()
+"""The condition that always holds, as of a row without a gate: `rule.gate == ALWAYS`."""
 NEVER = Or()
+"""The condition that never holds: `replace(rule, requires=NEVER)` denies every request of a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One resolved row: the conditions of `operation` on an entity of type `entity`, and its effects."""
+    """One resolved row: the conditions of `operation` on an entity of type `entity`, and its effects.
+
+    rule = program.rules["table", "load"]
+    """
 
     id: str
     entity: str
@@ -233,14 +289,16 @@ class Rule:
     ambiguous: Ambiguous | None = None
 
     @property
+    @once_for_each
     def call_condition(self) -> Formula:
         """The condition of the call itself: the gate and `requires`."""
-        return call_condition(self)
+        return And.of(self.gate, self.requires)
 
     @property
+    @once_for_each
     def item_condition(self) -> Formula:
         """The condition of a named item: gate, `requires` and `each`."""
-        return item_condition(self)
+        return self.call_condition if self.each is None else And.of(self.gate, self.requires, self.each)
 
     @property
     def needs_active_role(self) -> bool:
@@ -254,96 +312,11 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SqlFilter:
-    """A row filter or a column mask of a type: the rule of its operation says for whom it is."""
-
-    kind: FilterKind
-    entity: str
-    name: str
-    parts: tuple[str | FilterWord | Term, ...]
-    """Of its text; attributes are placeholders, too."""
-
-    @property
-    def operation(self) -> str:
-        """The operation whose rule decides it."""
-        return operation_of(self.kind, self.name)
-
-    @property
-    def sql(self) -> str:
-        """The text with its placeholders, as policies have it."""
-        braces = str.maketrans({"{": "{{", "}": "}}"})
-        return "".join(part.translate(braces) if isinstance(part, str) else _placeholder(part) for part in self.parts)
-
-
-def _placeholder(part: FilterWord | Term) -> str:
-    if isinstance(part, FilterWord):
-        return f"{{{part.text}}}"
-    target = part.target
-    level = "" if target is None or target.level == "nearest" else f"{target.level} "
-    return f"{{{level}{part.kind if target is None else target.type}.{part.attribute}}}"
-
-
-@once
-def filter_lists(program: Program) -> Mapping[tuple[str, FilterKind], tuple[SqlFilter, ...]]:
-    """`Program.filter_lists`."""
-    lists: dict[tuple[str, FilterKind], tuple[SqlFilter, ...]] = {}
-    for one in program.filters:
-        lists[one.entity, one.kind] = (*lists.get((one.entity, one.kind), ()), one)
-    return lists
-
-
-@once_for_each
-def call_condition(rule: Rule) -> Formula:
-    """`Rule.call_condition`."""
-    return And.of(rule.gate, rule.requires)
-
-
-@once_for_each
-def item_condition(rule: Rule) -> Formula:
-    """`Rule.item_condition`."""
-    return call_condition(rule) if rule.each is None else And.of(rule.gate, rule.requires, rule.each)
-
-
-@once
-def chains(entities: Mapping[str, EntityType]) -> Mapping[str, tuple[str, ...]]:
-    """`Program.chain` of every type; programs that share their types share it."""
-    return {name: tuple(reversed(list(_upwards(entities, name)))) for name in entities}
-
-
-@once
-def depths(entities: Mapping[str, EntityType]) -> Mapping[str, int]:
-    """`Program.depth` of every type."""
-    return {name: sum(not entities[link].single for link in chain) for name, chain in chains(entities).items()}
-
-
-@once
-def nested_on(entities: Mapping[str, EntityType]) -> Mapping[str, str]:
-    """`Program.nested_on`."""
-    return {name: outer for name, chain in chains(entities).items() for outer in chain if entities[outer].nested}
-
-
-@once
-def slots(program: Program) -> frozenset[str]:
-    """`Program.slots`."""
-    return frozenset({RESOURCE}.union(slot.name for rule in program.rules.values() for slot in rule.withs))
-
-
-@once
-def grantable(privileges: Mapping[str, Privilege]) -> Mapping[str, Privilege]:
-    """`Program.grantable`."""
-    return {name: privilege for name, privilege in privileges.items() if privilege.granted}
-
-
-def _upwards(entities: Mapping[str, EntityType], name: str) -> Iterator[str]:
-    current: str | None = name
-    while current is not None:
-        yield current
-        current = entities[current].parent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A whole policy, ready for any back end. Mappings keep the order of the file."""
+    """A whole policy, ready for any back end. Mappings keep the order of the file.
+
+    program.rules["table", "load"].requires, program.chain("table")
+    """
 
     system: str
     version: str
@@ -372,7 +345,7 @@ class Program:
     @property
     def chains(self) -> Mapping[str, tuple[str, ...]]:
         """`chain` of every type."""
-        return chains(self.entities)
+        return declarations.chains(self.entities)
 
     def unnamed(self, rule: Rule) -> bool:
         """Whether requests of a rule may omit the last name, of which a `single` type has none of its own."""
@@ -380,7 +353,7 @@ class Program:
 
     def depth(self, type_: str) -> int:
         """The number of names in the path of a `type_` entity."""
-        return depths(self.entities)[type_]
+        return declarations.depths(self.entities)[type_]
 
     def attribute(self, term: Term) -> Attribute | None:
         """The type and the origins of an attribute, whatever else has it; None if the policy does not declare it there."""
@@ -407,9 +380,10 @@ class Program:
         return (target.type,) if outer is None else (target.type, outer)
 
     @property
+    @once
     def slots(self) -> frozenset[str]:
         """The slots of the objects that requests have."""
-        return slots(self)
+        return frozenset({RESOURCE}.union(slot.name for rule in self.rules.values() for slot in rule.withs))
 
     def recipients(self, rule: Rule) -> tuple[WithSlot, ...]:
         """The objects of a delegating row that are principals: one of them is the principal that the request names."""
@@ -417,9 +391,13 @@ class Program:
         return tuple(slot for slot in slots if all(self.entities[type_].principal for type_ in slot.named))
 
     @property
+    @once
     def filter_lists(self) -> Mapping[tuple[str, FilterKind], tuple[SqlFilter, ...]]:
         """The filters by entity type and kind, in the order in which they are tried."""
-        return filter_lists(self)
+        lists: dict[tuple[str, FilterKind], tuple[SqlFilter, ...]] = {}
+        for one in self.filters:
+            lists[one.entity, one.kind] = (*lists.get((one.entity, one.kind), ()), one)
+        return lists
 
     def filter_of(self, entity: str, operation: str) -> SqlFilter | None:
         """The row filter or column mask that an operation decides, if it is one."""
@@ -441,7 +419,7 @@ class Program:
     @property
     def nested_on(self) -> Mapping[str, str]:
         """For each type on whose path a type nests, that type."""
-        return nested_on(self.entities)
+        return declarations.nested_on(self.entities)
 
     @property
     def sensitive(self) -> frozenset[tuple[str, str]]:
@@ -456,7 +434,7 @@ class Program:
     @property
     def grantable(self) -> Mapping[str, Privilege]:
         """The privileges that rows can name."""
-        return grantable(self.privileges)
+        return declarations.grantable(self.privileges)
 
     def grantable_on(self, type_: str) -> tuple[str, ...]:
         """The privileges that rows can name for a `type_` entity."""
@@ -498,4 +476,4 @@ class Program:
     @property
     def shared(self) -> frozenset[str]:
         """The types of which there is one entity, since no name is on its path: the same for all objects of a request, like what lies below it."""
-        return frozenset(type_ for type_, depth in depths(self.entities).items() if depth == 0)
+        return frozenset(type_ for type_, depth in declarations.depths(self.entities).items() if depth == 0)

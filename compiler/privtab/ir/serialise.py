@@ -42,6 +42,8 @@ def program_json(program: ir.Program, optimised: ir.Program | None = None, *, ex
     `optimised`: the program after the passes, whose conditions engines run. Minimal sets, which explanations cite, are those of
     `program`: both programs mean the same, but if there are too many minimal sets, which of them are listed depends on the formula.
     Not `explained`: without what explanations cite, for engines in this process, since minimal sets take time to work out.
+
+        text = json.dumps(program_json(program))
     """
     if not explained:
         rules = _by_entity(program, lambda rule: {"id": rule.id, **_requests(program, rule), **_conditions(rule)})
@@ -142,7 +144,10 @@ def semantics_json(semantics: Semantics) -> dict[str, Any]:
 
 @once
 def vocabulary(program: ir.Program) -> Vocabulary:
-    """The names of a program, as a client reads them from its JSON."""
+    """The names of a program, as a client reads them from its JSON.
+
+    vocabulary(program).check(request)
+    """
     return Vocabulary.from_program(
         {
             "system": program.system,

@@ -27,6 +27,8 @@ def minimal_listing(
     """The minimal sets of a formula, or some of them if they take more than `canonical.STEPS`; none if comparisons may complete each other.
 
     `sufficient`: atoms that suffice for the formula; where not all sets are listed, the first consists of some of these.
+
+        sets, complete = minimal_listing(canonical_form(program), rule.item_condition)
     """
     listed = _listed(form, formula, flags, types)
     if listed.complete or sufficient is None:

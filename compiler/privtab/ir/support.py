@@ -14,7 +14,10 @@ from privtab.ir.nodes import Program
 
 
 class Feature(Enum):
-    """A feature of the language that some tools do not support."""
+    """A feature of the language that some tools do not support.
+
+    below = Feature.BELOW.used_by(program)
+    """
 
     NESTED = "a type that nests"
     BELOW = "`or below`"
@@ -30,7 +33,10 @@ class Feature(Enum):
 
 
 class Tool(Enum):
-    """A tool that some policies may be too much for; tests ask each about every feature."""
+    """A tool that some policies may be too much for; tests ask each about every feature.
+
+    Tool.SHARDS.check(program)
+    """
 
     CONFORM = "conform"
     COVERAGE = "coverage"

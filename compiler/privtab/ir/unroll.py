@@ -37,6 +37,8 @@ def located_sets(program: ir.Program, sets: MinimalSets, levels: Levels) -> Mini
     """Minimal sets with targets of single levels, for one request: each level for `every`, and a set for each level for `any`.
 
     The `any` of one set are all taken at the same distance from the nearest, so a set with several is not listed in full.
+
+        located_sets(program, sets, {RESOURCE: 2})
     """
     found: dict[tuple[Leaf, ...], None] = {}
     for atoms in sets:
@@ -60,7 +62,10 @@ def _located_atoms(program: ir.Program, atom: Leaf, levels: Levels, distance: in
 
 
 def levels_that_matter(*conditions: tuple[ir.Program, ir.Formula]) -> int:
-    """The most levels that the answer to a question about these conditions depends on, whatever the bound of the type."""
+    """The most levels that the answer to a question about these conditions depends on, whatever the bound of the type.
+
+    most = levels_that_matter((program, rule.item_condition))
+    """
     last, quantified, owned = 1, 0, False
     for program, formula in conditions:
         for atom in set(reached_atoms(program, formula)):
@@ -88,7 +93,10 @@ def _rows_stay(programs: Collection[ir.Program], *, owned: bool) -> bool:
 
 @once
 def unrolled(program: ir.Program) -> Unrolled:
-    """The shared unrolling of a program."""
+    """The shared unrolling of a program.
+
+    flat = unrolled(program).at_most(2)
+    """
     return Unrolled(program)
 
 

@@ -32,7 +32,10 @@ def evaluate(program: ir.Program, state: State, request: Request) -> Decision:
 
 
 class Reference:
-    """The reference engine over one program and one state."""
+    """The reference engine over one program and one state.
+
+    Reference(program, state).decide(request).allowed
+    """
 
     def __init__(self, program: ir.Program, state: State, revision: str | None = None) -> None:
         self.program = program
@@ -77,7 +80,11 @@ _SECOND: Collection[SourceKind] = ("grant", "default", "group")
 
 
 class Source(NamedTuple):
-    """What of the state makes an atom hold: rows of one kind about one entity, and those of the caller's principals that they name."""
+    """What of the state makes an atom hold: rows of one kind about one entity, and those of the caller's principals that they name.
+
+    >>> Source("owner", "table:a", ("user:ann",)).privilege
+    ''
+    """
 
     kind: SourceKind
     """`default`: by the declaration of roles. `group`, `role`: those of the caller that the entity stands for."""
@@ -92,7 +99,10 @@ class Source(NamedTuple):
 
 
 class EvaluationContext:
-    """One request, and what its caller holds."""
+    """One request, and what its caller holds.
+
+    EvaluationContext(Reference(program, state), request).holds(rule.item_condition)
+    """
 
     def __init__(self, reference: Reference, request: Request) -> None:
         self.program = reference.program
@@ -392,7 +402,10 @@ def fulfilled(compare: ir.Compare, value_of: Callable[[ir.Term], object]) -> boo
 
 
 class Explanation:
-    """A decision and its explanation, the `context` of the answer."""
+    """A decision and its explanation, the `context` of the answer.
+
+    Reference(program, state).explanation(request).context()["missing"]
+    """
 
     def __init__(self, evaluation: EvaluationContext, rule: ir.Rule, listing: Listing, *, allowed: bool) -> None:
         self.evaluation = evaluation

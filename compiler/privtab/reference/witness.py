@@ -39,7 +39,11 @@ GROUP, REQUEST_GROUP = "team", "guests"
 
 
 class WitnessBuilder:
-    """Names the caller and the objects of one request of a rule."""
+    """Names the caller and the objects of one request of a rule.
+
+    built = WitnessBuilder(program, rule, facts=facts)
+    request, state = built.request(), built.state()
+    """
 
     def __init__(
         self,
