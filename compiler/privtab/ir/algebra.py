@@ -19,9 +19,10 @@ T = TypeVar("T")
 class Algebra(ABC, Generic[T]):
     """Values of conditions. The values of parts are computed lazily, so an algebra may stop early.
 
-    class Depth(Algebra[int]):
-        def atom(self, atom: Atom) -> int:
-            return 1
+    Example:
+        class Depth(Algebra[int]):
+            def atom(self, atom: Atom) -> int:
+                return 1
     """
 
     def fold(self, formula: ir.Formula) -> T:

@@ -71,7 +71,8 @@ class Atomic:
 class OnTarget(Atomic):
     """An atom about one entity.
 
-    held_on = atom.target.type if isinstance(atom, OnTarget) else None
+    Example:
+        held_on = atom.target.type if isinstance(atom, OnTarget) else None
     """
 
     target: Target

@@ -403,7 +403,8 @@ def _moved(atom: Leaf, slot: str) -> Leaf:
 def canonical_form(program: ir.Program) -> Canonical:
     """The shared `Canonical` of a program.
 
-    sets = canonical_form(program).minimal_sets(rule.item_condition)
+    Example:
+        sets = canonical_form(program).minimal_sets(rule.item_condition)
     """
     return Canonical(program)
 

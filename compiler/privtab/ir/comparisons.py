@@ -29,7 +29,8 @@ Values: TypeAlias = Mapping[Term, AttributeValue]
 class Comparisons:
     """Decides questions about the comparisons of one policy, or of two.
 
-    values = Comparisons(program).values(true={compare})
+    Example:
+        values = Comparisons(program).values(true={compare})
     """
 
     def __init__(self, *programs: Program) -> None:

@@ -132,7 +132,8 @@ class Ambiguous:
 class Conflict:
     """Operations of which one role may have at most `at_most`.
 
-    pay = Conflict(operations=(("bill", "enter"), ("bill", "pay")), at_most=1, span=span)
+    Example:
+        pay = Conflict(operations=(("bill", "enter"), ("bill", "pay")), at_most=1, span=span)
     """
 
     operations: tuple[tuple[str, str], ...]

@@ -30,7 +30,8 @@ _ATOMS: Mapping[str, Any] = {KINDS_OF_NODES[node]: node for node in get_args(ir.
 def program_from_json(document: object, shown: str) -> ir.Program:
     """Build a program from its JSON document. `shown`: the path for its spans. Raises ValueError, which names the wrong part.
 
-    program = program_from_json(json.loads(path.read_bytes()), shown=str(path))
+    Example:
+        program = program_from_json(json.loads(path.read_bytes()), shown=str(path))
     """
     top = _JsonObject(document, "the program")
     if top.document.get("format") not in (FORMAT, FORMAT_NEWER):

@@ -28,6 +28,7 @@ class ImplicationChecker:
 
     `unused_names`: names of sets and aliases that no grant of a state uses. `slots`: as for `FactSemantics`.
 
+    Example:
         ImplicationChecker(before, after).always_implies(rule, rule.requires, later.requires)
     """
 
@@ -239,6 +240,7 @@ def request_settings(
 
     `further`: conditions whose flags are included.
 
+    Example:
         for flags, types in request_settings(program, rule): ...
     """
     flags = set(rule_flags(program, rule))

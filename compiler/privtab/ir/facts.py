@@ -115,7 +115,8 @@ class OwnedBelow:
 class Holding:
     """A comparison of attributes holds. Facts whose comparisons no values make true are none of a state (`comparisons.py`).
 
-    compared = {fact.compare for fact in facts if isinstance(fact, Holding)}
+    Example:
+        compared = {fact.compare for fact in facts if isinstance(fact, Holding)}
     """
 
     compare: ir.Compare

@@ -62,6 +62,7 @@ def asked_condition(program: ir.Program, rule: ir.Rule, *, named: bool) -> ir.Fo
     Parts that cannot hold must be dropped before minimal sets are computed. Otherwise a privilege on the resource, which is weaker,
     would replace the same privilege on an ancestor, although without a name it never holds.
 
+    Example:
         condition = asked_condition(program, rule, named=False)
     """
     if named:
@@ -180,7 +181,8 @@ def with_targets(part: P, change: Callable[[ir.Target], ir.Target]) -> P:
 def resolve_can(program: ir.Program, can: ir.Can) -> ir.Formula:
     """The condition that a `can` refers to, applied to the same object.
 
-    condition = resolve_can(program, can)
+    Example:
+        condition = resolve_can(program, can)
     """
     condition = program.rules[can.target.type, can.operation].item_condition
     return condition if can.target.slot == ir.RESOURCE else move_to_slot(condition, can.target.slot)
@@ -200,6 +202,7 @@ class RequestAlgebra(Algebra[T]):
 
     `levels`: by slot, the levels on the path of its object where a type nests; then atoms have targets of single levels.
 
+    Example:
         class Held(RequestAlgebra[bool]): ...
     """
 
@@ -253,7 +256,8 @@ class RequestAlgebra(Algebra[T]):
 class Truth(RequestAlgebra[bool]):
     """Whether a condition holds; `holds` decides for an atom.
 
-    Truth(program, flags, types, lambda atom: atom in held).fold(rule.item_condition)
+    Example:
+        Truth(program, flags, types, lambda atom: atom in held).fold(rule.item_condition)
     """
 
     def __init__(
@@ -304,9 +308,10 @@ def walk_condition(formula: ir.Formula) -> Iterator[ir.Formula]:
 
 
 def walk_reached(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Formula]:
-    """Like `walk`, but through every `can` as well, each followed once; may repeat formulas.
+    """Like `walk_condition`, but through every `can` as well, each followed once; may repeat formulas.
 
-    flags = {node.flag for node in walk_reached(program, condition) if isinstance(node, When)}
+    Example:
+        flags = {node.flag for node in walk_reached(program, condition) if isinstance(node, When)}
     """
     visited: set[ir.Can] = set()
     waiting = [formula]
@@ -330,7 +335,8 @@ def direct_atoms(formula: ir.Formula) -> Iterator[ir.Atom]:
 def reached_atoms(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Atom]:
     """Every atom that the formula reaches, also through `can`; may repeat.
 
-    asked = set(reached_atoms(program, rule.item_condition))
+    Example:
+        asked = set(reached_atoms(program, rule.item_condition))
     """
     return (node for node in walk_reached(program, formula) if isinstance(node, ir.Atomic))
 
@@ -351,7 +357,8 @@ def _kinds(program: ir.Program) -> frozenset[type[ir.Formula]]:
 def compared_terms(program: ir.Program) -> frozenset[ir.Term]:
     """The attributes that some condition compares.
 
-    names = {term.attribute for term in compared_terms(program)}
+    Example:
+        names = {term.attribute for term in compared_terms(program)}
     """
     conditions = (rule.item_condition for rule in program.rules.values())
     compared = (atom for formula in conditions for atom in direct_atoms(formula) if isinstance(atom, ir.Compare))
@@ -367,7 +374,8 @@ def compares_given(program: ir.Program) -> bool:
 def uses_below(program: ir.Program) -> bool:
     """Whether some condition asks what is held below an entity.
 
-    assert not uses_below(program)
+    Example:
+        assert not uses_below(program)
     """
     return any(issubclass(kind, ir.Below) for kind in _kinds(program))
 
@@ -394,7 +402,8 @@ def without_absent(program: ir.Program, rule: ir.Rule, formula: ir.Formula) -> i
 def has_absent(program: ir.Program, rule: ir.Rule, part: ir.Formula) -> bool:
     """Whether a condition compares an attribute of an entity around an object of the row, which only requests about that entity give.
 
-    absent = any(has_absent(program, rule, atom) for atom in direct_atoms(rule.requires))
+    Example:
+        absent = any(has_absent(program, rule, atom) for atom in direct_atoms(rule.requires))
     """
     own = {ir.RESOURCE: (rule.entity,), **{slot.name: slot.types for slot in rule.withs}}
 

@@ -91,7 +91,8 @@ class PrivilegeNames:
 def privilege_names(program: ir.Program) -> PrivilegeNames:
     """The names of a policy; looked up once for all that share them.
 
-    privilege_names(program).privileges("ALL")
+    Example:
+        privilege_names(program).privileges("ALL")
     """
     return PrivilegeNames(program)
 
@@ -99,7 +100,8 @@ def privilege_names(program: ir.Program) -> PrivilegeNames:
 def effect_texts(rule: ir.Rule) -> tuple[str, ...]:
     """What success changes, with types as targets: `grant ALL (namespace)`, `delegate owner (catalog)`.
 
-    effect_texts(program.rules["table", "create"])
+    Example:
+        effect_texts(program.rules["table", "create"])
     """
     return tuple(f"{effect.text} ({target_text(effect.target, rule)})" for effect in (*rule.effects, *rule.delegations))
 
@@ -119,6 +121,7 @@ def atom_text(atom: Leaf, rule: ir.Rule, types: Mapping[str, str] | None = None)
 
     `types`: as for `minimal_sets`.
 
+    Example:
         text = atom_text(atom, rule)
     """
     return atom_words(atom, lambda target: target_text(target, rule, types))
@@ -181,7 +184,8 @@ def atom_words(atom: Leaf, place: Callable[[ir.Target], str]) -> str:
 def condition_text(formula: ir.Formula, rule: ir.Rule, *, inside: bool = False) -> str:
     """The text of a condition, as tables write it. `inside`: put one of several parts in parentheses.
 
-    text = condition_text(rule.item_condition, rule)
+    Example:
+        text = condition_text(rule.item_condition, rule)
     """
     match formula:
         case ir.And(parts=parts) | ir.Or(parts=parts):

@@ -255,7 +255,8 @@ NEVER = Or()
 class Rule:
     """One resolved row: the conditions of `operation` on an entity of type `entity`, and its effects.
 
-    rule = program.rules["table", "load"]
+    Example:
+        rule = program.rules["table", "load"]
     """
 
     id: str
@@ -315,7 +316,8 @@ class Rule:
 class Program:
     """A whole policy, ready for any back end. Mappings keep the order of the file.
 
-    program.rules["table", "load"].requires, program.chain("table")
+    Example:
+        program.rules["table", "load"].requires, program.chain("table")
     """
 
     system: str

@@ -43,6 +43,7 @@ def program_json(program: ir.Program, optimised: ir.Program | None = None, *, ex
     `program`: both programs mean the same, but if there are too many minimal sets, which of them are listed depends on the formula.
     Not `explained`: without what explanations cite, for engines in this process, since minimal sets take time to work out.
 
+    Example:
         text = json.dumps(program_json(program))
     """
     if not explained:
@@ -146,7 +147,8 @@ def semantics_json(semantics: Semantics) -> dict[str, Any]:
 def vocabulary(program: ir.Program) -> Vocabulary:
     """The names of a program, as a client reads them from its JSON.
 
-    vocabulary(program).check(request)
+    Example:
+        vocabulary(program).check(request)
     """
     return Vocabulary.from_program(
         {

@@ -199,7 +199,8 @@ def _can_depends_on_request(program: Program, can: Can) -> bool:
 def rule_flags(program: Program, rule: Rule) -> tuple[str, ...]:
     """The flags that a rule depends on, also through `can`, and those that its requests must state; sorted.
 
-    rule_flags(program, program.rules["job", "submit"])
+    Example:
+        rule_flags(program, program.rules["job", "submit"])
     """
     known = _flags_of_rules(program).get(id(rule))
     if known is None or known[0] is not rule:

@@ -28,6 +28,7 @@ def minimal_listing(
 
     `sufficient`: atoms that suffice for the formula; where not all sets are listed, the first consists of some of these.
 
+    Example:
         sets, complete = minimal_listing(canonical_form(program), rule.item_condition)
     """
     listed = _listed(form, formula, flags, types)

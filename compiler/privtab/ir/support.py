@@ -16,7 +16,8 @@ from privtab.ir.nodes import Program
 class Feature(Enum):
     """A feature of the language that some tools do not support.
 
-    below = Feature.BELOW.used_by(program)
+    Example:
+        below = Feature.BELOW.used_by(program)
     """
 
     NESTED = "a type that nests"
@@ -35,7 +36,8 @@ class Feature(Enum):
 class Tool(Enum):
     """A tool that some policies may be too much for; tests ask each about every feature.
 
-    Tool.SHARDS.check(program)
+    Example:
+        Tool.SHARDS.check(program)
     """
 
     CONFORM = "conform"

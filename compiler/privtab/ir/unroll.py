@@ -38,6 +38,7 @@ def located_sets(program: ir.Program, sets: MinimalSets, levels: Levels) -> Mini
 
     The `any` of one set are all taken at the same distance from the nearest, so a set with several is not listed in full.
 
+    Example:
         located_sets(program, sets, {RESOURCE: 2})
     """
     found: dict[tuple[Leaf, ...], None] = {}
@@ -64,7 +65,8 @@ def _located_atoms(program: ir.Program, atom: Leaf, levels: Levels, distance: in
 def levels_that_matter(*conditions: tuple[ir.Program, ir.Formula]) -> int:
     """The most levels that the answer to a question about these conditions depends on, whatever the bound of the type.
 
-    most = levels_that_matter((program, rule.item_condition))
+    Example:
+        most = levels_that_matter((program, rule.item_condition))
     """
     last, quantified, owned = 1, 0, False
     for program, formula in conditions:
@@ -95,7 +97,8 @@ def _rows_stay(programs: Collection[ir.Program], *, owned: bool) -> bool:
 def unrolled(program: ir.Program) -> Unrolled:
     """The shared unrolling of a program.
 
-    flat = unrolled(program).at_most(2)
+    Example:
+        flat = unrolled(program).at_most(2)
     """
     return Unrolled(program)
 

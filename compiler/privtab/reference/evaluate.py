@@ -34,7 +34,8 @@ def evaluate(program: ir.Program, state: State, request: Request) -> Decision:
 class Reference:
     """The reference engine over one program and one state.
 
-    Reference(program, state).decide(request).allowed
+    Example:
+        Reference(program, state).decide(request).allowed
     """
 
     def __init__(self, program: ir.Program, state: State, revision: str | None = None) -> None:
@@ -101,7 +102,8 @@ class Source(NamedTuple):
 class EvaluationContext:
     """One request, and what its caller holds.
 
-    EvaluationContext(Reference(program, state), request).holds(rule.item_condition)
+    Example:
+        EvaluationContext(Reference(program, state), request).holds(rule.item_condition)
     """
 
     def __init__(self, reference: Reference, request: Request) -> None:
@@ -404,7 +406,8 @@ def fulfilled(compare: ir.Compare, value_of: Callable[[ir.Term], object]) -> boo
 class Explanation:
     """A decision and its explanation, the `context` of the answer.
 
-    Reference(program, state).explanation(request).context()["missing"]
+    Example:
+        Reference(program, state).explanation(request).context()["missing"]
     """
 
     def __init__(self, evaluation: EvaluationContext, rule: ir.Rule, listing: Listing, *, allowed: bool) -> None:

@@ -41,8 +41,9 @@ GROUP, REQUEST_GROUP = "team", "guests"
 class WitnessBuilder:
     """Names the caller and the objects of one request of a rule.
 
-    built = WitnessBuilder(program, rule, facts=facts)
-    request, state = built.request(), built.state()
+    Example:
+        built = WitnessBuilder(program, rule, facts=facts)
+        request, state = built.request(), built.state()
     """
 
     def __init__(
