@@ -32,7 +32,7 @@ PREFIX = "PRIVTAB_"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting."""
+    """The type, the help text and the default of a setting."""
 
     kind: Kind
     help: str

@@ -142,7 +142,7 @@ class StateRows:
         return (row for row in rows if self._paths[row] is None or self._paths[row] in paths)
 
     def excerpt(self, rows: Iterable[Row]) -> Excerpt:
-        """Some rows."""
+        """Make an excerpt of some rows."""
         by_table: dict[str, list[Row]] = {}
         for row in sorted(rows):
             by_table.setdefault(self.table(row), []).append(row)

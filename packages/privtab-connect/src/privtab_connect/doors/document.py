@@ -292,7 +292,7 @@ class _Reader(DocumentReader):
         return {name: kind for name, kind in read.items() if kind is not None}
 
     def kind(self, node: YamlNode, what: str, derived: tuple[Derived, ...]) -> Kind | None:
-        """One kind."""
+        """Read one kind of objects."""
         fields = self.fields(node, what, ("type", "path", "unnamed", "each", "is"), ("type",))
         type_ = self.text(fields["type"], "`type`") if fields else None
         if fields is None or type_ is None:

@@ -141,7 +141,7 @@ class ExpressionReader(DocumentReader):
         return None if text is None else self.expression(text)
 
     def expression(self, text: Located[str]) -> Expression | None:
-        """One expression."""
+        """Parse an expression in JMESPath; report a wrong expression."""
         try:
             return Expression.parse(text.value)
         except JMESPathError as error:
@@ -186,7 +186,7 @@ class _MappingReader(ExpressionReader):
         return tuple(step for step in read if step is not None)
 
     def step(self, node: YamlNode, depth: int) -> ImportStep | None:
-        """One step."""
+        """Read a step with the steps inside it."""
         fields = self.fields(node, "a step", STEP)
         if fields is None:
             return None

@@ -35,7 +35,7 @@ class Semantic(StrEnum):
 
 
 class SearchKind(StrEnum):
-    """The kind of search."""
+    """The part of a request that a search leaves open."""
 
     SUBJECT = "subject"
     RESOURCE = "resource"

@@ -17,7 +17,7 @@ from privtab_server.store.server.calls import NotFound, flag
 
 
 class ApiRequest(Objects):
-    """One request."""
+    """One request to the API, and the answers to each kind of request."""
 
     def answer(self, method: str, names: Sequence[str]) -> dict[str, Any]:
         """The answer to a method and a path below `/api/metalakes`."""

@@ -180,7 +180,7 @@ class DesiredRevisions:
 
 
 class SidecarProgress(StrEnum):
-    """The progress of a sidecar."""
+    """The progress of a sidecar towards the revisions that it should run."""
 
     ACTIVE = "active"
     WAITING = "waiting"

@@ -101,7 +101,7 @@ class Role(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class ServerState:
-    """The state of a server."""
+    """Objects that the endpoints of a server share."""
 
     feeds: Feeds
     fleet: FleetTracker

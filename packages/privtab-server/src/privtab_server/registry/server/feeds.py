@@ -37,7 +37,7 @@ CONFIRM_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageFailure:
-    """A failure of the storage."""
+    """A failure of the storage: when it began, and its first message."""
 
     since: float
     message: str

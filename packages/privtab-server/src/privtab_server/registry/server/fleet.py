@@ -43,7 +43,7 @@ class LastPoll:
 
 @dataclass(slots=True)
 class KnownSidecar:
-    """A sidecar."""
+    """A sidecar that has requested bundles or sent reports."""
 
     id: str
     named: bool = True
