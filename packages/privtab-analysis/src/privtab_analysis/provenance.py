@@ -121,7 +121,7 @@ class Provenance:
         return found
 
     def _link(self, principals: set[str]) -> None:
-        """Collect the rows about some principals of the caller, and about what these rows give them."""
+        """Collect the rows about some principals of the caller, and about the principals that the rows give them."""
         state, nested = self.state, "groups" in self.program.semantics.hierarchy
         waiting = principals
         while waiting:
@@ -155,7 +155,7 @@ class Provenance:
         return self._chains_of(self.evaluation.grants(atom.privilege, self.evaluation.path(atom.target)))
 
     def _chains_of(self, sources: Iterable[Source]) -> tuple[Chain, ...]:
-        """The chains from rows of sources; entities below one have what is above it in common."""
+        """The chains from rows of sources, each once, since sources below one entity share its chains."""
         return tuple(dict.fromkeys(chain for source in sources for chain in self._chains_from(source)))
 
     def _chains_from(self, source: Source) -> Iterator[Chain]:
@@ -298,7 +298,7 @@ class Provenance:
         return found
 
     def _rows_of(self, table: str, column: str, texts: set[str], other: str) -> Iterator[tuple[int, str]]:
-        """The rows with any of these texts in one column, and what they have in another."""
+        """The rows with any of the texts in one column, and their texts in another."""
         rows = self.state.column(table, column).where(texts)
         return zip(rows, map(str, self.state.column(table, other).take(rows)), strict=True)
 

@@ -55,7 +55,7 @@ _LONGEST = 2**31 - 1
 
 
 class RequestArguments(TypedDict, total=False):
-    """The keyword arguments of `decide` that say what a row asks; `read_arguments` defines the defaults."""
+    """The keyword arguments of `decide` that describe the question of a row; `read_arguments` defines the defaults."""
 
     subject: Required[ColumnLike]
     action: Required[ColumnLike]

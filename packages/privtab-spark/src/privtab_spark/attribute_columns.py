@@ -60,7 +60,7 @@ class AttributeColumn:
 
 
 def declared(vocabulary: Vocabulary, kind: str) -> tuple[Mapping[str, Attribute], str]:
-    """The attributes of a kind, and what has them, for messages."""
+    """The attributes of a kind, and the kind's name for messages."""
     what = "entities" if kind == "entity" else f"the {kind}"
     return vocabulary.attributes.of(kind), what
 
@@ -90,7 +90,7 @@ def check_objects(
 
 
 def values(given: Iterable[AttributeColumn], cells: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as `attributes` of a request has them; `cells`: what is in the columns."""
+    """The values as in `attributes` of a request; `cells`: the cells of the columns."""
     found: dict[str, Any] = {}
     for attribute in given:
         place = found.setdefault("with" if attribute.slot else attribute.kind, {})

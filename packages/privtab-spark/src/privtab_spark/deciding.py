@@ -1,4 +1,4 @@
-"""`decide`: add decisions, and what success changes, to the rows of a DataFrame."""
+"""`decide`: adds decisions, and the effects of success, to the rows of a DataFrame."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def _rules(request: RequestColumns, program: Mapping[str, Any]) -> Iterator[tupl
 
 
 def _effect(request: RequestColumns, reader: ConditionReader, effect: Mapping[str, Any]) -> Column:
-    """One effect as a struct, of which `Effect` says what it changes."""
+    """One effect as a struct, which `Effect` describes."""
     target = effect["target"]
     type_ = target["type"]
     named = _entity(_path(request, target["slot"]), type_, reader.depth(type_))

@@ -236,7 +236,7 @@ def require(
     at: Moment = None,
     **details: Unpack[Details],
 ) -> Decision:
-    """The decision on a request, if it is allowed; otherwise raises AccessDenied, which says what is missing.
+    """The decision on a request, if it is allowed; otherwise raises AccessDenied, which names the missing rights.
 
     `state`: as in `decide`, or a client (`Client`, `Embedded`) that decides by its own policy; `policy` may then be None.
     `at`: the time for which rows of the state with `from` or `until` count; default: now. A client decides by its own time.

@@ -176,7 +176,7 @@ def combined_batches(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iter
 
 
 def _keep_freed_memory() -> None:
-    """Let the allocator keep what a batch frees for the next one, which would otherwise take thousands of page faults.
+    """Let the allocator keep the memory of a batch for the next one, which would otherwise take thousands of page faults.
 
     glibc keeps at most twice the size of the largest mapped block that was ever freed (mallopt(3), M_MMAP_THRESHOLD).
     """

@@ -25,7 +25,7 @@ _BEYOND_ARRAYS = (
     Feature.ATTRIBUTES,
     Feature.ACTIVE_WITH_HIERARCHY,
 )
-"""Features for which a state's arrays (`engines/arrays.py`) do not hold what decisions need."""
+"""Features for which a state's arrays (`engines/arrays.py`) are not enough for decisions."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,7 +81,7 @@ class OpenPolicy:
         return self.vocabulary.system
 
     def checked(self, what: str) -> Program:
-        """The program; raises UsageError if there is none. `what` names, for the message, the thing that needs it."""
+        """The program; raises UsageError if there is none. `what` names, for the message, the feature that needs the program."""
         if self.program is None:
             raise UsageError(
                 f"{what} needs the source of the policy to be checked: give the policy by name or path, not as a bundle"

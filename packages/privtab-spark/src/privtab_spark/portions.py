@@ -1,8 +1,8 @@
 """Decide by a state that is too large for one process, in portions: requests, and the rows of the state that matter to them.
 
 A portion is an entity near the root with everything below it. What a request needs are the rows about entities on the paths that it
-names, and what its user, and the user's groups, hold. A task gets all of these for its portions, and decides them by the same kernel
-as everywhere. Requests are read twice, first for what is distinct in them: one that was not there then is denied.
+names, and the holdings of its user and the user's groups. A task gets all of these for its portions, and decides them using the same kernel
+as everywhere. Requests are read twice, first for their distinct names: a request that appears later is denied.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def beginnings(path: str) -> Column:
 
 
 def kept(frame: DataFrame) -> DataFrame:
-    """A frame that is computed once, on disk: what it is made from may be large or may differ when it is read again."""
+    """A frame that is computed once, on disk: its sources may be large or may differ when they are read again."""
     return frame.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
 
 
@@ -248,7 +248,7 @@ class _Portions:
         return at if few else self._in_portions(rows, asked).select(*columns).unionByName(at)
 
     def _in_portions(self, rows: DataFrame, near: DataFrame) -> DataFrame:
-        """Rows about what is in portions (`portion`, `place`) or above them."""
+        """Rows about entities in portions (`portion`, `place`) or above them."""
         counting = near.distinct().select("portion", F.explode(beginnings("place")).alias("place")).distinct()
         return rows.withColumn("place", beginning(WHOLE, self.depth)).join(counting, "place")
 

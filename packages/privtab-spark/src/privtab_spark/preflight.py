@@ -88,7 +88,7 @@ def workers(spark: SparkSession) -> Workers:
 def check_executors(spark: SparkSession, *packages: str) -> Workers:
     """Make sure that the executors can run this privtab, which is sent to them if they lack it.
 
-    `packages`: packages that are needed beside NEEDED. Raises DecisionUnavailable, which says what the executors' Python lacks and how to
+    `packages`: packages that are needed beside NEEDED. Raises DecisionUnavailable, which tells what the executors' Python lacks and how to
     set another.
     """
     found = workers(spark)

@@ -127,12 +127,12 @@ def loaded(shipped: ShippedBytes) -> Batches:
 
 
 def kept(shipped: ShippedBytes) -> Any:
-    """On an executor: what was shipped, opened once for each process."""
+    """On an executor: the shipped content, opened once for each process."""
     return _VALUES.get(shipped.digest, lambda: contents(shipped))
 
 
 def contents(shipped: ShippedBytes) -> Any:
-    """On an executor: what was shipped, unpacked or mapped into memory."""
+    """On an executor: the shipped content, unpacked or mapped into memory."""
     if shipped.content is not None:
         return unpacked(shipped.content)
     from pyspark.core.files import SparkFiles

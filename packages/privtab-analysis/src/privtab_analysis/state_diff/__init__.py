@@ -1,4 +1,4 @@
-"""The exact difference between two states: which rows, and under a policy who gains and loses which operations on what.
+"""The exact difference between two states: the rows and, under a policy, the gained and lost operations of every user on every entity.
 
 Only decisions that a changed row can change are compared. Subjects that are affected at the same places are decided together,
 by set algebra, and entities with equal answers once; so the work depends on the rows that changed, not on the states.
@@ -149,7 +149,7 @@ class Comparison:
             compared += len(subjects)
 
     def everywhere(self, subjects: Iterable[Subject]) -> Iterator[ChangedAccess]:
-        """The changed access of some subjects on everything, as far as `most` allows: where not rows differ, but what they mean."""
+        """The changed access of some subjects on everything, as far as `most` allows: for changes of meaning, not of rows."""
         yield from self._of(sorted(subjects), frozenset([""]))
         if self.decided > self.most:
             self.undecided.append(f"more than {self.most:,} questions to decide: not everything was compared")
@@ -383,7 +383,7 @@ class Comparison:
     def _changed(
         self, question: Question, objects: Mapping[str, Entity], sets: tuple[SubjectSets, SubjectSets]
     ) -> dict[bool, list[tuple[GivenAttributes, frozenset[Subject]]]]:
-        """The subjects that gain (True) and lose (False) what is asked, for each choice of values in a request, fewest first."""
+        """The subjects that gain (True) and lose (False) the permission, for each choice of values in a request, fewest first."""
         found: dict[bool, list[tuple[GivenAttributes, frozenset[Subject]]]] = {True: [], False: []}
         # What an object lies in, and so whose attributes count, may be known in one of the states alone.
         choices = max((subject_sets.given(question, objects, MOST_VALUES) for subject_sets in sets), key=len)

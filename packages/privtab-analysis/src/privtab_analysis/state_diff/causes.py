@@ -60,7 +60,7 @@ class Causes:
         return CauseFinder(self, objects)
 
     def relevant(self, subject: Subject, paths: Collection[str]) -> Rows:
-        """The changed rows that may change a decision for a subject on objects with these paths and what contains them.
+        """The changed rows that may change a decision for a subject on objects with the paths and on their containers.
 
         Of the two rows of an entity that has moved, the row that places it now stands for both.
         """

@@ -165,7 +165,7 @@ class Division:
 
 
 def _named(program: Program, states: Iterable[State]) -> dict[str, set[str]]:
-    """The paths of all entities, by type, where the paths tell what contains them."""
+    """The paths of all entities, by type, where the paths tell their containers."""
     found: dict[str, set[str]] = {type_: set() for type_ in program.entities}
     for key in {key for state in states for key in state.named_entities()}:
         type_, _, path = key.partition(":")
@@ -201,7 +201,7 @@ def _levels_around(path: str, outermost: int) -> Iterator[str]:
 
 
 def prefixes(path: str) -> Iterator[str]:
-    """A path and what contains it, from the root of all paths on."""
+    """A path and its containers, from the root of all paths on."""
     yield ""
     names = path.split("/") if path else []
     for depth in range(1, len(names) + 1):

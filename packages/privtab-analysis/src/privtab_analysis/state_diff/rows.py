@@ -77,7 +77,7 @@ def with_windows(access: Iterable[ChangedAccess], rows: Iterable[ChangedRow], mo
 
 
 def changed_raw_rows(before: RawState, after: RawState) -> Iterator[ChangedRow]:
-    """The same for rows as read, without a policy that says what they mean."""
+    """The same for rows as read, without a policy that gives them a meaning."""
     for table in ALL_TABLES:
         rows_before, rows_after = before.rows.get(table, ()), after.rows.get(table, ())
         if min(len(rows_before), len(rows_after)) >= LARGE:

@@ -113,11 +113,11 @@ def _given(values: Mapping[Variable, AttributeValue], objects: Mapping[str, Enti
 
 
 PRINCIPAL_COLUMN = {"grants": "grantee", "owners": "owner"}
-"""The column of the principal in the tables of what is held on entities."""
+"""The column of the principal in the tables of rights on entities."""
 Subject = str
 """`user:alice`; `group:hr` for a nameless user whose request says that they are in this group."""
 ANY_OTHER: Subject = "user:*"
-"""A user whom neither state names: attributes of entities concern them, and what a group of everyone has."""
+"""A user whom neither state names: attributes of entities concern them, and the rights of a group of everyone."""
 
 
 def asking(subject: Subject) -> tuple[str, tuple[str, ...]]:
@@ -255,7 +255,7 @@ class Side:
         return self._users.containers(principal)
 
     def evaluator(self, subjects: Sequence[Subject]) -> Evaluator:
-        """An evaluator for some subjects, by the rows about what they hold."""
+        """An evaluator for some subjects, using the rows about their holdings."""
         state, program = self._users.state, self.program
         holdings = [self.holding(subject) for subject in subjects]
         rows = {
@@ -315,7 +315,7 @@ class SubjectSets:
         return EntityEquivalence([self._evaluator, other._evaluator])
 
     def allowed(self, request: Request) -> frozenset[Subject]:
-        """The subjects that may do what is asked, regardless of its user."""
+        """The subjects that a request is allowed, regardless of its user."""
         if self._has_orphan(request):
             # Between two states, an entity may lie in another one that lies nowhere; no index is made of such rows.
             return frozenset(subject for subject in self._names if self._decided(subject, request))

@@ -72,7 +72,7 @@ def headline(diff: StateDiff) -> str:
 
 
 def groups(diff: StateDiff) -> list[Group]:
-    """The changed access by the rows that made it, what was gained first; the most permissions first."""
+    """The changed access by the rows that made it, gains first; the most permissions first."""
     by_rows: dict[tuple[bool, tuple[ChangedRow, ...]], list[ChangedAccess]] = defaultdict(list)
     for change in diff.access:
         by_rows[change.gained, change.rows].append(change)

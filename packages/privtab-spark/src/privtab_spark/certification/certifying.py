@@ -290,7 +290,7 @@ def _scope(
     principals: Collection[str] | None,
     entities: EntitiesLike,
 ) -> Iterator[tuple[str, str]]:
-    """Describe the scope of the matrix, so that what it does not cover is not mistaken for a denial."""
+    """Describe the scope of the matrix, so that a gap is not mistaken for a denial."""
     yield "operations", "all" if question.operations is None else found.abbreviated(sorted(question.operations), NAMED)
     subjects = [_described(names) for names in (users, principals) if names is not None]
     yield "who", ", ".join(filter(None, subjects)) if subjects else "every user that the state names"

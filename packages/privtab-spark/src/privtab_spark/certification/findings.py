@@ -35,7 +35,7 @@ class Finding:
 
 
 Found: TypeAlias = Iterator[tuple[str, str]]
-"""Findings of one kind: what each is about, and its text."""
+"""Findings of one kind: the subject of each, and its text."""
 DEPARTED, ORPHANED, DORMANT, EMPTY = "departed user", "orphaned owner", "dormant role", "empty role"
 ENDING, DIRECT, OPEN, IDLE = "ending soon", "direct grant", "open to anyone", "without entitlement"
 DESTRUCTIVE = "destructive operations"
@@ -52,7 +52,7 @@ KINDS: Mapping[str, tuple[Level, str]] = {
     OPEN: ("medium", "operations without a condition"),
     IDLE: ("low", "users of the state without any entitlement"),
 }
-"""The level of each kind, and what it is."""
+"""The level of each kind, and its description."""
 OF_ROWS = (ORPHANED, DORMANT, EMPTY, ENDING, DIRECT)
 """The kinds that are found in the rows of a state, which a bundle does not have."""
 
@@ -99,7 +99,7 @@ def of_times(state: State) -> Iterator[Finding]:
 
 
 def _about(cells: Mapping[str, str]) -> str:
-    """The principal that has what a row says, or the entity."""
+    """The principal to which a row gives something, or the entity."""
     if "user" in cells and not cells["user"].startswith("group:"):
         return f"user:{cells['user']}"
     return next(cells[name] for name in ("grantee", "principal", "owner", "user", "entity") if name in cells)

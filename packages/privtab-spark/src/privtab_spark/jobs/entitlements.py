@@ -106,9 +106,9 @@ def write_entitlements(
     ways: Annotated[Literal["first", "all"], Option("a row for each way, or for the first alone")] = "first",
     session: SessionOptions,
 ) -> int:
-    """Write the entitlement matrix: who may do what, and through which grants.
+    """Write the entitlement matrix: the permissions of principals, and the grants behind them.
 
-    One row for each entitlement: principal, operation, entity, and what it is based on.
+    One row for each entitlement: principal, operation, entity, and its basis.
 
     Example:
       privtab spark entitlements -p gravitino/1.1.0 -s state.yaml -o matrix

@@ -1,4 +1,4 @@
-"""The entitlement matrix: which principals may do what with which entities, and through which grants.
+"""The entitlement matrix: the operations of principals on entities, and the grants behind them.
 
 One row for each operation that a subject may do on an entity, as Arrow batches.
 """
@@ -37,7 +37,7 @@ DDL = ", ".join(f"{name} string" for name in _TEXTS) + f", via array<{LINK}>"
 
 
 class Matrix:
-    """The matrix of one question: the rows of any entities, and what is not among them."""
+    """The matrix of one question: the rows of any entities, and the omissions."""
 
     def __init__(
         self, program: Mapping[str, Any], index: Index, subjects: Sequence[Subject], question: Question
@@ -212,7 +212,7 @@ class _Group(NamedTuple):
 
 
 class _Run:
-    """A way as numbers: what is the same for all entities with equal answers. Links lie row by row."""
+    """A minimal set as numbers that are the same for all entities with equal answers. Links lie row by row."""
 
     def __init__(
         self, way: SatisfiedSet, evaluator: Evaluator, question: EntityQuestion, names: dict[str, int]

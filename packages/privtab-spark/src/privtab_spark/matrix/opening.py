@@ -215,7 +215,7 @@ def _roles_through_groups(
 
 
 def of_source(policy: OpenPolicy, source: StateSource) -> list[str]:
-    """The entities that a state names, with what contains them and the entities without a name of their own; sorted."""
+    """The entities that a state names, with their containers and the entities without a name of their own; sorted."""
     program = policy.as_program
     if source.rows is not None:
         found = universe(program, source.rows)

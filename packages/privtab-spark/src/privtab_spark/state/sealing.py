@@ -133,7 +133,7 @@ def _on_executors(spark: SparkSession, row_dicts: Rows, columns: str, work: Work
 
 
 def _each(work: Work, batches: Iterable[Any]) -> Iterator[Any]:
-    """For `mapInArrow`: what `work` gives for each row."""
+    """For `mapInArrow`: the result of `work` for each row."""
     import pyarrow as pa
 
     for batch in batches:

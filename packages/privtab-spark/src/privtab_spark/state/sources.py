@@ -68,7 +68,7 @@ _DEFAULTS: Mapping[str, Mapping[str, str]] = {
 _FILES = ("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter")
 """Options that choose among the files of a folder."""
 _WHOLE: Mapping[str, str] = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
-"""Whatever the session says: otherwise Spark takes what is left of a broken or removed file for the whole."""
+"""Settings that override the session's: otherwise Spark takes the rest of a broken or removed file for the whole."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 

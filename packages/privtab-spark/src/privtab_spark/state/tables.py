@@ -109,7 +109,7 @@ def collected(rows: DataFrame) -> pa.Table:
 
 
 def packed(rows: DataFrame, select: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter) -> DataFrame:
-    """Compressed batches of the rows, or of what `select` gives for the batches of a task, each with its rows and bytes counted."""
+    """Compressed batches of the rows, or of the result of `select` for the batches of a task, each with its rows and bytes counted."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in select(batches):

@@ -69,7 +69,7 @@ def build_shards(
 
 
 def _written(program: Program, root: Root, part: PartText, metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Write the bundle of a part, and say what was written."""
+    """Write the bundle of a part, and describe the written file."""
     content, file = packed_archive(shard_files(program.system, part, metadata)), f"bundles/{name}.tar.gz"
     root.write(file, content)
     return {
@@ -187,7 +187,7 @@ MANIFEST, PREVIOUS = "manifest.json", "manifest.previous.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """A complete build, as described by its manifest, and what this run changed."""
+    """A complete build, as described by its manifest, and the changes of this run."""
 
     folder: str
     manifest: Mapping[str, Any]
