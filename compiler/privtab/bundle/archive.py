@@ -20,6 +20,7 @@ from privtab.base.errors import BrokenBundle
 from privtab.base.printable import printable_text
 
 MANIFEST_FILE = ".manifest"
+"""The name of the manifest in a bundle: `{MANIFEST_FILE: b"{}"}`."""
 DATA = "data.json"
 LARGEST = 2 << 30
 """Bytes that a bundle may unpack to."""
@@ -132,7 +133,12 @@ def check_values(name: str, text: bytes, limit: int | None = None) -> None:
 
 
 def read_json_object(name: str, text: bytes, error: type[Exception] = BrokenBundle) -> dict[str, Any]:
-    """The object in a JSON file of a bundle. Raises `error` for any other value, BrokenBundle for too many values."""
+    """The object in a JSON file of a bundle. Raises `error` for any other value, BrokenBundle for too many values.
+
+    For example:
+
+        read_json_object(content)["revision"]
+    """
     check_values(name, text)
     return strict_json.loads_object(text, f"`{name}`", error)
 
@@ -151,7 +157,12 @@ LEVEL = 4
 
 
 def packed_archive(files: Mapping[str, bytes]) -> bytes:
-    """A gzipped tar of the files, by path; the same files give the same bytes at any time, on any machine."""
+    """A gzipped tar of the files, by path; the same files give the same bytes at any time, on any machine.
+
+    For example:
+
+        content = packed_archive({".manifest": manifest, "data.json": b"{}"})
+    """
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as packed,
@@ -166,7 +177,11 @@ def packed_archive(files: Mapping[str, bytes]) -> bytes:
 
 
 def json_bytes(value: Any) -> bytes:
-    """JSON with sorted keys and no spaces, in UTF-8."""
+    """JSON with sorted keys and no spaces, in UTF-8.
+
+    >>> json_bytes({"b": 1, "a": [2]})
+    b'{"a":[2],"b":1}'
+    """
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -191,6 +206,8 @@ def archive_entries(bundle: BinaryIO) -> Entries:
 
     Causes are a truncated bundle, other kinds of files, an exceeded limit, or a path that occurs twice, since then
     it is not defined which file counts.
+
+        names = [name for name, _, _ in archive_entries(bundle)]
     """
     names: set[str] = set()
     try:
@@ -222,7 +239,13 @@ def path_of(name: str) -> str:
 
 
 def archive_digest(content: BinaryIO) -> str:
-    """The SHA-256 of the rest of an open file."""
+    """The SHA-256 of the rest of an open file.
+
+    For example:
+
+        with open("policy.tar.gz", "rb") as bundle:
+            archive_digest(bundle)
+    """
     hasher = hashlib.sha256()
     while piece := content.read(_PIECE):
         hasher.update(piece)

@@ -33,7 +33,12 @@ OF_FILTERS = ("filters/applied", "filters/applied_many")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyArtifacts:
-    """The output for a policy: the Rego modules by path, the program as JSON, and the revision of both."""
+    """The output for a policy: the Rego modules by path, the program as JSON, and the revision of both.
+
+    For example:
+
+        Path("policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
+    """
 
     name: str
     revision: str
@@ -84,7 +89,12 @@ def manifest(revision: str, roots: list[str], metadata: Mapping[str, Any]) -> by
 
 
 class BundledDoor(Protocol):
-    """The answers to another system in its own form, which a package adds to the bundle of a policy."""
+    """The answers to another system in its own form, which a package adds to the bundle of a policy.
+
+    For example:
+
+        artifacts = policy_artifacts(program, doors=[door])
+    """
 
     @property
     def name(self) -> str:
@@ -163,7 +173,12 @@ def state_bundle(
     provenance: Provenance | None = None,
     signing: SigningKey | None = None,
 ) -> bytes:
-    """The state bundle: the index of the state for look-ups by key."""
+    """The state bundle: the index of the state for look-ups by key.
+
+    For example:
+
+        Path("state.tar.gz").write_bytes(state_bundle(program, state))
+    """
     return packed_state(program, state, provenance=provenance, signing=signing)[1]
 
 
@@ -174,7 +189,12 @@ def packed_state(
     provenance: Provenance | None = None,
     signing: SigningKey | None = None,
 ) -> tuple[str, bytes]:
-    """The revision of a state, and its bundle."""
+    """The revision of a state, and its bundle.
+
+    For example:
+
+        revision, bundle = packed_state(program, state)
+    """
     revision, document = index_bytes(program, state)
     more = {"grants": len(state.grants), "assignments": len(state.assignments), **provenance_metadata(provenance)}
     files = _state_files(program.system, revision, [f"privtab_state/{program.system}"], document, more)
@@ -191,6 +211,8 @@ def shard_bundles(
     """The bundles of a sharded state, each with its own roots: `people` for everything by user, and a shard for each root key.
 
     Only `people` has the `provenance`: a shard without changes stays the same, byte for byte.
+
+        sorted(shard_bundles(program, state))  # ["catalog:hive", "people"]
     """
     return {
         key: shard_bundle(
@@ -215,7 +237,12 @@ def shard_bundle(
 
 
 def shard_files(system: str, part: PartText, more: Mapping[str, Any]) -> dict[str, bytes]:
-    """The files of the bundle of one part of a state; `more`: what its metadata say besides."""
+    """The files of the bundle of one part of a state; `more`: what its metadata say besides.
+
+    For example:
+
+        content = packed_archive(shard_files("lake", part, {}))
+    """
     own = part_roots(system, part.key, windows=part.windows, further=part.further)
     return _state_files(system, part.revision, own, part.content, {"state": SHARDED, "shard": part.key, **more})
 

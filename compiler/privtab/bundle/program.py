@@ -13,12 +13,22 @@ from privtab.ir.serialise import FORMAT
 
 
 def program_in(bundle: bytes, shown: str) -> Program:
-    """The program of a policy bundle; `shown` is its name in messages. Raises FileError if there is no readable program."""
+    """The program of a policy bundle; `shown` is its name in messages. Raises FileError if there is no readable program.
+
+    For example:
+
+        program = program_in(Path("policy.tar.gz").read_bytes(), "policy.tar.gz")
+    """
     return program_with_doors(bundle, shown)[0]
 
 
 def program_with_doors(bundle: bytes, shown: str) -> tuple[Program, frozenset[str]]:
-    """As `program_in`, and the names of the doors by which the bundle answers other systems."""
+    """As `program_in`, and the names of the doors by which the bundle answers other systems.
+
+    For example:
+
+        program, doors = program_with_doors(bundle, "policy.tar.gz")
+    """
     try:
         texts = [
             file.read() for name, _, file in archive_entries(io.BytesIO(bundle)) if name.startswith("privtab_program/")

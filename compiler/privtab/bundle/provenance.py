@@ -19,7 +19,12 @@ GIT_SECONDS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """The input of a bundle and the compiler. No times and no paths of a machine: the same input gives the same provenance."""
+    """The input of a bundle and the compiler. No times and no paths of a machine: the same input gives the same provenance.
+
+    For example:
+
+        provenance_of(Path("lake.yaml")).to_json()
+    """
 
     sources: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of each file by its name, which is relative to the folder."""
@@ -42,6 +47,8 @@ def provenance_of(path: Path, **choices: Any) -> Provenance:
     """The provenance of a file or a folder; empty `choices` are omitted. Raises FileError.
 
     A state from a registry, a store or another system has no source: its address may hold a password.
+
+        provenance_of(Path("lake.yaml"), policy="lake/1")
     """
     if str(path).startswith(("registry:", "store:", "import:")):
         return Provenance(sources={}, choices=choices)

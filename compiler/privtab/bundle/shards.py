@@ -13,7 +13,7 @@ from privtab.bundle.archive import contents, json_bytes
 from privtab.state.shards import PEOPLE_PART
 
 LISTING_FILE = "shards.json"
-"""The name of the file with the list."""
+"""The name of the file with the list: `folder / LISTING_FILE`."""
 LONGEST = 100
 
 
@@ -50,7 +50,12 @@ def listing(bundles: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def bundle_listing(system: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The list of a state's bundles from what it says of each: of `people`, and by root key."""
+    """The list of a state's bundles from what it says of each: of `people`, and by root key.
+
+    For example:
+
+        bundle_listing("lake", {"people": people, "catalog:hive": shard})["revision"]
+    """
     revisions = {key: str(row["revision"]) for key, row in rows.items() if key != PEOPLE_PART}
     return {
         "system": system,

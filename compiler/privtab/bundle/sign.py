@@ -58,7 +58,12 @@ RSA_BITS = 3072
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningKey:
-    """A private key and the claims of its signatures."""
+    """A private key and the claims of its signatures.
+
+    For example:
+
+        state_bundle(program, state, signing=signing_key)
+    """
 
     id: str
     """The name of the public key in OPA's configuration."""
@@ -111,7 +116,12 @@ def signed_bundle(files: Mapping[str, bytes], signing: SigningKey | None) -> byt
 
 
 def with_signature(bundle: bytes, signing: SigningKey) -> bytes:
-    """The bundle with a signature by the key, which replaces an existing one. Raises BrokenBundle, UsageError."""
+    """The bundle with a signature by the key, which replaces an existing one. Raises BrokenBundle, UsageError.
+
+    For example:
+
+        signed = with_signature(bundle, signing)
+    """
     return b"".join(signed_pieces(io.BytesIO(bundle), signing))
 
 
@@ -126,6 +136,8 @@ def file_digests(bundle: BinaryIO, *, ours: bool = False) -> dict[str, str]:
     """The hash of every file of an open bundle except signatures, in order. Raises BrokenBundle, UsageError.
 
     `ours`: `json_bytes` wrote its JSON, so it need not be parsed.
+
+        hashes = file_digests(bundle)
     """
     hashes: dict[str, str] = {}
     for name, _, content in archive_entries(bundle):
@@ -140,6 +152,8 @@ def with_signatures(bundle: BinaryIO, names: Sequence[str], text: bytes | None) 
     """The pieces of an open bundle with this `.signatures.json` in place of an existing one; None: without any.
 
     `names`: its other files, in order.
+
+        b"".join(with_signatures(bundle, names, text))
     """
     if text is None:
         yield from packed(item for item in archive_entries(bundle) if not is_signature(item[0]))
@@ -153,7 +167,12 @@ def with_signatures(bundle: BinaryIO, names: Sequence[str], text: bytes | None) 
 
 
 def signatures_text(hashes: Mapping[str, str], signing: SigningKey) -> bytes:
-    """The content of `.signatures.json` for files with these hashes."""
+    """The content of `.signatures.json` for files with these hashes.
+
+    For example:
+
+        text = signatures_text(file_digests(bundle), signing)
+    """
     files = [{"name": name, "hash": hashes[name], "algorithm": HASH} for name in sorted(hashes)]
     claims: dict[str, Any] = {"files": files, "keyid": signing.id}
     if signing.scope:
@@ -279,6 +298,8 @@ def verify_bundle(
     """The claims of a bundle's signature, after verifying it and every file.
 
     `newer_than`: the sequence must be greater. Raises SignatureRefused, BrokenBundle, FileError.
+
+        verify_bundle("state.tar.gz", trust).sequence
     """
     with opened(bundle) as file:
         signature_files, digests = _read(file)

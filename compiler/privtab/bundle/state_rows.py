@@ -17,7 +17,12 @@ from privtab.state.principal_rows import held_role
 
 
 def state_of_index(document: Mapping[str, Any]) -> State:
-    """The rows that an index was built from, as far as they can be recovered."""
+    """The rows that an index was built from, as far as they can be recovered.
+
+    For example:
+
+        state = state_of_index(document)
+    """
     if is_windowed(document):
         return _from_windowed(document)
     memberships: dict[Cells, None] = {}

@@ -226,7 +226,12 @@ class Scopes:
 
 
 class Arrays:
-    """An index as arrays, without the origins of its rows. It pickles to a few flat buffers (`privtab_spark/packed_values.py`)."""
+    """An index as arrays, without the origins of its rows. It pickles to a few flat buffers (`privtab_spark/packed_values.py`).
+
+    For example:
+
+        Batches.of(program_document, arrays)
+    """
 
     def __init__(self, numbers: PrivilegeNumbers, people: UserPrincipals, revision: str) -> None:
         """Arrays without any type; `arrays_of_tables` adds these."""

@@ -288,6 +288,8 @@ def distinct_requests(columns: Sequence[pa.Array]) -> tuple[Codes, Codes] | None
     """The first row of each distinct request, and the number of each row's request; None if too few repeat.
 
     `columns`: of equal length; a null equals a null.
+
+        first, numbers = distinct_requests([users, resources])
     """
     rows = len(columns[0]) if columns else 0
     if not rows:
@@ -323,7 +325,12 @@ def _dense(code: Codes) -> tuple[Codes, int]:
 
 @dataclass(frozen=True, slots=True)
 class GivenColumns:
-    """Values by (of what, slot if it is of an entity, name): an Arrow column, in which null is no value, or one value for all rows."""
+    """Values by (of what, slot if it is of an entity, name): an Arrow column, in which null is no value, or one value for all rows.
+
+    For example:
+
+        given = GivenColumns.read({"user": {"region": pa.array(["EU"])}}, attributes).take(rows)
+    """
 
     values: Mapping[tuple[AttributeKind, str, str], Any] = field(default_factory=dict)
 

@@ -39,7 +39,13 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two attributes, or one and constants, and the relation between them."""
+    """Two attributes, or one and constants, and the relation between them.
+
+    For example:
+
+        for _, comparison in plan.comparisons:
+            comparison.operands
+    """
 
     left: Operand
     operator: Operator
@@ -74,7 +80,12 @@ def operand(value: Mapping[str, Any], slot: str, declared: Attributes) -> Operan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestValues:
-    """The attributes that a request gives, and those that the state has."""
+    """The attributes that a request gives, and those that the state has.
+
+    For example:
+
+        RequestValues.of(request, slots, index)
+    """
 
     given: GivenAttributes = GivenAttributes.NONE
     entities: Mapping[tuple[str, str], object] = field(default_factory=dict)
@@ -122,11 +133,17 @@ RESOURCE = ""
 AtomWord: TypeAlias = Literal[
     "has", "owner", "member", "self", "holds", "service_admin", "has_below", "owns_below", "compare"
 ]
+"""The kind of an atom, as in the JSON of a program: `atom.kind == "has"`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """An atom: what may hold for a caller about the object of a type on a slot's path."""
+    """An atom: what may hold for a caller about the object of a type on a slot's path.
+
+    For example:
+
+        [atom.kind for atom in condition_atoms(plan.condition)]
+    """
 
     kind: AtomWord
     slot: str = RESOURCE
@@ -153,7 +170,12 @@ class _Combined:
 
 
 class AllOf(_Combined):
-    """Every part holds."""
+    """Every part holds.
+
+    For example:
+
+        isinstance(plan.condition, AllOf) and plan.condition.parts
+    """
 
 
 class AnyOf(_Combined):
@@ -161,10 +183,12 @@ class AnyOf(_Combined):
 
 
 Condition: TypeAlias = Atom | AllOf | AnyOf
+"""A condition of a rule: `size = fold_condition(condition, lambda atom: 1, sum, sum)`."""
 
 T = TypeVar("T")
 
 ALWAYS_TRUE = AllOf()
+"""The condition that always holds: `ALWAYS_TRUE in conditions`."""
 NEVER = AnyOf()
 LocatedSets: TypeAlias = tuple[Sequence[Mapping[str, Any]], Sequence[Sequence[int]]]
 
@@ -186,7 +210,12 @@ class RequestShape:
 
 
 class ConditionReader:
-    """Reads conditions of one program."""
+    """Reads conditions of one program.
+
+    For example:
+
+        ConditionReader(program_document).shapes["table"].written.depth
+    """
 
     def __init__(self, program: Mapping[str, Any]) -> None:
         self.rules: Mapping[str, Mapping[str, Any]] = program["rules"]
@@ -370,7 +399,12 @@ def fold_condition(
     all_of: Callable[[Iterable[T]], T],
     any_of: Callable[[Iterable[T]], T],
 ) -> T:
-    """The value of a condition, from the values of its atoms and how the values of parts are combined; of each part once."""
+    """The value of a condition, from the values of its atoms and how the values of parts are combined; of each part once.
+
+    For example:
+
+        size = fold_condition(plan.condition, lambda atom: 1, sum, sum)
+    """
     known: dict[Condition, T] = {}
     for part in condition_places(condition):
         match part:
@@ -386,7 +420,12 @@ def fold_condition(
 
 
 def condition_places(condition: Condition) -> Mapping[Condition, int]:
-    """In how many places of a condition each part stands, itself last. What is in a part is counted once, and comes before it."""
+    """In how many places of a condition each part stands, itself last. What is in a part is counted once, and comes before it.
+
+    For example:
+
+        condition_places(plan.condition)[atom]
+    """
     found: dict[Condition, int] = {}
 
     def visit(part: Condition) -> None:
@@ -400,7 +439,12 @@ def condition_places(condition: Condition) -> Mapping[Condition, int]:
 
 
 def condition_atoms(condition: Condition) -> Iterable[Atom]:
-    """Every atom in a condition."""
+    """Every atom in a condition.
+
+    For example:
+
+        [atom.kind for atom in condition_atoms(plan.condition)]
+    """
     return [part for part in condition_places(condition) if isinstance(part, Atom)]
 
 

@@ -28,6 +28,7 @@ Table: TypeAlias = dict[str, Holders]
 _PEOPLE = ""
 """The people's part, among names of shards."""
 OWNER_BIT = 1
+"""The bit of owners among those of privileges: `bits & OWNER_BIT`."""
 SEPARATOR = "\n"
 _MOST_CALLERS = 1 << 16
 """Users whose principals are kept together with those of every user."""
@@ -43,7 +44,12 @@ def reading(what: str) -> Iterator[None]:
 
 
 class PrivilegeNumbers:
-    """Numbers for the privileges of a policy and of a state; a new one gets the next number."""
+    """Numbers for the privileges of a policy and of a state; a new one gets the next number.
+
+    For example:
+
+        PrivilegeNumbers().allowed("SELECT")
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -170,7 +176,12 @@ class EntityHoldings:
 
 
 class StatePart:
-    """The content of one bundle of a sharded state: its people, or shards, or both."""
+    """The content of one bundle of a sharded state: its people, or shards, or both.
+
+    For example:
+
+        Index.of([StatePart(people, numbers), StatePart(shard, numbers)])
+    """
 
     def __init__(self, document: Mapping[str, Any], numbers: PrivilegeNumbers) -> None:
         """Read the document at `data.privtab_state.<system>`; parts to be combined share `numbers`. Raises PolicyError."""
@@ -189,7 +200,12 @@ class StatePart:
 
 
 class Index:
-    """Who holds what, according to the state's bundles. Equal texts share one object, so it takes a fraction of the document's size."""
+    """Who holds what, according to the state's bundles. Equal texts share one object, so it takes a fraction of the document's size.
+
+    For example:
+
+        index = Index(index_document(program, state))
+    """
 
     missing: frozenset[str] = frozenset()
     """The keys of the root entities whose shards exist but were not loaded: nothing is known about these entities."""
@@ -364,7 +380,12 @@ class _Callers(dict[str, tuple[str, ...]]):
 
 
 def is_state_part(document: Mapping[str, Any]) -> bool:
-    """Whether the document at `data.privtab_state.<system>` is a sharded state, or some of its parts."""
+    """Whether the document at `data.privtab_state.<system>` is a sharded state, or some of its parts.
+
+    For example:
+
+        is_state_part(document)
+    """
     return "shards" in document or "at" in document
 
 
@@ -385,6 +406,8 @@ def combined_document(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str,
     """The whole index from the documents of its parts, and the keys of missing shards; one that is not in parts is returned itself.
 
     Errors as `Index.of`.
+
+        document, missing = combined_document(documents)
     """
     listed = list(documents)
     if len(listed) == 1 and not is_state_part(listed[0]):
@@ -409,7 +432,12 @@ def combined_document(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str,
 
 
 def require_kept(needed: Iterable[str], kept: Collection[str]) -> None:
-    """Raise PolicyError if a state was built for filters that need less of it: what it lacks would show more."""
+    """Raise PolicyError if a state was built for filters that need less of it: what it lacks would show more.
+
+    For example:
+
+        require_kept(["groups"], {"groups", "roles"})
+    """
     if lacking := sorted({*needed} - {*kept}):
         raise PolicyError(
             f"the state was built for other filters: it lacks {' and '.join(lacking)}; build it again with this policy"

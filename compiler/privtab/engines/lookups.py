@@ -113,7 +113,12 @@ class Remembered:
 
 
 class TextDictionary:
-    """Numbers for texts. Pickles to one Arrow array; the dictionary is rebuilt on first use."""
+    """Numbers for texts. Pickles to one Arrow array; the dictionary is rebuilt on first use.
+
+    For example:
+
+        TextDictionary(["ann", "bob"]).find(names)
+    """
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._codes = {text: number for number, text in enumerate(dict.fromkeys(texts))}
@@ -177,7 +182,7 @@ class TextDictionary:
 def hashed(texts: pa.Array, skipped: Codes | None = None) -> Codes:
     """A number for each text, which few others share; never negative. `skipped`: how many bytes at its beginning do not count.
 
-    >>> first, second, third = hashed(arrow.texts(["a", "ab", "a"]))
+    >>> first, second, third = hashed(arrow.text_array(["a", "ab", "a"]))
     >>> first == third, first == second
     (np.True_, np.False_)
     """

@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 
 
 class WindowedIndex:
-    """A state with windows, from its bundle. It can be pickled."""
+    """A state with windows, from its bundle. It can be pickled.
+
+    For example:
+
+        WindowedIndex(document).at(moment)
+    """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         """Read `data.privtab_state.<system>`. Raises PolicyError if it is not an index."""
@@ -100,7 +105,12 @@ class WindowedIndex:
 
 
 def is_windowed(document: Mapping[str, Any]) -> bool:
-    """Whether the document at `data.privtab_state.<system>` is a state with windows."""
+    """Whether the document at `data.privtab_state.<system>` is a state with windows.
+
+    For example:
+
+        is_windowed(document)
+    """
     return WINDOWED in document
 
 
@@ -368,7 +378,12 @@ class LazyShortcuts(dict[tuple[str, str], Shortcut]):
 
 
 class PythonEngine(RowEngine):
-    """Decides requests one by one, and large batches column by column."""
+    """Decides requests one by one, and large batches column by column.
+
+    For example:
+
+        PythonEngine(program_document, Index(index_document(program, state))).allow(request)
+    """
 
     _batches: Batches | Literal[False] | None = None
     """False: numpy or pyarrow is not installed."""
@@ -411,7 +426,12 @@ class PythonEngine(RowEngine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenEngine:
-    """An engine over a policy and a state."""
+    """An engine over a policy and a state.
+
+    For example:
+
+        Opener().open(program_document, [index], moment).engine.allow(request)
+    """
 
     engine: PythonEngine
     revision: str | None
@@ -447,7 +467,13 @@ class TimedBatches:
 
 
 class Opener:
-    """Opens the engine on the content of bundles. It can be pickled."""
+    """Opens the engine on the content of bundles. It can be pickled.
+
+    For example:
+
+        opener = Opener()
+        engine = opener.open(program_document, [opener.keep(document)], moment)
+    """
 
     def __init__(self) -> None:
         self._numbers: PrivilegeNumbers | None = None

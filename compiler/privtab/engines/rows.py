@@ -33,7 +33,12 @@ from privtab.engines.plan import Caller, FormPlan, GrantSemantics, beginnings, n
 
 
 class MinimalSets:
-    """The minimal sets of a rule's condition for one form of request, as numbers of atoms."""
+    """The minimal sets of a rule's condition for one form of request, as numbers of atoms.
+
+    For example:
+
+        MinimalSets(rule, plan).effects(paths)
+    """
 
     def __init__(self, rule: Mapping[str, Any], plan: FormPlan) -> None:
         """`rule`: as in the program's JSON. `sets` is empty if there are too many forms to list."""
@@ -138,14 +143,24 @@ _NOTHING: Mapping[str, Iterable[str]] = {}
 
 
 class Place(NamedTuple):
-    """Where an entity lies: the ids on its path by their number of names, and the levels of the type that nests there, or 0."""
+    """Where an entity lies: the ids on its path by their number of names, and the levels of the type that nests there, or 0.
+
+    For example:
+
+        engine.place(Entity("table", "m/s/t"))
+    """
 
     path: list[str]
     levels: int
 
 
 class RowEngine:
-    """Decides requests whose names were checked. Threads may share it; it can be pickled."""
+    """Decides requests whose names were checked. Threads may share it; it can be pickled.
+
+    For example:
+
+        RowEngine(program_document, index).decide(request).allowed
+    """
 
     def __init__(self, program: Mapping[str, Any], index: Index, *, partial: bool = False) -> None:
         """`program` is the document at `data.privtab_program.<name>` of the policy bundle. Raises PolicyError for any other.

@@ -36,7 +36,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """The entities on which a user may do an operation, as an expression over the names on the paths of a type; exactly where `check` allows it."""
+    """The entities on which a user may do an operation, as an expression over the names on the paths of a type; exactly where `check` allows it.
+
+    For example:
+
+        filter_of(engine, request).sql("postgresql", columns)
+    """
 
     user: str
     action: str
@@ -259,6 +264,8 @@ def filter_of(engine: RowEngine, request: Request, window: Window = ALWAYS) -> F
     """The filter of a request for all entities of its resource's type; the names in the request were checked.
 
     Raises UnsupportedError for types that cannot be mapped to columns, DecisionUnavailable if shards of the state are missing.
+
+        filter_of(engine, request).sql("postgresql", columns)
     """
     if engine.index.missing:
         raise DecisionUnavailable(

@@ -41,7 +41,7 @@ ParameterStyle: TypeAlias = Literal["qmark", "format", "pyformat", "named", "num
 """The style of parameters: `?`, `%s`, `%(p1)s`, `:p1`, `:1` (PEP 249) or `$1`."""
 Form: TypeAlias = Literal["inline", "joined"]
 MOST_INLINE_NAMES = 2_000
-"""The most names that a condition lists unless the caller says otherwise."""
+"""The most names that a condition lists unless the caller says otherwise: `most or MOST_INLINE_NAMES`."""
 
 _CLASS_U = "[" + "".join(rf"\u{max(first, 1):04x}-\u{last:04x}" for first, last in RANGES) + "]"
 _CLASS_RAW = "*[" + "".join(f"{chr(max(first, 1))}-{chr(last)}" for first, last in RANGES[:-1]) + "]*"
@@ -171,7 +171,13 @@ _OTHER_NAMES = {"mariadb": "mysql", "postgresql": "postgres", "databricks": "spa
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """The text of a condition, and the values of its parameters in their order."""
+    """The text of a condition, and the values of its parameters in their order.
+
+    For example:
+
+        statement = filter_of(engine, request).sql("sqlite", columns)
+        connection.execute(f"SELECT * FROM t WHERE {statement.text}", statement.parameters)
+    """
 
     text: str
     parameters: tuple[str, ...]
@@ -324,7 +330,11 @@ class _Rows:
 
 
 def quoted_identifier(name: str, dialect_name: str) -> str:
-    """The name of a column as a dialect quotes it."""
+    """The name of a column as a dialect quotes it.
+
+    >>> quoted_identifier("order", "mysql")
+    '`order`'
+    """
     return exp.column(name, quoted=True).sql(dialect(dialect_name).name)
 
 

@@ -99,7 +99,12 @@ def without_two_values(checker: Checker, state: State) -> State:
 
 
 def two_values_problem(owner: str, name: str, values: Collection[str]) -> RowProblem:
-    """The problem of the rows that give an attribute of a user or an entity several values."""
+    """The problem of the rows that give an attribute of a user or an entity several values.
+
+    For example:
+
+        problem = two_values_problem("ann", "region", {"EU", "US"})
+    """
     shown = sorted(values)
     more = f" and {len(shown) - _MOST_SHOWN:,} more" if len(shown) > _MOST_SHOWN else ""
     message = f"`{name}` of `{owner}` has the values {listed_names(shown[:_MOST_SHOWN])}{more}"
@@ -115,7 +120,11 @@ def value_of(attribute: Attribute, texts: Iterable[str]) -> AttributeValue | Non
 
 
 def attribute_texts(value: AttributeValue) -> tuple[str, ...]:
-    """The values of the rows that give an attribute a value: one, or one for each word of a set."""
+    """The values of the rows that give an attribute a value: one, or one for each word of a set.
+
+    >>> attribute_texts(["EU", "US"])
+    ('EU', 'US')
+    """
     match value:
         case bool():
             return ("true" if value else "false",)
@@ -126,7 +135,12 @@ def attribute_texts(value: AttributeValue) -> tuple[str, ...]:
 
 
 def attribute_parts(program: Program, state: State) -> dict[str, Any]:
-    """The parts of the index of a state; nothing if the policy takes no values from the state."""
+    """The parts of the index of a state; nothing if the policy takes no values from the state.
+
+    For example:
+
+        attribute_parts(program, state)["user_attributes"]["ann"]  # {"region": "EU"}
+    """
     declared = program.attributes.from_origin("state")
     if not declared:
         return {}

@@ -15,7 +15,10 @@ MOST_LINKS = 64
 """Limit on the length of a chain of groups, or of roles."""
 MOST_DERIVED = 20_000_000
 """Limit on the rows that follow from the rows of a state."""
-GROUP_PREFIX, ROLE_PREFIX = "group:", "role:"
+GROUP_PREFIX = "group:"
+"""The beginning of a group as a principal: `f"{GROUP_PREFIX}hr"`."""
+ROLE_PREFIX = "role:"
+"""The beginning of a role as a principal: `f"{ROLE_PREFIX}analyst"`."""
 
 M = TypeVar("M", bound=Hashable)
 
@@ -68,7 +71,12 @@ def check_size(rows: int) -> None:
 
 
 class ScopeOverlap:
-    """What scopes of assignments, as keys, have in common; None is everywhere."""
+    """What scopes of assignments, as keys, have in common; None is everywhere.
+
+    For example:
+
+        ScopeOverlap(locations.keys).both("schema:hive/sales", None)  # (True, "schema:hive/sales")
+    """
 
     def __init__(self, keys: Callable[[Entity], list[str]]) -> None:
         """`keys`: the keys on the path of an entity."""

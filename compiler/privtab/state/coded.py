@@ -25,7 +25,11 @@ FEW = 16
 
 
 class CodedColumn(Column):
-    """A column as numbers of its texts. As state.nodes.Column; each text of `array` occurs once, and in some row."""
+    """A column as numbers of its texts. As state.nodes.Column; each text of `array` occurs once, and in some row.
+
+    >>> list(CodedColumn.of_texts(["ann", None, "ann"]))
+    ['ann', None, 'ann']
+    """
 
     coded = True
 
@@ -207,7 +211,13 @@ def once(values: Codes) -> Codes:
 
 
 class RawTable(Sequence[RawRow]):
-    """The rows of one table. `columns` are in the order of the file; the cells of a row are texts, or absent if optional."""
+    """The rows of one table. `columns` are in the order of the file; the cells of a row are texts, or absent if optional.
+
+    For example:
+
+        table = RawTable.of(raw.rows["grants"])
+        table[0].cells["grantee"]
+    """
 
     def __init__(
         self, path: str, table: str, columns: Mapping[str, CodedColumn], numbers: Codes, lines: Codes | None

@@ -91,7 +91,11 @@ _UNREAD = frozenset({"S001", "S002", "S007", "S101", "S106", "S107"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowLocation:
-    """The position of a row: the file, its table, its 1-based number in the table, and the line if it is known."""
+    """The position of a row: the file, its table, its 1-based number in the table, and the line if it is known.
+
+    >>> str(RowLocation(path="grants.csv", table="grants", row=2, line=3))
+    'grants.csv:3: grants row 2'
+    """
 
     path: str
     table: str

@@ -35,6 +35,8 @@ def table_files(
     """The files of each table; reports what is no file of a table, and tables with several files, which are not read.
 
     `endings`: of the formats that can be read. `tables`: those that a state of the policy has.
+
+        files = table_files(Path("state"), RawReader(), (".csv",), ALL_TABLES)["grants"].parts
     """
     entries: dict[str, list[Path]] = {}
     for entry in _entries(folder):

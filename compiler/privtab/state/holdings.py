@@ -37,6 +37,8 @@ class Holdings:
 
     Keys are `type:path`. `groups` arguments are the groups that a request brings: if the policy takes groups from the
     request, they count in addition to those of the state.
+
+        Holdings(program, state).of_user("ann").roles  # frozenset({"analyst"})
     """
 
     def __init__(self, program: Program, state: State) -> None:

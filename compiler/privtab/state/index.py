@@ -25,6 +25,8 @@ def index_document(program: Program, state: State) -> dict[str, Any]:
     A role that is held within a scope becomes a principal of its own, `scoped:[scope, role]`. Its grants are entered where
     they take effect: at their entity if that lies in the scope, at the scope if their entity contains it. So an engine looks up
     a user's principals without checking scopes. Such an entry lists the entities that the rows name.
+
+        index = Index(index_document(program, state))
     """
     parts = parts_of(program, state)
     found: dict[str, Any] = stamped(parts) if _are_maps(parts) else json.loads(stamped_bytes(parts)[1])
@@ -32,7 +34,12 @@ def index_document(program: Program, state: State) -> dict[str, Any]:
 
 
 def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
-    """The revision of a state's index, and the index as JSON: keys sorted, no spaces, UTF-8; serialised once for both."""
+    """The revision of a state's index, and the index as JSON: keys sorted, no spaces, UTF-8; serialised once for both.
+
+    For example:
+
+        revision, content = index_bytes(program, state)
+    """
     return stamped_bytes(parts_of(program, state))
 
 

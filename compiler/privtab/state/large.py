@@ -37,7 +37,13 @@ _FEW_KINDS = 1 << 22
 
 
 class CheckedTable(NamedTuple):
-    """Which rows are valid, the numbers of those that were read one by one, and the columns of all rows as a valid one has them."""
+    """Which rows are valid, the numbers of those that were read one by one, and the columns of all rows as a valid one has them.
+
+    For example:
+
+        checked, findings = ColumnChecker.alone(program).each_row(table, None)
+        checked.valid.sum()
+    """
 
     valid: Truth
     doubtful: Sequence[int]
@@ -45,7 +51,12 @@ class CheckedTable(NamedTuple):
 
 
 class ColumnChecker:
-    """Checks tables by columns; a row-wise checker reads single rows and reports findings."""
+    """Checks tables by columns; a row-wise checker reads single rows and reports findings.
+
+    For example:
+
+        checked, findings = ColumnChecker.alone(program).each_row(table, None)
+    """
 
     @classmethod
     def alone(cls, program: Program) -> ColumnChecker:

@@ -96,7 +96,7 @@ class Part:
 def quoted(texts: pa.Array, *, ascii_only: bool) -> pa.Array:
     r"""Texts as in JSON, without the quotation marks.
 
-    >>> quoted(arrow.texts(['a"b', "c"]), ascii_only=False).to_pylist()
+    >>> quoted(arrow.text_array(['a"b', "c"]), ascii_only=False).to_pylist()
     ['a\\"b', 'c']
     """
     texts = texts.cast(pa.large_string())
@@ -124,7 +124,12 @@ def _first_difference(columns: Sequence[Codes]) -> Codes:
 
 
 def coded_parts(program: Program, state: State) -> dict[str, Any]:
-    """The parts of the index in columns of numbers, and `within`."""
+    """The parts of the index in columns of numbers, and `within`.
+
+    For example:
+
+        coded_parts(program, state)["allow"].columns()
+    """
     return held_parts(program, state) | people_parts(program, state)[0]
 
 
@@ -238,7 +243,12 @@ def _grants(program: Program, state: State) -> list[Part]:
 def given_privileges(
     program: Program, privileges: CodedColumn, entities: CodedColumn, effects: CodedColumn
 ) -> tuple[Codes, CodedColumn]:
-    """The privileges that the rows allow or deny, as `PrivilegeNames.given`: each one's row, and the privileges."""
+    """The privileges that the rows allow or deny, as `PrivilegeNames.given`: each one's row, and the privileges.
+
+    For example:
+
+        rows, privileges = given_privileges(program, column("privilege"), column("entity"), column("effect"))
+    """
     types = list(program.entities)
     kinds = np.zeros(len(entities.array), np.int64)
     for number, type_ in enumerate(types):

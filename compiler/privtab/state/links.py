@@ -34,7 +34,7 @@ LINK_COLUMNS: Mapping[HierarchyKind, tuple[str, str, str, str]] = {
     "groups": ("memberships", "user", "group", chains.GROUP_PREFIX),
     "roles": ("assignments", "principal", "role", chains.ROLE_PREFIX),
 }
-"""By kind: the table, the columns of the member and of what contains it, and the prefix of both."""
+"""By kind, as in `table, member, container, prefix = LINK_COLUMNS["groups"]`: the table, the columns of the member and of what contains it, and the prefix of both."""
 SMALL = 64
 """Principals on a cycle up to which each of its rows is reported with a cycle of its own."""
 
@@ -80,7 +80,11 @@ def without_wrong(checker: Checker, state: State, table: str, wrong: Mapping[int
 
 
 def invalid_links(kind: HierarchyKind, links: Iterable[Link]) -> dict[Link, RowProblem]:
-    """The links that lie on a cycle or make a chain too long, and why."""
+    """The links that lie on a cycle or make a chain too long, and why.
+
+    >>> [problem.code for problem in invalid_links("groups", [("group:a", "group:b"), ("group:b", "group:a")]).values()]
+    ['S186', 'S186']
+    """
     once = sorted(set(links))
     found: dict[Link, RowProblem] = {}
     components = _components(once)
@@ -198,6 +202,8 @@ def with_derived_rows(program: Program, state: State) -> State:
     """The state with the rows that follow from groups in groups and roles held by roles, after its own rows.
 
     The state itself for a policy without a hierarchy. Raises UsageError if too many rows follow.
+
+        with_derived_rows(program, state).memberships
     """
     kinds = program.semantics.hierarchy
     if not kinds:
@@ -229,6 +235,9 @@ def derived_rows(table: str, links: Iterable[tuple[Texts, Window]], keys: Callab
     """What follows from rows of `memberships` or `assignments`, given those whose member is a group, or a role.
 
     `keys`: the keys on the path of an entity.
+
+        follow = derived_rows("memberships", links, locations.keys)
+        list(follow(rows))
     """
     if table == "memberships":
         contained = ((str(member), f"{chains.GROUP_PREFIX}{group}", window) for (member, group), window in links)

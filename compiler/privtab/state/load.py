@@ -36,6 +36,8 @@ def load_raw_state(path: Path | str) -> RawState:
 
     Raises FileError if the file does not exist. Raises UsageError if it is only one table of a state, or if there is no table at
     all: such a state would deny everything, which is surely a mistake.
+
+        state, findings = validate(program, load_raw_state("state.yaml"))
     """
     path, accepted = state_location(path)
     if not path.exists():
@@ -57,7 +59,12 @@ def load_raw_state(path: Path | str) -> RawState:
 
 
 def no_table_message(where: Path | str, findings: Sequence[StateFinding] = ()) -> str:
-    """The message for a folder, a file or another source without any table; `findings`: findings so far."""
+    """The message for a folder, a file or another source without any table; `findings`: findings so far.
+
+    For example:
+
+        raise UsageError(no_table_message(Path("state")))
+    """
     if not isinstance(where, Path) or not where.is_dir():
         return f"{where} has no table of a state; the tables are {', '.join(ALL_TABLES)}, and one may be empty: `grants: []`"
     remarks = [f"`{Path(finding.place.path).name}`: {finding.help}" for finding in findings]
@@ -71,14 +78,23 @@ def no_table_message(where: Path | str, findings: Sequence[StateFinding] = ()) -
 
 
 def from_tables(tables: object, path: str) -> RawState:
-    """Rows from a mapping of tables to lists of mappings, as in JSON; `path` is their source."""
+    """Rows from a mapping of tables to lists of mappings, as in JSON; `path` is their source.
+
+    >>> from_tables({"memberships": [{"user": "ann", "group": "hr"}]}, "rows").rows["memberships"][0].cells["group"]
+    'hr'
+    """
     reader = RawReader()
     read_value(tables, path, reader)
     return reader.done()
 
 
 def as_raw(state: State, path: str) -> RawState:
-    """The rows of a state, to be checked again; `path` is their source."""
+    """The rows of a state, to be checked again; `path` is their source.
+
+    For example:
+
+        state, findings = validate(program, as_raw(state, "state.yaml"))
+    """
     return replace(from_tables(state.to_tables(), path), lacks=state.lacks)
 
 
@@ -116,6 +132,8 @@ def validate(program: Program, raw: RawState, *, notes: bool = True) -> tuple[St
 
     A row that repeats an earlier one is reported and used once. The findings include those from reading. `notes`: whether to look
     for names that no other row uses.
+
+        state, findings = validate(program, load_raw_state("state.yaml"))
     """
     state, _, findings = validate_with_places(program, raw, notes=notes)
     return state, findings
@@ -124,7 +142,13 @@ def validate(program: Program, raw: RawState, *, notes: bool = True) -> tuple[St
 def validate_with_places(
     program: Program, raw: RawState, *, notes: bool = True
 ) -> tuple[State, Places, tuple[StateFinding, ...]]:
-    """As `validate`, with the position of each row of the state."""
+    """As `validate`, with the position of each row of the state.
+
+    For example:
+
+        state, places, findings = validate_with_places(program, raw)
+        places.of("grants", 0)
+    """
     checker = checker_of(program, raw)
     table: Callable[[str], Any] = checker.table
     if sum(map(len, raw.rows.values())) >= raw_rows.LARGE:

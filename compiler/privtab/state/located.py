@@ -20,7 +20,12 @@ Places = Mapping[str, str]
 
 
 def locations(program: Program, state: State) -> Locations:
-    """Where the entities of a state lie."""
+    """Where the entities of a state lie.
+
+    For example:
+
+        locations(program, state).find(Entity("document", "d1"))
+    """
     if not program.flat:
         return located_places(vocabulary(program), {})
     key = ("locations", tuple(program.entities.values()))
@@ -32,12 +37,22 @@ def locations(program: Program, state: State) -> Locations:
 
 
 def located_places(names: Vocabulary, places: Places) -> Locations:
-    """Where entities lie, given what contains those with flat ids."""
+    """Where entities lie, given what contains those with flat ids.
+
+    For example:
+
+        located_places(vocabulary(program), {"folder:f2": "folder:f1"}).keys(Entity("folder", "f2"))
+    """
     return Locations(names.shapes, places, containers(names, places) if places else {})
 
 
 def lying_in(program: Program, rows: State, whole: State) -> State:
-    """Some rows of a state, whose entities lie where those of the whole do."""
+    """Some rows of a state, whose entities lie where those of the whole do.
+
+    For example:
+
+        lying_in(program, State(grants=some), state)
+    """
     if program.flat:
         rows.derived["locations", tuple(program.entities.values())] = locations(program, whole)
     return rows
@@ -77,7 +92,12 @@ def containers(names: Vocabulary, places: Places) -> dict[str, list[str]]:
 
 
 def wrong_places(names: Vocabulary, rows: Sequence[tuple[str, str]]) -> dict[int, RowProblem]:
-    """The rows of `entities` that place nothing, by number, and why. `rows`: entity and what contains it, each once."""
+    """The rows of `entities` that place nothing, by number, and why. `rows`: entity and what contains it, each once.
+
+    For example:
+
+        wrong_places(vocabulary(program), [("folder:f1", "folder:f1")])  # {0: RowProblem("S183", …)}
+    """
     found: dict[int, RowProblem] = {}
     rows_of: dict[str, list[int]] = defaultdict(list)
     for number, (entity, _) in enumerate(rows):

@@ -34,7 +34,11 @@ from privtab.state.raw import RawRow
 
 @dataclass(frozen=True, slots=True)
 class RowProblem:
-    """Why a name is not accepted: a code, a message, and a hint."""
+    """Why a name is not accepted: a code, a message, and a hint.
+
+    >>> RowProblem("S130", "unknown privilege `SELET`", "did you mean `SELECT`?").code
+    'S130'
+    """
 
     code: str
     message: str
@@ -60,7 +64,12 @@ def blank_edges(text: str, trimmed: str) -> RowProblem | None:
 
 
 class StateNames(PrivilegeNames):
-    """Reads names for one policy; an entity that occurs in many rows is parsed once."""
+    """Reads names for one policy; an entity that occurs in many rows is parsed once.
+
+    For example:
+
+        StateNames(program).privileges_of("ALL", "table", "allow")
+    """
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
@@ -267,7 +276,12 @@ def _escape_advice(escape: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedParts:
-    """The parts of a state that some condition of the policy uses."""
+    """The parts of a state that some condition of the policy uses.
+
+    For example:
+
+        used_parts(program).holds
+    """
 
     member_types: frozenset[str]
     """The entity types on which membership is checked."""
@@ -300,6 +314,8 @@ def filters_need(program: Program) -> list[str]:
 
     To other rules what is missing denies. A filter that does not apply leaves the place to the next one, which may show more,
     and `NOT IN {groups}` holds for who seems to be in none.
+
+        filters_need(program)  # ["groups"]
     """
     used = used_parts(program)
     needed = {"groups": used.group_membership, "roles": used.holds} if program.filters else {}
@@ -317,6 +333,8 @@ def used_parts(program: Program) -> UsedParts:
     """Walk every rule; `can` need not be followed, since it refers to another rule of the same policy.
 
     A program without rules has only names, and may be asked for anything.
+
+        used_parts(program).member_types
     """
     semantics = program.semantics
     narrows = semantics.active_roles == "request"
@@ -343,7 +361,13 @@ def used_parts(program: Program) -> UsedParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """The raw row for each row of a state, by table, in the order of the state's own tuples. Empty if unknown."""
+    """The raw row for each row of a state, by table, in the order of the state's own tuples. Empty if unknown.
+
+    For example:
+
+        state, places, findings = validate_with_places(program, raw)
+        places.of("grants", 0)
+    """
 
     rows: Mapping[str, Sequence[RawRow]] = field(default_factory=dict)
 
@@ -384,10 +408,16 @@ class SelectedRows(Sequence[RawRow]):
 
 
 NO_PLACES = Places()
+"""The places of rows that were not read from files: `NO_PLACES.of("grants", 0)` is None."""
 
 
 def place_text(place: RowLocation | None) -> str:
-    """`state.yaml:12`, or `state.json: grants row 3` if the line is unknown; empty without a place."""
+    """`state.yaml:12`, or `state.json: grants row 3` if the line is unknown; empty without a place.
+
+    >>> from privtab.state import RowLocation
+    >>> place_text(RowLocation(path="state.yaml", table="grants", row=3, line=12)), place_text(None)
+    ('state.yaml:12', '')
+    """
     if place is None:
         return ""
     return f"{place.path}: {place.table} row {place.row}" if place.line is None else f"{place.path}:{place.line}"

@@ -128,11 +128,16 @@ TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_
 ENTITIES = "entities"
 """The table that says where the entities of types with flat ids lie."""
 ALL_TABLES = (*TABLES, ENTITIES)
+"""Every table of a state: `{table: len(getattr(state, table)) for table in ALL_TABLES}`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One grant or denial. `grantee` is `user:…`, `group:…` or `role:…`; `privilege` is as written: possibly an alias or a set."""
+    """One grant or denial. `grantee` is `user:…`, `group:…` or `role:…`; `privilege` is as written: possibly an alias or a set.
+
+    >>> str(Grant("user:ann", "allow", "SELECT", Entity("table", "m/s/t")).entity)
+    'table:m/s/t'
+    """
 
     grantee: str
     effect: Effect
@@ -142,7 +147,11 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """`principal` (`user:…`, `group:…` or, in a hierarchy, `role:…`) holds `role` (a bare name), everywhere or within `scope`."""
+    """`principal` (`user:…`, `group:…` or, in a hierarchy, `role:…`) holds `role` (a bare name), everywhere or within `scope`.
+
+    >>> Assignment(principal="user:ann", role="analyst").scope is None
+    True
+    """
 
     principal: str
     role: str
@@ -151,7 +160,11 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class AttributeRow:
-    """The value of an attribute of a user (a bare name) or of an entity, as text; of a set, one of its words."""
+    """The value of an attribute of a user (a bare name) or of an entity, as text; of a set, one of its words.
+
+    >>> AttributeRow(attribute="region", value="EU", user="ann").entity is None
+    True
+    """
 
     attribute: str
     value: str
@@ -161,7 +174,11 @@ class AttributeRow:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where an entity with a flat id lies; `name` is its name for people."""
+    """Where an entity with a flat id lies; `name` is its name for people.
+
+    >>> Placement(entity=Entity("folder", "f2"), parent=Entity("folder", "f1")).name is None
+    True
+    """
 
     entity: Entity
     parent: Entity
@@ -182,7 +199,7 @@ _MAKE: Mapping[str, Callable[..., Any]] = {
 _NAMES = {table: tuple(signature(make).parameters) for table, make in _MAKE.items()}
 """The columns of each table."""
 ENTITY_COLUMNS = ("entity", "of", "scope", "parent")
-"""The columns that hold entities."""
+"""The columns that hold entities: `"scope" in ENTITY_COLUMNS`."""
 NAMING = tuple((table, name) for table, names in _NAMES.items() for name in names if name in ENTITY_COLUMNS)
 """The same with their tables."""
 
@@ -192,6 +209,9 @@ class State:
     """All rows of a state, in the order of the input. User and group names are bare.
 
     Rows that were read are columns, and made on access (`ColumnRows`); `column` makes none.
+
+    >>> State(memberships=[("ann", "hr")]).column("memberships", "group").names
+    ('hr',)
     """
 
     members: Sequence[tuple[str, Entity]] = ()
@@ -327,7 +347,11 @@ class State:
 
 
 class ColumnRows(Sequence[Any]):
-    """The rows of one table by columns, in the form that `State` has."""
+    """The rows of one table by columns, in the form that `State` has.
+
+    >>> list(ColumnRows.of("memberships", [("ann", "hr")]))
+    [('ann', 'hr')]
+    """
 
     def __init__(self, table: str, columns: Mapping[str, Column]) -> None:
         """`columns`: all columns of the table, in its order."""

@@ -27,6 +27,8 @@ def principal_entity(program: Program, kind: str, name: str) -> Entity | None:
 
     In `role: m/analyst`, the path says that the role is of `m`. `analyst` alone refers to the roles of this name in all places,
     unless roles have no path. Users are the same everywhere.
+
+        principal_entity(program, "role", "m/analyst")  # Entity("role", "m/analyst")
     """
     shapes = vocabulary(program).shapes
     types = types_of_kind(program, kind) if kind != "user" else []
@@ -38,7 +40,12 @@ def principal_entity(program: Program, kind: str, name: str) -> Entity | None:
 
 
 def may_name_entity(program: Program, kind: str, name: str, entity: Entity) -> bool:
-    """Whether a name in a row is that of an entity, or does not say of which entity with this last name."""
+    """Whether a name in a row is that of an entity, or does not say of which entity with this last name.
+
+    For example:
+
+        may_name_entity(program, "role", "analyst", Entity("role", "m/analyst"))
+    """
     if program.entities[entity.type].principal != kind:
         return False
     named = principal_entity(program, kind, name)
@@ -60,7 +67,11 @@ contains a line break (`names.py` refuses it).
 
 
 def scoped_principal(role: str, scope: str | None) -> str:
-    """The principal for a role (`role:…`) within a scope (a key), or without one. JSON, so that no name can imitate another."""
+    """The principal for a role (`role:…`) within a scope (a key), or without one. JSON, so that no name can imitate another.
+
+    >>> scoped_principal("role:analyst", "schema:m/s")
+    'scoped:["schema:m/s","role:analyst"]'
+    """
     return role if scope is None else SCOPED + json.dumps([scope, role], ensure_ascii=False, separators=(",", ":"))
 
 

@@ -61,6 +61,7 @@ TABLE_COLUMNS: Mapping[str, Columns] = {
     "attributes": Columns(("attribute", "value"), ("user", "entity")),
     "entities": Columns(("entity", "parent"), ("name",)),
 }
+"""The columns of each table: `TABLE_COLUMNS["grants"].required`."""
 _TRUTH = "the truth value "
 PRINCIPALS = ("principal", "grantee", "owner", "user", "group", "role")
 """The columns that hold principals."""
@@ -70,7 +71,11 @@ NAMED = frozenset((*PRINCIPALS, *ENTITY_COLUMNS))
 
 @dataclass(frozen=True, slots=True)
 class RawRow:
-    """One row whose cells are text. An optional column that is absent, null or empty has no cell."""
+    """One row whose cells are text. An optional column that is absent, null or empty has no cell.
+
+    >>> RawRow("s.yaml", "memberships", 1, 2, {"user": "ann", "group": "hr"}).place.line
+    2
+    """
 
     path: str
     table: str
@@ -86,7 +91,11 @@ class RawRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawState:
-    """Everything that was read: rows by table, in the order of the input, and findings about the rest."""
+    """Everything that was read: rows by table, in the order of the input, and findings about the rest.
+
+    >>> RawState().findings
+    ()
+    """
 
     rows: Mapping[str, Sequence[RawRow]] = field(default_factory=dict)
     """Only tables that have rows; large ones as `coded.RawTable`."""
@@ -97,7 +106,11 @@ class RawState:
 
 @dataclass(frozen=True, slots=True)
 class NotText:
-    """A cell that is not text; `what` describes its value."""
+    """A cell that is not text; `what` describes its value.
+
+    >>> str(NotText("a list"))
+    'a list'
+    """
 
     what: str
 
@@ -106,7 +119,13 @@ class NotText:
 
 
 class RawReader:
-    """Collects rows and findings while the files of one state are read."""
+    """Collects rows and findings while the files of one state are read.
+
+    >>> reader = RawReader()
+    >>> reader.row("rows", "memberships", 1, None, {"user": "ann", "group": "hr"})
+    >>> len(reader.done().rows["memberships"])
+    1
+    """
 
     def __init__(self, accept: Collection[str] = ()) -> None:
         """`accept`: the names of tables, of columns as `grants.comment`, and of files that may stay unread."""
@@ -298,7 +317,12 @@ def plain(cells: Mapping[str, object]) -> dict[str, object]:
 
 
 def arrow_cells(column: Any) -> list[object]:
-    """The cells of an Arrow column; a text that is not UTF-8 becomes a NotText that says so."""
+    """The cells of an Arrow column; a text that is not UTF-8 becomes a NotText that says so.
+
+    For example:
+
+        arrow_cells(pa.array(["ann", None]))  # ["ann", None]
+    """
     try:
         return list(column.to_pylist())
     except UnicodeDecodeError:

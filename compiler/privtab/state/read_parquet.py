@@ -13,7 +13,7 @@ from privtab.state.findings import RowLocation
 from privtab.state.raw import LARGEST, NotText, RawReader, arrow_cells
 
 TABLE_FORMATS = {"delta": "_delta_log", "hudi": ".hoodie", "iceberg": "metadata"}
-"""Where a table of a versioned format records which of its files count."""
+"""The folder in which a table of a versioned format records which of its files count: `TABLE_FORMATS["delta"]`."""
 
 
 def read(file: Path, reader: RawReader, table: str) -> None:
@@ -167,7 +167,12 @@ def _columns(content: _File, path: str, reader: RawReader, table: str) -> bool:
 
 
 def table_format(path: Path) -> str | None:
-    """The format of a versioned table in a folder, whose Parquet files also hold deleted rows; None for any other folder or file."""
+    """The format of a versioned table in a folder, whose Parquet files also hold deleted rows; None for any other folder or file.
+
+    For example:
+
+        table_format(Path("lake/grants"))  # "delta"
+    """
     if not path.is_dir():
         return None
     for format_, log in TABLE_FORMATS.items():

@@ -38,7 +38,12 @@ def read(file: Path, reader: RawReader, table: str | None) -> None:
 
 
 def read_yaml_rows(text: str, path: str, reader: RawReader, table: str | None = None) -> None:
-    """Read the tables of a state, or only the one that `table` names."""
+    """Read the tables of a state, or only the one that `table` names.
+
+    For example:
+
+        read_yaml_rows("owners: [{entity: lake:l, owner: user:ann}]", "state.yaml", reader)
+    """
     try:
         check_line_breaks(text)
         _Tables(text, path, reader).read(table)

@@ -226,7 +226,12 @@ Held: TypeAlias = dict[str, dict[T, list[Window]]]
 
 
 def row_index_document(program: Program, state: State) -> IndexDocument:
-    """The index of a closed state without its revision; one without windows if none makes a difference."""
+    """The index of a closed state without its revision; one without windows if none makes a difference.
+
+    For example:
+
+        Index({"revision": "", **row_index_document(program, state)})
+    """
     keys = located.locations(program, state).keys
     of_grants, timed_grants = _grants(program, state, keys)
     of_owners, timed_owners = _owners(state)

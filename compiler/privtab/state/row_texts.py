@@ -31,7 +31,11 @@ _SENTENCES: Mapping[str, Callable[[Mapping[str, str]], str]] = {
 
 
 def row_sentence(table: str, row: Mapping[str, str]) -> str:
-    """A row as a sentence, `SELECT granted to role:analyst at schema:hive/sales`; an optional column without a text has no key."""
+    """A row as a sentence, `SELECT granted to role:analyst at schema:hive/sales`; an optional column without a text has no key.
+
+    >>> row_sentence("memberships", {"user": "ann", "group": "hr"})
+    'ann is in group:hr'
+    """
     window = " ".join(f"{name} {row[name]}" for name in WINDOW_COLUMNS if name in row)
     return _SENTENCES[table](row) + (f", {window}" if window else "")
 

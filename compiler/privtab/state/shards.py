@@ -32,7 +32,7 @@ from privtab.state.nodes import State
 IndexDocument: TypeAlias = dict[str, Any]
 
 PEOPLE_PART = "people"
-"""The part that is not a shard, in mappings of parts by root key; a root key contains a colon."""
+"""The part that is not a shard, in mappings of parts by root key; a root key contains a colon: `parts.pop(PEOPLE_PART)`."""
 BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped", "service_admins")
 """The content of the people's part, besides its revision and the list of the shards."""
 FURTHER_BY_NAME = (row_index.BROUGHT, "user_attributes", KEEPS)
@@ -52,7 +52,12 @@ def shards(program: Program, state: State) -> dict[str, IndexDocument]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartText:
-    """One part of a state as JSON."""
+    """One part of a state as JSON.
+
+    For example:
+
+        part = PartText.of_state(program, state, "catalog:hive")
+    """
 
     key: str
     """`people`, or the key of the root entity of a shard."""
@@ -136,7 +141,12 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, IndexDocum
 
 
 def check_windows_of_shards(program: Program) -> None:
-    """Raise UnsupportedError if a sharded state of a policy cannot have rows that hold for a time."""
+    """Raise UnsupportedError if a sharded state of a policy cannot have rows that hold for a time.
+
+    For example:
+
+        check_windows_of_shards(program)
+    """
     if uses_below(program):
         raise UnsupportedError(
             "a sharded state does not support rows with `from` or `until` for policies with `or below`"
@@ -184,7 +194,12 @@ def root_keys(program: Program) -> Callable[[str], str]:
 
 
 def part_roots(system: str, key: str, *, windows: bool = False, further: Iterable[str] = ()) -> list[str]:
-    """The roots of the bundle of a part: of `people`, with or without windows and `further` parts, or of the shard of a root key."""
+    """The roots of the bundle of a part: of `people`, with or without windows and `further` parts, or of the shard of a root key.
+
+    For example:
+
+        part_roots("lake", "catalog:hive")  # ["privtab_state/lake/at/…"]
+    """
     base = f"privtab_state/{system}"
     own = sorted((*PEOPLE_ROOTS, *([WINDOWED] if windows else ()), *further))
     return [f"{base}/{part}" for part in own] if key == PEOPLE_PART else [f"{base}/at/{shard_name(key)}"]

@@ -107,6 +107,9 @@ class OpaServer:
     policy and data files or folders. OPA's own log goes to `log`. Nothing is sent to the network.
 
     OPA ends with the block, and with this process even if that is killed.
+
+        with OpaServer(["policy.tar.gz"]) as server:
+            server.url
     """
 
     url: str
