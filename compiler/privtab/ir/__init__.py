@@ -55,7 +55,6 @@ if TYPE_CHECKING:
         Owner,
         OwnsBelow,
         Program,
-        Role,
         Rule,
         Self,
         ServiceAdmin,
@@ -85,7 +84,7 @@ else:
             "with_targets",
             "names": "atom_text atom_words condition_text effect_texts privilege_names value_text",
             "nodes": "ALWAYS Alias And Atom Below ByType Can Compare Conflict Effect EntityType Formula Has HasBelow Holds "
-            "Member NEVER OnTarget Or Owner OwnsBelow Program RESOURCE Role Rule Self ServiceAdmin SqlFilter "
+            "Member NEVER OnTarget Or Owner OwnsBelow Program RESOURCE Rule Self ServiceAdmin SqlFilter "
             "Target Term When",
             "semantics": "HierarchyKind",
             "serialise": "program_json vocabulary",

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.base import Effect, UsageError
 from privtab.engines import ConditionReader
-from privtab.ir.nodes import RESOURCE
+from privtab.ir import RESOURCE
 from privtab_spark.arguments import (
     ColumnLike,
     FlagsLike,

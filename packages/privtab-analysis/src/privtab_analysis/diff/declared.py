@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias, TypeVar
 
 from privtab.base import ANY_PRIVILEGE, Attribute, Attributes
-from privtab.ir import Effect, EntityType, Program, Role, Rule, Target
+from privtab.ir import Effect, EntityType, Program, Rule, Target
 from privtab.state import StateNames
 from privtab_analysis.diff.nodes import DeclarationChange, DeclarationKind, Detail, Verdict
 
@@ -205,7 +205,7 @@ def _sets(before: Program, after: Program) -> Iterator[DeclarationChange]:
 def _roles(before: Program, after: Program) -> Iterator[DeclarationChange]:
     for name, old, new in _pairs(before.roles, after.roles):
         if old is None or new is None:
-            yield from _text_change("role", name, _role_text(old), _role_text(new))
+            yield from _text_change("role", name, _role_text(before, name), _role_text(after, name))
             continue
         old_grants, new_grants = ({type_: sorted({*granted}) for type_, granted in role.grants} for role in (old, new))
         details = _details(
@@ -253,7 +253,8 @@ def _type_text(kind: EntityType | None) -> str | None:
     return None if kind is None else f"in {kind.parent}" if kind.parent else "root"
 
 
-def _role_text(role: Role | None) -> str | None:
+def _role_text(program: Program, name: str) -> str | None:
+    role = program.roles.get(name)
     if role is None:
         return None
     grants = "; ".join(f"{type_}: {' + '.join(privileges)}" for type_, privileges in role.grants)

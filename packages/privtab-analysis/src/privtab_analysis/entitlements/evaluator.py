@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, assert_never
 
 from privtab.base import Request, base_type, last_name
 from privtab.engines import OWNER_BIT, Comparison, Index, RequestValues
-from privtab.ir.nodes import RESOURCE
+from privtab.ir import RESOURCE
 from privtab_analysis.entitlements.request_forms import (
     ADMIN,
     ATTRIBUTE,

@@ -25,7 +25,7 @@ from privtab.engines import (
     fold_condition,
     named_prefix,
 )
-from privtab.ir.nodes import RESOURCE
+from privtab.ir import RESOURCE
 
 KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed", "attribute")
 """The source of an atom: a row of grants, a default grant of a declared role, and so on. `needed`: a membership that a group or role

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from privtab.base import LEFT_OUT, Entity, InvalidRequest, Request, Vocabulary, base_type
 from privtab.engines import Condition, Index, Place, RowEngine
-from privtab.ir.nodes import RESOURCE
+from privtab.ir import RESOURCE
 from privtab_analysis.entitlements.evaluator import Evaluator
 from privtab_analysis.entitlements.request_forms import KINDS, EntityQuestion, RequestForms, Source
 from privtab_analysis.entitlements.rows import NOT_ON_ENTITIES, SatisfiedSet, satisfied_sets
