@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -279,3 +280,12 @@ def test_rows_of_parquet_without_a_problem_can_be_decided_again(
     pq.write_table(pa.Table.from_pylist([row | cells, row], SCHEMA), tmp_path / "log.parquet")
     found = reading.read(tmp_path / "log.parquet").to_pylist()
     assert [one["problem"] for one in found] == [problem, None]
+
+
+def test_what_is_no_file_in_a_folder_of_logs_is_a_gap(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(json.dumps(entry()))
+    (tmp_path / "b.log").symlink_to("rotated.log")
+    os.mkfifo(tmp_path / "c.log")
+    account = Reading()
+    assert len(reading.read(tmp_path, reading=account)) == 1
+    assert [place.rpartition("/")[2][:5] for place in account.places] == ["b.log", "c.log"]

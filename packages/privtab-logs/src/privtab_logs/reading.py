@@ -50,6 +50,9 @@ def batches(
         if path.name.startswith(".") and path.suffix == ".crc":
             reading.other["file of check sums"] += 1
             continue
+        if not path.is_file() and path not in map(Path, others):  # only what is named may be a pipe
+            reading.damage(f"{path}:0", "it is no file, or a link that leads to none")
+            continue
         try:
             with path.open("rb") as file:
                 yield from batches_of(file, str(path), reading, entries)
@@ -87,7 +90,7 @@ def files(logs: Iterable[str | os.PathLike[str]]) -> list[Path]:
     found: list[Path] = []
     for path in map(Path, logs):
         if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.is_file())
+            inside = sorted(file for file in path.rglob("*") if not file.is_dir())
             if not inside:
                 raise FileError(f"no log in the folder {path}")
             found += inside

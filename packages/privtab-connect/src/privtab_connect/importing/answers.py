@@ -97,7 +97,7 @@ class KeptAnswers(Answers):
 
     def unread(self) -> list[str]:
         """As Answers.unread; names that begin with `.` or `_` are no names of answers."""
-        found = (path for path in self._path.rglob("*") if path.is_file() and path not in self._read)
+        found = (path for path in self._path.rglob("*") if not path.is_dir() and path not in self._read)
         names = (path.relative_to(self._path) for path in found)
         return sorted(name.as_posix() for name in names if not any(part[0] in "._" for part in name.parts))
 
