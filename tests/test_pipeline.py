@@ -44,7 +44,10 @@ def test_only_policies_are_found_below_a_folder(tmp_path: Path) -> None:
     (tmp_path / "state.yaml").write_text("grants: []\n")
     (tmp_path / "a.scenarios.yaml").write_text("scenarios: 1\npolicy: a\n")
     (tmp_path / "unreadable.yaml").write_bytes(b"\xff\xfe")
-    assert [p.name for p in pipeline.find_policies([tmp_path])] == ["a.yaml", "b.yml", "unreadable.yaml"]
+    (tmp_path / "moved.yaml").symlink_to("gone.yaml")
+    (tmp_path / ".#a.yaml").symlink_to("ann@host")
+    found = [p.name for p in pipeline.find_policies([tmp_path])]
+    assert found == ["a.yaml", "b.yml", "moved.yaml", "unreadable.yaml"]
 
 
 def test_policies_in_json_are_found_like_those_in_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,8 +96,12 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """The YAML and JSON files in a folder and below it, sorted."""
-    return (path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES and path.is_file())
+    """The YAML and JSON files in a folder and below it, sorted, with pipes and links that lead nowhere, which no reader may pass over.
+
+    Left out are hidden links: editors mark a file by such a link while they change it.
+    """
+    found = (path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES and not path.is_dir())
+    return (path for path in found if path.exists() or not path.name.startswith("."))
 
 
 def is_marked(path: Path, key: str, *, unreadable: bool) -> bool:

@@ -111,7 +111,7 @@ def settings_in(text: SourceFile, file: Path) -> Settings | None:
     try:
         node: YamlNode = toml_tree(text.text)
     except tomllib.TOMLDecodeError as error:
-        if file.name == SHARED_FILE:
+        if file.name == SHARED_FILE and "tool.privtab" not in text.text:
             return None  # a shared file: its main tool reports what is wrong with it
         raise SettingsInvalid((_syntax(text, str(error)),)) from None
     for name in ("tool", "privtab") if file.name == SHARED_FILE else ():
