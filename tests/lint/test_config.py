@@ -57,9 +57,9 @@ def test_pyproject_says_it_in_its_own_table_and_is_passed_over_where_it_does_not
 def test_settings_in_a_broken_pyproject_are_not_passed_over(text: str, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
     with pytest.raises(SettingsInvalid):
-        settings_for(tmp_path / "a.yaml")
+        settings_above(tmp_path / "a.yaml")
     (tmp_path / "pyproject.toml").write_text("[build]\nname = privtab", encoding="utf-8")
-    assert settings_for(tmp_path / "a.yaml") == Settings()
+    assert settings_above(tmp_path / "a.yaml") == Settings()
 
 
 def test_without_a_file_nothing_is_set(tmp_path: Path) -> None:
