@@ -32,11 +32,8 @@ class StateSource(Protocol):
     def rows(self, program: Program | None, location: str) -> RawState:
         """The rows of the state at a location; without a program, of the only system."""
 
-    def bundles(self, system: str | None, location: str) -> list[bytes]:
-        """The bundles of a state, where the package keeps bundles."""
-
     def policy(self, location: str) -> bytes:
-        """The bundle of a policy, likewise."""
+        """The bundle of a policy, where the package keeps bundles."""
 
 
 def source_of(location: str | os.PathLike[str]) -> StateSource | None:
@@ -117,12 +114,6 @@ def rows_of_bundles(program: Program | None, bundles: Iterable[bytes], shown: st
     documents = [by_system[system] for by_system in found if system in by_system]
     state = _rows_of_index(documents, shown)
     return as_raw(state if program is None else as_written(program, state), shown)
-
-
-def state_bundles(system: str | None, location: Path) -> list[bytes]:
-    """The bundles that an argument names: one, or those of a sharded state."""
-    source = source_of(location)
-    return [_read(location)] if source is None else source.bundles(system, str(location))
 
 
 def as_stored(program: Program, state: State) -> State:
