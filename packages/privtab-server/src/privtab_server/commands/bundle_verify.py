@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from privtab_server.registry.deploy import Fleet
 
 
-def verify_bundle(
+def verify(
     bundles: Annotated[list[Path], argument("BUNDLE", "Bundles, as OPA loads them.")],
     verification: VerificationOptions,
     newer_than: Annotated[
@@ -90,7 +90,7 @@ def _unsafe(fleet: Fleet | None) -> list[dict[str, Any]]:
 
 
 def _baseline_sequence(baseline: str, trusted: Trust) -> int:
-    """The sequence given as a number or by another bundle, whose signature must verify too; raises UsageError without one."""
+    """The sequence given as a number or by another bundle, whose signature must also verify; raises UsageError without one."""
     if baseline.isdecimal():
         return int(baseline)
     from privtab.bundle import verify_bundle as verified
