@@ -1,4 +1,4 @@
-"""What one user may see of a type, as one expression over the names of its paths, for queries over tables of entities."""
+"""The entities of a type that one user may see, as one expression over the names of its paths, for queries over tables of entities."""
 
 from __future__ import annotations
 

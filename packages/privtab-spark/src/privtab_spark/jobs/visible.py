@@ -29,7 +29,7 @@ def keep_visible_rows(
 ) -> int:
     """Keep the rows of a table that a user may see.
 
-    The output has the columns of the input, and those of its rows on whose resource the user may perform the action.
+    The output has the columns of the input, and the rows on whose resource the user may perform the action.
 
     Example:
       privtab spark visible -p cdap/final -s state.yaml -i datasets.csv -o mine.csv --user alice --action get --type dataset --path path

@@ -37,7 +37,7 @@ EVALUATIONS = "/access/v1/evaluations"
 
 
 class Transport(Protocol):
-    """What the driver of AuthZEN sends requests with."""
+    """A sender of the AuthZEN driver's requests."""
 
     def post(self, path: str, body: bytes, timeout: tuple[float, float]) -> bytes:
         """Return the body of the answer to a JSON body; raises PolicyError, DecisionUnavailable."""

@@ -243,7 +243,7 @@ def cases_of(script: Script, program: Program, found: list[Diagnostic]) -> tuple
 
 
 def _is_marked(path: Path) -> bool:
-    """Whether a file can be read and is marked as one of scenarios."""
+    """Return whether a file can be read and is marked as a scenario file."""
     try:
         file = SourceFile.load(path)
     except FileError:
