@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from privtab.base.names import (
         ANY_PRIVILEGE,
         LEFT_OUT,
-        PLAIN_CHARACTERS,
         PRINCIPAL_KINDS,
         bare_name,
         check_principal,
@@ -62,7 +61,7 @@ if TYPE_CHECKING:
         unencoded_name,
         unusable_character,
     )
-    from privtab.base.paths import PathShape, base_type, count_names, level_of
+    from privtab.base.paths import PathShape, base_type, count_names
     from privtab.base.plugins import load_plugin, plugin_names
     from privtab.base.printable import count, no_formula, printable_json, printable_output, printable_text
     from privtab.base.recently_used import RecentlyUsed
@@ -96,9 +95,9 @@ else:
             "lazy": "face",
             "locations": "Locations",
             "moments": "ALWAYS WINDOW_COLUMNS Window WrongTime current_moment moment_text parse_moment",
-            "names": "ANY_PRIVILEGE LEFT_OUT PLAIN_CHARACTERS PRINCIPAL_KINDS bare_name check_principal decode_name encode_name"
+            "names": "ANY_PRIVILEGE LEFT_OUT PRINCIPAL_KINDS bare_name check_principal decode_name encode_name"
             " is_wildcard last_name path_of quoted_privilege unencoded_name unusable_character",
-            "paths": "PathShape base_type count_names level_of",
+            "paths": "PathShape base_type count_names",
             "plugins": "load_plugin plugin_names",
             "printable": "count no_formula printable_json printable_output printable_text",
             "recently_used": "RecentlyUsed",

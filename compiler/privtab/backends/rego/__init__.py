@@ -208,7 +208,6 @@ def render(
         "below": uses_below(program),
         "unusable": UNUSABLE,
         "name_pattern": _NAME,
-        "plain": PLAIN_CHARACTERS,
         "opaque": sorted(vocabulary(program).opaque),
         "optional_objects": any(LEFT_OUT in slot.types for rule in program.rules.values() for slot in rule.withs),
     }
@@ -447,7 +446,7 @@ def role_grants(program: Program) -> dict[str, dict[str, dict[str, int]]]:
 def _environment() -> Environment:
     templates = text_templates("rego")
     templates.filters |= {"quoted": rego_string, "folded": folded}
-    templates.globals |= {"guarded": guarded, "set_of": set_of}
+    templates.globals |= {"guarded": guarded, "plain": PLAIN_CHARACTERS, "set_of": set_of}
     return templates
 
 

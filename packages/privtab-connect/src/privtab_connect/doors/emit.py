@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from privtab.backends.rego import links, rego_string, rego_template
-from privtab.base import PLAIN_CHARACTERS, FilterWord
+from privtab.base import FilterWord
 from privtab.ir import Program, SqlFilter
 from privtab_connect.doors.document import KEYWORDS, Alternative, Answer, Conditions, Door, Form, Kind, Place, Shape
 
@@ -45,7 +45,6 @@ def modules(door: Door, program: Program, name: str) -> dict[str, str]:
     views: dict[str, dict[str, Any]] = {
         "answers": {"answers": [_answer_view(answer) for answer in door.answers]},
         "lib/lib": {
-            "plain": PLAIN_CHARACTERS,
             "subject": program.semantics.subjects[0],
             "user": list(door.user.at),
             "groups": door.groups and list(door.groups.at),

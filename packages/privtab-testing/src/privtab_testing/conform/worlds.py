@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from privtab.base import Entity, Request, base_type, level_of
+from privtab.base import Entity, Request, base_type
 from privtab.ir import Owner, Program, Rule, Target, reached_atoms, vocabulary, with_targets
 from privtab.state import State
 from privtab_analysis.rights import Right, key_of, target_of
@@ -97,11 +97,8 @@ class _FinalNames:
         names: list[str] = []
         for depth, (type_, name) in enumerate(zip(types, entity.names, strict=True), 1):
             slot = _SLOT.search(name)
-            level = (
-                f"_level{level_of(type_)}"
-                if level_of(type_) > 1 and self._program.entities[base_type(type_)].nested
-                else ""
-            )
+            base, _, number = type_.partition("/")
+            level = f"_level{number}" if int(number or 0) > 1 and self._program.entities[base].nested else ""
             own = f"_{self._number}" if "/".join(entity.names[:depth]) in self._numbered else ""
             # A path that leaves off the last name where a type nests ends with an empty one.
             names.append(name and f"{self._prefix}{base_type(type_)}{slot[0] if slot else ''}{level}{own}")

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from privtab import ir
-from privtab.base import LEFT_OUT, NOT_SET, base_type, level_of
+from privtab.base import LEFT_OUT, NOT_SET, base_type
 from privtab.ir import RequestAlgebra, asked_condition, atom_words, reached_atoms, resolve_can, vocabulary, walk_reached
 from privtab_testing.scenarios import Form
 
@@ -275,7 +275,9 @@ class RequestNames:
         keys: list[str] = []
         first = 0
         """The number of names before the names in the key: an id that is flat begins with its own."""
-        for link, depth in vocabulary(self.program).shapes[type_].links(level_of(target.type) or of_object):
+        for link, depth in (
+            vocabulary(self.program).shapes[type_].links(int(target.type.partition("/")[2] or of_object))
+        ):
             word = base_type(link)
             if depth > len(names):  # a `single` type has the path of what contains it
                 names.append(next((word[:n] for n in range(1, len(word)) if word[:n] not in names), word))
