@@ -7,7 +7,7 @@ from collections.abc import Mapping
 JOBS: Mapping[str, str] = {
     "decide": "Decide a request for each row of a table.",
     "visible": "Keep the rows of a table that a user may see.",
-    "entitlements": "Write the entitlement matrix: who may do what, and through which grants.",
+    "entitlements": "Write the entitlement matrix: the permissions of principals, and the grants behind them.",
     "certify": "Write the matrix with figures, findings and a page to sign.",
     "state": "Read a state from any Spark source, validate it, and write the valid rows.",
 }
