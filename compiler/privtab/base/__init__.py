@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
-    from privtab.base.files import check_secret, read_content, read_secret, read_text
+    from privtab.base.files import check_secret, note_read, read_content, read_secret, read_text
     from privtab.base.formats import LOCAL_ENDINGS, STATE_HELP, state_location
     from privtab.base.hints import did_you_mean, hint, listed_names, nearest
     from privtab.base.key_values import parse_key_values
@@ -88,7 +88,7 @@ else:
             "errors": "AccessDenied BrokenBundle DecisionError DecisionUnavailable ExitCode FileError HasWindows"
             " InvalidRequest PolicyError PolicyInvalid PrivtabError SettingsInvalid SignatureRefused"
             " StateInvalid Undecided UnsupportedError UsageError",
-            "files": "check_secret read_content read_secret read_text",
+            "files": "check_secret note_read read_content read_secret read_text",
             "formats": "LOCAL_ENDINGS STATE_HELP state_location",
             "hints": "did_you_mean hint listed_names nearest",
             "key_values": "parse_key_values",

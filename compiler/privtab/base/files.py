@@ -38,7 +38,10 @@ def begin(words: Iterable[str]) -> None:
 
 
 def note_read(path: Path | str) -> None:
-    """Note a file, or those of a folder, that another reader reads."""
+    """Note a file, or those of a folder, that another reader reads, so that no output takes its place.
+
+        note_read("decisions.jsonl")
+    """
     path = Path(os.path.realpath(path))
     _read.update(path.rglob("*") if path.is_dir() else (path,))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base import FileError, UsageError, no_collection, strict_loads
+from privtab.base import FileError, UsageError, no_collection, note_read, strict_loads
 from privtab_logs import opa
 from privtab_logs.schema import COLUMNS, MALFORMED, NO_ANSWER, SCHEMA, STORE, Reading, Row
 from privtab_logs.values import values
@@ -53,6 +53,7 @@ def batches(
         if not path.is_file() and path not in map(Path, others):  # only what is named may be a pipe
             reading.damage(f"{path}:0", "it is no file, or a link that leads to none")
             continue
+        note_read(path)
         try:
             with path.open("rb") as file:
                 yield from batches_of(file, str(path), reading, entries)

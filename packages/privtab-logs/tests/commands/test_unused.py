@@ -278,3 +278,11 @@ def test_the_page_has_what_roles_hold_and_what_was_used(privtab: Command, lake: 
     assert 'title="role:etl · schema/create: 1"' in text
     assert '<label for="map2">held: entities on which a role allows an operation</label>' in text
     assert "SELECT (table)" in text
+
+
+def test_a_log_is_not_written_over(privtab: Command, lake: Path) -> None:
+    log = (lake / "log.jsonl").read_bytes()
+    for option in ("--propose", "--html"):
+        ran = unused(privtab, lake, option, lake / "log.jsonl")
+        assert (ran.code, "is not written over" in ran.err) == (2, True), ran.err
+    assert (lake / "log.jsonl").read_bytes() == log
