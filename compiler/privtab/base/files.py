@@ -40,7 +40,9 @@ def begin(words: Iterable[str]) -> None:
 def note_read(path: Path | str) -> None:
     """Note a file, or those of a folder, that another reader reads, so that no output takes its place.
 
-        note_read("decisions.jsonl")
+    >>> note_read("decisions.jsonl")
+    >>> was_read("decisions.jsonl")
+    True
     """
     path = Path(os.path.realpath(path))
     _read.update(path.rglob("*") if path.is_dir() else (path,))
