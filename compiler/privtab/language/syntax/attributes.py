@@ -10,7 +10,6 @@ from privtab.base.hints import listed_names
 from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE
 from privtab.language.findings import unreadable, unsound_rows
 from privtab.language.syntax.expression import RESERVED_WORDS
-from privtab.language.syntax.node_reader import is_empty
 from privtab.language.syntax.nodes import AttributeDecl, PrivilegeDecl, SetDecl, Word
 from privtab.language.syntax.reader import Fields, PolicyReader
 from privtab.language.syntax.rows import read_deprecated
@@ -53,7 +52,7 @@ def _privilege_name(reader: PolicyReader, node: YamlNode, what: str) -> Word | N
 
 
 def _privilege(reader: PolicyReader, name: Word, node: YamlNode | None) -> PrivilegeDecl:
-    if node is None or is_empty(node):
+    if node is None or node.empty:
         return PrivilegeDecl(name=name)
     mistakes_before = reader.mistakes
     fields = (

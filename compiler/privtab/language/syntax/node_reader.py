@@ -93,22 +93,28 @@ class NodeReader:
         return entries
 
 
-def whole(file: SourceFile, begins: str, read: Callable[[list[Diagnostic], YamlNode], T | None]) -> T:
-    """Read a whole document using `read`. `begins`: the usual beginning. Raises PolicyInvalid with every finding."""
-    found: list[Diagnostic] = []
-    root = compose_yaml(file, found, begins)
-    value = None if root is None else read(found, root)
-    if value is None or found:
-        raise PolicyInvalid(sorted_diagnostics(found))
-    return value
-
-
 class DocumentReader(NodeReader):
     """A reader of documents whose scalars are texts: numbers and the like are read as written."""
 
     NAMES: ClassVar[dict[str, str]]
     """The codes of the findings in this kind of document, and their names."""
     CODES: ClassVar[dict[DocumentProblem, str]]
+
+    @staticmethod
+    def whole(file: SourceFile, begins: str, read: Callable[[list[Diagnostic], YamlNode], T | None]) -> T:
+        """Read a whole document using `read`. `begins`: the usual beginning. Raises PolicyInvalid with every finding."""
+        found: list[Diagnostic] = []
+        root = compose_yaml(file, found, begins)
+        value = None if root is None else read(found, root)
+        if value is None or found:
+            raise PolicyInvalid(sorted_diagnostics(found))
+        return value
+
+    @staticmethod
+    def near(name: str, known: Iterable[str], what: str) -> str:
+        """`did you mean …?`, or the list of known names."""
+        names = list(known)
+        return did_you_mean(name, names) or (f"{what}: {listed_names(names)}" if names else f"there are no {what}")
 
     def report(
         self, code: str, at: YamlNode | Span, message: str, help_: str | None = None, fix: str | None = None
@@ -135,7 +141,7 @@ class DocumentReader(NodeReader):
     def advice(self, key: ScalarNode, value: YamlNode, known: Words[str]) -> str:
         """The most likely meaning of an unknown key, or the list of known keys."""
         del value
-        return near(key.text, known, "its keys are")
+        return self.near(key.text, known, "its keys are")
 
     def fields(
         self, node: YamlNode, what: str, keys: Iterable[str], required: Iterable[str] = ()
@@ -151,7 +157,7 @@ class DocumentReader(NodeReader):
             if key.text not in known:
                 self.unknown(key, value, what, known)
                 has_unknown_keys = True
-            elif not is_empty(value):
+            elif not value.empty:
                 fields[key.text] = value
         missing = [name for name in required if name not in fields]
         for name in missing if not has_unknown_keys else ():
@@ -206,20 +212,9 @@ class DocumentReader(NodeReader):
             return None
         if text.value in words:
             return text.value
-        help_ = near(text.value, words, "write one of")
+        help_ = self.near(text.value, words, "write one of")
         self.report(self.CODES[DocumentProblem.WRONG_VALUE], text.span, f"{what} is `{text.value}`", help_)
         return None
-
-
-def near(name: str, known: Iterable[str], what: str) -> str:
-    """`did you mean …?`, or the list of known names."""
-    names = list(known)
-    return did_you_mean(name, names) or (f"{what}: {listed_names(names)}" if names else f"there are no {what}")
-
-
-def is_empty(node: YamlNode) -> bool:
-    """Return whether a value is left empty."""
-    return isinstance(node, ScalarNode) and node.value is None and not node.style
 
 
 def kind_of(node: YamlNode) -> str:

@@ -12,7 +12,6 @@ from privtab.language.findings import unreadable, unsound_rows
 from privtab.language.syntax import nodes
 from privtab.language.syntax.attributes import read_attributes, read_privileges, read_sets
 from privtab.language.syntax.keys import SECTIONS
-from privtab.language.syntax.node_reader import is_empty
 from privtab.language.syntax.reader import Fields, PolicyReader
 from privtab.language.syntax.rows import read_filters, read_rows
 from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
@@ -337,13 +336,13 @@ def _tables(
     tables: list[nodes.TableDecl] = []
     any_: tuple[nodes.RowDecl, ...] = ()
     for key, value in reader.entries(node, "`tables`"):
-        readable = isinstance(value, MappingNode) or is_empty(value)
+        readable = isinstance(value, MappingNode) or value.empty
         if key.text == "any":
-            any_ = () if is_empty(value) else read_rows(reader, value, "`any`", kind="row of any")
+            any_ = () if value.empty else read_rows(reader, value, "`any`", kind="row of any")
             if not readable and rejected is not None:
                 rejected.add("any")
             continue
-        rows = () if is_empty(value) else read_rows(reader, value, f"the table `{key.text}`")
+        rows = () if value.empty else read_rows(reader, value, f"the table `{key.text}`")
         tables.append(nodes.TableDecl(entity=Located(key.text, reader.span(key)), rows=rows, readable=readable))
     return tuple(tables), any_
 
@@ -359,7 +358,7 @@ def _roles(reader: PolicyReader, node: YamlNode) -> tuple[nodes.RoleDecl, ...]:
         name = reader.name(key, "a role")
         if name is None:
             continue
-        if is_empty(value):
+        if value.empty:
             roles.append(nodes.RoleDecl(name=name, scope=None, grants=()))
             continue
         fields = reader.fields(

@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Sequence_
-from typing import Any, TypeAlias, assert_never
+from typing import Any, ClassVar, TypeAlias, assert_never
 
 import yaml
 
@@ -113,6 +113,11 @@ class ScalarNode:
     start: int
     end: int
 
+    @property
+    def empty(self) -> bool:
+        """True if the value is left empty."""
+        return self.value is None and not self.style
+
 
 @dataclass(frozen=True, slots=True)
 class SequenceNode:
@@ -121,6 +126,7 @@ class SequenceNode:
     items: tuple[YamlNode, ...]
     start: int
     end: int
+    empty: ClassVar = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +136,7 @@ class MappingNode:
     entries: tuple[tuple[ScalarNode, YamlNode], ...]
     start: int
     end: int
+    empty: ClassVar = False
 
 
 YamlNode: TypeAlias = ScalarNode | SequenceNode | MappingNode

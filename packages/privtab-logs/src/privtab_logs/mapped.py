@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from jmespath.exceptions import JMESPathError
 
 from privtab.base import SourceFile
-from privtab.language.syntax.node_reader import DocumentProblem, whole
+from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.language.syntax.yaml_tree import YamlNode
 from privtab_connect.documents import document as find
 from privtab_connect.errors import TemplateError
@@ -106,7 +106,7 @@ def load(document: str) -> LogDocument:
     name, path = find(document, MARK)
     file = SourceFile.load(path)
     begins = "a mapping document of logs begins with `log: 1`"
-    return whole(file, begins, lambda found, root: _Reader(file, found).document(root, name))
+    return DocumentReader.whole(file, begins, lambda found, root: _Reader(file, found).document(root, name))
 
 
 class _Reader(ExpressionReader):

@@ -16,18 +16,7 @@ import yaml
 
 from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, UsageError, did_you_mean, listed_names
 from privtab.language.fmt import format_source
-from privtab.language.syntax.expression import (
-    CellError,
-    Effects,
-    EffectTerm,
-    Expression,
-    Name,
-    PrivilegeTerm,
-    Related,
-    parse_condition,
-    parse_effects,
-    walk_expression,
-)
+from privtab.language.syntax.expression import CellError, ParsedCell, names_in, parse_condition, parse_effects
 from privtab_pages.tables import STRUCK, Cell, Table
 
 UNREADABLE = FindingKind("T101", "unreadable-cell", Severity.ERROR)
@@ -297,14 +286,15 @@ class TableReader:
                 "source": cell.span.line,
             }
 
-    def _text(self, cell: Cell, text: str, tree: Expression | Effects | CellError) -> str | None:
+    def _text(self, cell: Cell, text: str, tree: ParsedCell) -> str | None:
         """A condition or effects with the policy's names; None, and a finding, if some name is unknown or it follows no pattern."""
         if isinstance(tree, CellError):
             self._refuse(cell, f"cannot read `{_joined(cell.text)}`: {tree.message}", _HELP)
             return None
-        targets = list(_targets(tree))
-        self._owners |= _names_owners(tree)
-        for name in _privileges(tree):
+        names = list(names_in(tree))
+        targets = [use.name for use in names if use.kind == "target"]
+        self._owners |= any(use.kind == "owner" for use in names)
+        for name in (use.name for use in names if use.kind == "privilege"):
             if name.text not in self.sets and not isinstance(tree, tuple):
                 self._privileges.setdefault(name.text)
             elif name.text not in (*self.sets, *self._privileges):
@@ -357,7 +347,7 @@ class TableReader:
 _HELP = "write it as the language does: `READ (table)`, `READ/WRITE (table)`, `owner (schema) and USE (catalog)`"
 
 
-def _condition(text: str) -> tuple[str, Expression | CellError]:
+def _condition(text: str) -> tuple[str, ParsedCell]:
     """A condition as the language writes it, and its tree or the error: as it stands, else by the patterns."""
     text = _joined(text)
     parsed = parse_condition(text)
@@ -367,29 +357,6 @@ def _condition(text: str) -> tuple[str, Expression | CellError]:
         text = pattern.sub(instead, text)
     again = parse_condition(text)
     return text, parsed if isinstance(again, CellError) else again
-
-
-def _privileges(tree: Expression | Effects) -> Iterator[Name]:
-    for node in tree if isinstance(tree, tuple) else walk_expression(tree):
-        match node:
-            case PrivilegeTerm(privileges):
-                yield from privileges
-            case EffectTerm(names):
-                yield from (name for name in names if name.text != "owner")
-            case _:
-                pass
-
-
-def _targets(tree: Expression | Effects) -> Iterator[Name]:
-    """The names of types in a condition or in effects, in the order of the text."""
-    for node in tree if isinstance(tree, tuple) else walk_expression(tree):
-        yield from getattr(node, "targets", ())
-
-
-def _names_owners(tree: Expression | Effects) -> bool:
-    if isinstance(tree, tuple):
-        return any(name.text == "owner" for term in tree for name in term.names)
-    return any(isinstance(node, Related) and node.kind == "owner" for node in walk_expression(tree))
 
 
 def _heading(cell: Cell) -> str:

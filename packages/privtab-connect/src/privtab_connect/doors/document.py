@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from privtab.base import FILTER_KINDS, LEFT_OUT, Diagnostic, FindingKind, Severity, SourceFile
 from privtab.ir import Program, Rule, vocabulary
-from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
+from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 from privtab_connect.documents import document as find
 
@@ -167,7 +167,7 @@ def load(document: str, program: Program) -> Door:
     name, path = find(document, "door")
     file = SourceFile.load(path)
     begins = f"a door document begins with `{MARK}: 1`"
-    return whole(file, begins, lambda found, root: _Reader(file, found, program, name).document(root))
+    return DocumentReader.whole(file, begins, lambda found, root: _Reader(file, found, program, name).document(root))
 
 
 class _Reader(DocumentReader):
@@ -275,7 +275,10 @@ class _Reader(DocumentReader):
             if key.text not in readers:
                 types = f"the types with a row `{reads.value}` are"
                 self.report(
-                    "W001", key, f"the policy has no row `{key.text}/{reads.value}`", near(key.text, readers, types)
+                    "W001",
+                    key,
+                    f"the policy has no row `{key.text}/{reads.value}`",
+                    self.near(key.text, readers, types),
                 )
             elif any(key.text in self._program.chain(type_)[:-2] for type_ in readers) or not sign.value:
                 self.report(
@@ -298,7 +301,7 @@ class _Reader(DocumentReader):
         if fields is None or type_ is None:
             return None
         if type_.value not in self._program.entities:
-            advice = near(type_.value, self._program.entities, "types")
+            advice = self.near(type_.value, self._program.entities, "types")
             self.report("W001", type_.span, f"the policy has no type `{type_.value}`", advice)
             return None
         if vocabulary(self._program).lies_in_state(type_.value):
@@ -397,7 +400,7 @@ class _Reader(DocumentReader):
         if rule is None:
             rows = [operation for type_, operation in self._program.rules if type_ == kind.type]
             at = key if own is None else own.span
-            self.report("W001", at, f"the policy has no row `{kind.type}/{row}`", near(row, rows, "its rows are"))
+            self.report("W001", at, f"the policy has no row `{kind.type}/{row}`", self.near(row, rows, "its rows are"))
             return None
         objects = self.objects(fields.get("with"), node, rule, kinds)
         # What a row needs of requests, and a door cannot give.
@@ -412,7 +415,7 @@ class _Reader(DocumentReader):
         text = self.text(node, "`kind`")
         if text is None or text.value in kinds:
             return None if text is None else text.value
-        self.report("W001", text.span, f"there is no kind `{text.value}`", near(text.value, kinds, "kinds"))
+        self.report("W001", text.span, f"there is no kind `{text.value}`", self.near(text.value, kinds, "kinds"))
         return None
 
     def objects(
@@ -426,7 +429,9 @@ class _Reader(DocumentReader):
         for key, value in entries:
             fields = self.fields(value, f"`{key.text}`", ("kind", "about"), ("kind", "about"))
             if key.text not in slots:
-                self.report("W001", key, f"{row} has no object `{key.text}`", near(key.text, slots, "its objects are"))
+                self.report(
+                    "W001", key, f"{row} has no object `{key.text}`", self.near(key.text, slots, "its objects are")
+                )
             elif fields is not None:
                 about = self.place(fields["about"], "`about`", single=False)
                 kind_nodes = fields["kind"].items if isinstance(fields["kind"], SequenceNode) else (fields["kind"],)

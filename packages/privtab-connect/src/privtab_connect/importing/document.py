@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, TypeAlias
 from jmespath.exceptions import JMESPathError
 
 from privtab.base import Located, SourceFile, is_wildcard
-from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, whole
+from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.language.syntax.yaml_tree import MappingNode, SequenceNode, YamlNode
 from privtab.state import TABLE_COLUMNS
 from privtab_connect.documents import document as find
@@ -114,7 +114,7 @@ def load(document: str) -> ImportDocument:
     """Read an import document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
     file = SourceFile.load(find(document, "import")[1])
     begins = "an import document begins with `import: 1`"
-    return whole(file, begins, lambda found, root: _MappingReader(file, found).document(root))
+    return DocumentReader.whole(file, begins, lambda found, root: _MappingReader(file, found).document(root))
 
 
 class ExpressionReader(DocumentReader):
@@ -339,7 +339,7 @@ class _MappingReader(ExpressionReader):
 
     def not_taken(self, node: YamlNode | None) -> tuple[Excluded, ...]:
         """Read the things without rows."""
-        if node is None or is_empty(node):
+        if node is None or node.empty:
             return ()
         found = []
         for item in (node,) if isinstance(node, MappingNode) else self.items(node, "`not_taken`"):

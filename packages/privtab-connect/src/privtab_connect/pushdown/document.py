@@ -20,7 +20,7 @@ from privtab.base import (
     unencoded_name,
 )
 from privtab.ir import Program
-from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
+from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 from privtab.state import ALL_TABLES, principal_entity
 from privtab_connect.documents import document as find
@@ -84,7 +84,7 @@ def load(document: str, program: Program, values: MappingOf[str, str]) -> Mappin
     """
     file = SourceFile.load(find(document, "mapping")[1])
     begins = f"a mapping document begins with `{MARK}: 1`"
-    return whole(file, begins, lambda found, root: _Reader(file, found, program, values).document(root))
+    return DocumentReader.whole(file, begins, lambda found, root: _Reader(file, found, program, values).document(root))
 
 
 class _Reader(DocumentReader):
@@ -149,7 +149,7 @@ class _Reader(DocumentReader):
         text = self.text(key, f"a {what}")
         if text is None or text.value in known:
             return text is not None
-        self.report("N001", key, f"the policy has no {what} `{text.value}`", near(text.value, known, f"{what}s"))
+        self.report("N001", key, f"the policy has no {what} `{text.value}`", self.near(text.value, known, f"{what}s"))
         return False
 
     def _typed_texts(self, node: YamlNode | None, what: str) -> list[tuple[str, Located[str]]]:
@@ -175,7 +175,7 @@ class _Reader(DocumentReader):
             path = [self._program.entities[above] for above in self._program.chain(type_)]
             message, advice = "", None
             if kind.value not in traits.kinds:
-                message, advice = f"the target has no {kind.value}", near(kind.value, traits.kinds, "kinds")
+                message, advice = f"the target has no {kind.value}", self.near(kind.value, traits.kinds, "kinds")
             elif any(above.nested for above in path):
                 message = f"`{type_}` nests, and objects of a target do not"
             elif kind.value == traits.role_kind and path[-1].principal not in ("role", "group"):
@@ -212,7 +212,7 @@ class _Reader(DocumentReader):
         known = None if traits.privileges is None else (*traits.privileges[kind], *((OWNER,) if owned else ()))
         if known is None or text.value in known:
             return True
-        advice = near(text.value, known, "its privileges are")
+        advice = self.near(text.value, known, "its privileges are")
         self.report("N001", text.span, f"a {kind} of the target has no privilege `{text.value}`", advice)
         return False
 

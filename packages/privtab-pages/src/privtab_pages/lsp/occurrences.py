@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias
 
 from privtab.base import ANY_PRIVILEGE, Located, SourceFile, Span
-from privtab.language.syntax import expression as x
 from privtab.language.syntax import yaml_tree
+from privtab.language.syntax.expression import NameUse, names_in
 from privtab.language.syntax.nodes import Cell, RowDecl, Tables, VariantDecl, Word
 from privtab.model.rows import part_of
 
@@ -87,7 +87,7 @@ class _Policy:
         if tables.semantics.owner is not None:
             yield from self.privileges(tables.semantics.owner.holds)
         if (gate := tables.semantics.gate) is not None and gate.expression is not None:
-            yield from self.condition(gate.expression, gate.cell, None, {})
+            yield from self.names(names_in(gate.expression), gate.cell, None, {})
         for conflict in tables.conflicts:
             for word in conflict.operations:
                 yield from _of_type(word, word.value.index("/"))
@@ -122,42 +122,27 @@ class _Policy:
         for body in row.bodies:
             for condition in body.conditions:
                 if condition.expression is not None:
-                    yield from self.condition(condition.expression, condition.cell, types, objects)
+                    yield from self.names(names_in(condition.expression), condition.cell, types, objects)
             for effect in body.effects:
-                for term in effect.terms or ():
-                    yield from self.privileges(_words(effect.cell, term.names))
-                    yield from self.targets(effect.cell, term.targets, objects)
+                yield from self.names(names_in(effect.terms or ()), effect.cell, types, objects)
 
-    def condition(
-        self, expression: x.Expression, cell: Cell, types: Types, objects: Mapping[str, Types]
+    def names(
+        self, uses: Iterable[NameUse], cell: Cell, types: Types, objects: Mapping[str, Types]
     ) -> Iterator[Occurrence]:
-        """The names of a condition in a row for some types, with these objects."""
-        for part in x.walk_expression(expression):
-            match part:
-                case x.PrivilegeTerm(privileges=names, targets=targets):
-                    yield from self.privileges(_words(cell, names))
-                    yield from self.targets(cell, targets, objects)
-                case x.Related(targets=targets):
-                    yield from self.targets(cell, targets, objects)
-                case x.CanDo(operation=name, targets=targets):
-                    of = joined(_types_of(target.text, types, objects) for target in targets)
-                    span = cell.part(name.start, name.end)
-                    yield Occurrence(kind="operation", name=name.text, span=span, types=of)
-                    yield from self.targets(cell, targets, objects)
-                case x.Comparison(left=left, right=right):
-                    for term in (left, right) if isinstance(right, x.Name) else (left,):
-                        owner, dot, _ = term.text.partition(".")
-                        if dot and owner in self.types:
-                            name = x.Name(owner, term.start, term.start + len(owner))
-                            yield from self.targets(cell, (name,), objects)
-                case x.Word() | x.AllOf() | x.AnyOf() | x.Required():
-                    pass
-                case _:
-                    assert_never(part)
-
-    def targets(self, cell: Cell, names: Iterable[x.Name], objects: Mapping[str, Types]) -> Iterator[Occurrence]:
-        """The targets that are types, not objects of the request."""
-        return self.types_in(_words(cell, (name for name in names if name.text not in objects)))
+        """The names of a condition or of effects in a row for some types, with these objects."""
+        for kind, name, targets in uses:
+            span = cell.part(name.start, name.end)
+            if kind == "privilege":
+                yield from self.privileges([Located(name.text, span)])
+            elif kind == "operation":
+                of = joined(_types_of(target.text, types, objects) for target in targets)
+                yield Occurrence(kind="operation", name=name.text, span=span, types=of)
+            elif kind == "target" and name.text not in objects:
+                yield from self.types_in([Located(name.text, span)])
+            elif kind == "attribute":
+                owner, dot, _ = name.text.partition(".")
+                if dot and owner in self.types and owner not in objects:
+                    yield from self.types_in([Located(owner, cell.part(name.start, name.start + len(owner)))])
 
     def types_in(self, words: Iterable[Word]) -> Iterator[Occurrence]:
         """Names of types."""
@@ -176,10 +161,6 @@ def _types_of(target: str, types: Types, objects: Mapping[str, Types]) -> Types:
     if target in objects:
         return objects[target]
     return types if target == "entity" else None if target == "parent" else frozenset({target})
-
-
-def _words(cell: Cell, names: Iterable[x.Name]) -> Iterator[Word]:
-    return (Located(name.text, cell.part(name.start, name.end)) for name in names)
 
 
 def _of_type(word: Word, slash: int) -> Iterator[Occurrence]:

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from privtab.base import Diagnostic, PolicyInvalid, SourceFile, sorted_diagnostics
 from privtab.ir import Program
-from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, near
+from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml, plain_yaml
 from privtab.state import ALL_TABLES, State, from_tables, validate
 from privtab_connect.importing.template import Template
@@ -137,7 +137,7 @@ class _DriverReader(DocumentReader):
         texts = {key: self.text(inner.get(key), f"`{key}`") for key in ("quote", "database", "separator")}
         database = texts["database"]
         if database is not None and database.value not in self.program.entities:
-            advice = near(database.value, self.program.entities, "types")
+            advice = self.near(database.value, self.program.entities, "types")
             self.report("C001", database.span, f"unknown type `{database.value}`", advice)
         signs = self.signs(inner, AnswerPatterns())
         http = self.kind == "http"
@@ -216,7 +216,7 @@ class _DriverReader(DocumentReader):
                         yield (type_.text, name), self.operation(entry, signs)
                         continue
                     message = f"unknown operation `{name}` on `{type_.text}`"
-                    self.report("C001", key, message, near(name, names, "operations"))
+                    self.report("C001", key, message, self.near(name, names, "operations"))
 
     def operation(self, node: YamlNode, signs: AnswerPatterns) -> Operation:
         """One operation: its calls, or a mapping that says more."""

@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 from privtab.base import Effect, Entity, InvalidRequest, Located, Request, Span, flag_name
 from privtab.ir import SqlFilter
-from privtab.language.syntax.node_reader import near
 from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 from privtab.state import Grant, RowProblem, State, locations
 from privtab_analysis.principal_rows import about_principal
@@ -95,7 +94,9 @@ def _filters(author: Author, fields: Fields, case: Case) -> None:
             author.reader.report("T105", entity.span, f"`{type_}` has no row filters and no column masks")
         elif expected.value not in (*names, DENIED):
             message = f"`{type_}` has no row filter and no column mask `{expected.value}`"
-            author.reader.report("T105", expected.span, message, near(expected.value, [*names, DENIED], "filters"))
+            author.reader.report(
+                "T105", expected.span, message, author.reader.near(expected.value, [*names, DENIED], "filters")
+            )
         for listed in lists:
             own = [one.name for one in listed]
             if expected.value in own or expected.value == DENIED:
@@ -353,12 +354,14 @@ class _Suite:
         for entity, node in zip(self.entities, _nodes(self.fields["entities"]), strict=False):
             type_ = entity.partition(":")[0]
             if type_ not in types:
-                self.reader.report("T103", node, f"unknown entity type `{type_}`", near(type_, types, "types"))
+                self.reader.report(
+                    "T103", node, f"unknown entity type `{type_}`", self.reader.near(type_, types, "types")
+                )
             elif not any(self._exists(operation, entity) for operation in self.operations):
                 self.reader.report("T203", node, f"no operation of the suite is one of `{entity}`")
         for text in self.operation_texts:
             if not any(starmap(self._exists, product(self._operations(text.value), self.entities))):
-                advice = near(text.value, dict.fromkeys(self._operations("*")), "theirs")
+                advice = self.reader.near(text.value, dict.fromkeys(self._operations("*")), "theirs")
                 self.reader.report("T203", text.span, f"`{text.value}` is not an operation of these entities", advice)
 
     def _answers(self, user: ScalarNode, content: YamlNode, *, allowed: bool) -> None:
@@ -397,7 +400,7 @@ class _Suite:
         found = [name for name in known if name == pattern or fnmatchcase(name, pattern)]
         if not found:
             message = f"`{node.text}` is not among the {what} of the suite"
-            self.reader.report("T105", node, message, near(pattern, known, what))
+            self.reader.report("T105", node, message, self.reader.near(pattern, known, what))
         return found
 
     def _record(self, cells: Iterable[Cell], node: ScalarNode, *, allowed: bool) -> None:

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from privtab import ir
 from privtab.base import ANY_PRIVILEGE, Attribute, Entity, did_you_mean
 from privtab.language.syntax import yaml_tree
-from privtab.language.syntax.expression import Comparison, parse_condition
-from privtab.language.syntax.node_reader import near
+from privtab.language.syntax.expression import parse_constants
 from privtab.language.syntax.yaml_tree import ScalarNode, YamlNode
 from privtab.state import RowProblem, StateNames
 from privtab_analysis.rights import ONESELF, target_of
@@ -104,7 +103,7 @@ class HeldSetsReader:
             if "(" in node.text or node.text in {"self", "service admin"} or is_comparison(node.text.strip()):
                 return self.atom(node)
             message = f"`{node.text}` is neither an atom nor a name of `let`"
-            self.reader.report("T105", node, message, near(node.text, self.lets, "names"))
+            self.reader.report("T105", node, message, self.reader.near(node.text, self.lets, "names"))
             return None
         key = node.text, tuple(sorted(values.items()))
         if key not in self._read_parts:
@@ -206,7 +205,7 @@ class HeldSetsReader:
         members = self.names.privileges(name)
         if members is None:
             known = (*self.names.known_privileges(), *_KINDS)
-            self.reader.report("T104", node, f"unknown privilege `{name}`", near(name, known, "privileges"))
+            self.reader.report("T104", node, f"unknown privilege `{name}`", self.reader.near(name, known, "privileges"))
             return None
         return self._found(node, self.names.grantable(name, entity.type) or members)
 
@@ -270,10 +269,12 @@ def _term(names: StateNames, text: str) -> ir.Term | RowProblem:
 
 def _constants(relation: str, text: str) -> tuple[Constant, ...] | RowProblem:
     """The constants on the right; the grammar of conditions reads them."""
-    parsed = parse_condition(f"{text} in user.a" if relation == "contains" else f"user.a {relation} {text}")
-    if isinstance(parsed, Comparison) and isinstance(parsed.right, tuple):
-        return tuple(constant.value for constant in parsed.right)
-    return RowProblem(_CODE, f"`{text}` is no constant", 'write a word, "a text", a number, or with `in` {A, B}')
+    found = parse_constants(relation, text)
+    return (
+        found
+        if found is not None
+        else RowProblem(_CODE, f"`{text}` is no constant", 'write a word, "a text", a number, or with `in` {A, B}')
+    )
 
 
 def _declared(program: ir.Program, term: ir.Term) -> Attribute | RowProblem:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import product
 from typing import ClassVar, TypeAlias
 
-from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, near
+from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, plain_scalar
 from privtab_testing.scenarios import CODES
 
@@ -37,7 +37,7 @@ class ScenarioReader(DocumentReader):
 
     def advice(self, key: ScalarNode, value: YamlNode, known: Words[str]) -> str:
         """Advice for an unknown key; a word without a value is most likely a text that was split at a comma."""
-        if is_empty(value) and value.start <= key.end + 1:
+        if value.empty and value.start <= key.end + 1:
             return "a comma between braces ends a text: put the whole text in quotes"
         replacement = _INSTEAD.get(key.text.lower())
         if replacement is not None and replacement[0] in known:
@@ -184,7 +184,7 @@ class Combinations:
                                 {parameter for choices in params.values() for choice in choices for parameter in choice}
                             )
                             message = f"unknown parameter `{{{name}}}`"
-                            self.reader.report("T106", scalar, message, near(name, known, "parameters"))
+                            self.reader.report("T106", scalar, message, self.reader.near(name, known, "parameters"))
                         reported.add((id(scalar), name))
                     mentioned.add(name)
                 part = self.lets.get(filled(scalar.text, values))
