@@ -2,15 +2,19 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from privtab.language.report import Case, Failure, Suite, junit
+from privtab.language.report import CaseFailure, CaseResult, SuiteResult, junit
 
-SUITE = Suite(
+SUITE = SuiteResult(
     name="shop.scenarios.yaml",
     properties=(("policy", "shop.yaml"),),
     cases=(
-        Case(name="reads", classname="shop", seconds=0.25, properties=(("engine", "opa"),), file="s.yaml", line=4),
-        Case(name="writes", classname="shop", seconds=0.5, failure=Failure(message="allowed <it>", text="a & b\n  c")),
-        Case(name="later", classname="shop", skipped="not yet"),
+        CaseResult(
+            name="reads", classname="shop", seconds=0.25, properties=(("engine", "opa"),), file="s.yaml", line=4
+        ),
+        CaseResult(
+            name="writes", classname="shop", seconds=0.5, failure=CaseFailure(message="allowed <it>", text="a & b\n  c")
+        ),
+        CaseResult(name="later", classname="shop", skipped="not yet"),
     ),
 )
 
@@ -52,8 +56,8 @@ def test_the_order_of_elements_is_the_one_of_the_schema() -> None:
 
 
 def test_characters_that_xml_cannot_hold_are_replaced() -> None:
-    case = Case(name="a\x00b\ud800", classname="\x1b[1m", failure=Failure(message="\ufffe", text="\x08"))
-    root = parsed(junit([Suite(name="s", cases=(case,))]))
+    case = CaseResult(name="a\x00b\ud800", classname="\x1b[1m", failure=CaseFailure(message="\ufffe", text="\x08"))
+    root = parsed(junit([SuiteResult(name="s", cases=(case,))]))
     found = next(root.iter("testcase"))
     assert found.get("name") == "a\ufffdb\ufffd"
     assert found.get("classname") == "\ufffd[1m"

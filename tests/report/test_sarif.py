@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from privtab.base.diagnostics import Diagnostic, Related, Severity, Span
-from privtab.language.report import Rule, Suppressed
+from privtab.language.report import RuleInfo, SuppressedFinding
 from privtab.language.report.sarif import FINGERPRINT, sarif
 
 SCHEMA = json.loads((Path(__file__).parent / "sarif.schema.json").read_text(encoding="utf-8"))
@@ -42,7 +42,7 @@ def run(text: str) -> Any:
 
 
 def test_a_result_has_its_rule_place_advice_fix_and_second_places() -> None:
-    rule = Rule(
+    rule = RuleInfo(
         code="P101",
         name="unknown-privilege",
         severity=Severity.ERROR,
@@ -80,8 +80,8 @@ def test_undescribed_rules_are_named_and_indexed() -> None:
 
 def test_ignored_findings_are_there_and_say_why() -> None:
     hidden = [
-        Suppressed(finding=finding(), reason="the document says so"),
-        Suppressed(finding=finding(4), reason="off in the settings", in_source=False),
+        SuppressedFinding(finding=finding(), reason="the document says so"),
+        SuppressedFinding(finding=finding(4), reason="off in the settings", in_source=False),
     ]
     results = run(sarif([], suppressed=hidden))["results"]
     assert [result["suppressions"] for result in results] == [

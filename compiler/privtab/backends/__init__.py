@@ -8,9 +8,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
 from privtab.base import plugins
+from privtab.base.lazy import face
 
 if TYPE_CHECKING:
+    from privtab.backends.describe import (
+        described_policy,
+        described_row,
+        minimal_set_texts,
+        type_forest,
+        unlisted_sets,
+    )
+    from privtab.backends.rego import rego_string, rego_template
     from privtab.ir.nodes import Program
+else:
+    __getattr__, __dir__, __all__ = face(
+        __name__,
+        {
+            "describe": "described_policy described_row minimal_set_texts type_forest unlisted_sets",
+            "rego": "rego_string rego_template",
+        },
+    )
 
 BACKENDS = ("describe", "rego")
 

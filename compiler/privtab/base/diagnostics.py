@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 from unicodedata import combining, east_asian_width
@@ -41,6 +41,13 @@ class Located(Generic[T_co]):
 
     value: T_co
     span: Span
+
+    def part(self: Located[str], start: int, end: int) -> Located[str]:
+        """A part of a text; of a quoted text, with the span of the whole text."""
+        span = self.span
+        if span.line == span.end_line and span.end_column - span.column == len(self.value):
+            span = replace(span, column=span.column + start, end_column=span.column + end)
+        return Located(self.value[start:end], span)
 
 
 class Severity(StrEnum):

@@ -9,13 +9,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from privtab.base.diagnostics import Diagnostic, FindingKind, sorted_diagnostics
+from privtab.base.lazy import face
 from privtab.base.worker import LARGE, beside
 from privtab.language import findings
 from privtab.language.findings import Builder
 
 if TYPE_CHECKING:
     from privtab.checks._view import Check, View
+    from privtab.checks.lint.config import nearest_settings, settings_above
+    from privtab.checks.lint.settings import Settings, codes
     from privtab.model.nodes import Policy
+else:
+    __getattr__, __dir__, __all__ = face(
+        __name__, {"lint.config": "nearest_settings settings_above", "lint.settings": "Settings codes"}
+    )
 
 
 @cache

@@ -20,7 +20,7 @@ from privtab.base.printable import count
 from privtab.checks.lint.settings import FailOn, LintFormat, LintResult, codes, unknown
 from privtab.command._output import Report, as_json, deliver, err, fail_if, out, table, wrapped
 from privtab.command._parameters import PathsArgument, option, words_of
-from privtab.language.report import Case, Failure, Rule, Suite
+from privtab.language.report import CaseFailure, CaseResult, RuleInfo, SuiteResult
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -166,33 +166,33 @@ def report(results: Sequence[LintResult], format_: LintFormat) -> Report:
             assert_never(format_)
 
 
-def rules() -> list[Rule]:
+def rules() -> list[RuleInfo]:
     """The catalogue of rules for reports."""
     return [
-        Rule(code=code.code, name=code.name, severity=code.severity, summary=code.summary(), page=code.page())
+        RuleInfo(code=code.code, name=code.name, severity=code.severity, summary=code.summary(), page=code.page())
         for code in codes().values()
     ]
 
 
-def _suite(result: LintResult) -> Suite:
+def _suite(result: LintResult) -> SuiteResult:
     cases = [_case(finding, result) for finding in result.findings]
     cases += [
         replace(_case(suppressed.finding, result), skipped=f"ignored: {suppressed.reason}")
         for suppressed in result.ignored
     ]
     if not result.failed():
-        cases.append(Case(name="no finding that fails", classname=result.path, file=result.path))
-    return Suite(name=result.path, cases=tuple(cases))
+        cases.append(CaseResult(name="no finding that fails", classname=result.path, file=result.path))
+    return SuiteResult(name=result.path, cases=tuple(cases))
 
 
-def _case(finding: Diagnostic, result: LintResult) -> Case:
+def _case(finding: Diagnostic, result: LintResult) -> CaseResult:
     span = finding.span
     failure = None
     if result.fail_on.fails(finding.severity):
         lines = [f"{span.path}:{span.line}:{span.column}", finding.message]
         lines += [f"help: {finding.help}"] if finding.help else []
-        failure = Failure(message=finding.message, text="\n".join(lines), kind=str(finding.severity))
-    return Case(
+        failure = CaseFailure(message=finding.message, text="\n".join(lines), kind=str(finding.severity))
+    return CaseResult(
         name=f"{finding.code} {finding.name} at {span.line}:{span.column}",
         classname=span.path,
         file=span.path,

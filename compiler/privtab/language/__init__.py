@@ -1,1 +1,51 @@
 """The language of policies: reading, findings, formatting, lint and reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from privtab.base.lazy import face
+
+if TYPE_CHECKING:
+    from privtab.language.fmt import format_source
+    from privtab.language.report import CaseFailure, CaseResult, RuleInfo, SuiteResult, SuppressedFinding, junit
+    from privtab.language.report.sarif import sarif
+    from privtab.language.syntax import read_policy
+    from privtab.language.syntax.expression import (
+        RESERVED_WORDS,
+        CellError,
+        NameUse,
+        ParsedCell,
+        names_in,
+        parse_condition,
+        parse_constants,
+        parse_effects,
+    )
+    from privtab.language.syntax.keys import OPEN_NAME, policy_schema
+    from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
+    from privtab.language.syntax.nodes import Cell, RowDecl, Tables, VariantDecl
+    from privtab.language.syntax.yaml_tree import (
+        MappingNode,
+        ScalarNode,
+        SequenceNode,
+        YamlNode,
+        compose_yaml,
+        plain_yaml,
+        yaml_events,
+    )
+else:
+    __getattr__, __dir__, __all__ = face(
+        __name__,
+        {
+            "fmt": "format_source",
+            "report": "CaseFailure CaseResult RuleInfo SuiteResult SuppressedFinding junit",
+            "report.sarif": "sarif",
+            "syntax": "read_policy",
+            "syntax.expression": "RESERVED_WORDS CellError NameUse ParsedCell names_in parse_condition parse_constants "
+            "parse_effects",
+            "syntax.keys": "OPEN_NAME policy_schema",
+            "syntax.node_reader": "DocumentProblem DocumentReader",
+            "syntax.nodes": "Cell RowDecl Tables VariantDecl",
+            "syntax.yaml_tree": "MappingNode ScalarNode SequenceNode YamlNode compose_yaml plain_yaml yaml_events",
+        },
+    )

@@ -15,7 +15,7 @@ from privtab.ir.formula import references
 from privtab.ir.nodes import Origin
 from privtab.language.syntax.nodes import Reading, RowDecl, rows_of
 from privtab.model import nodes as m
-from privtab.model.names import resolve_names
+from privtab.model.names import DeclaredNames
 from privtab.model.rows import Rows
 from privtab.model.select import ChosenRow, find_variant, read_as, select
 
@@ -272,7 +272,7 @@ class AlternativeRows:
         self.policy = policy
         self._rows = Rows(
             tables=policy.tables,
-            names=resolve_names(policy.tables, []),
+            names=DeclaredNames.of(policy.tables, []),
             semantics=policy.semantics,
             pairs={pair: ChosenRow(row.decl, row.origin) for pair, row in policy.rows.items()},
             sources=policy.sources,

@@ -41,6 +41,26 @@ class DeclaredNames:
     types_known: bool = True
     privileges_known: bool = True
 
+    @classmethod
+    def of(cls, tables: Tables, found: list[Diagnostic]) -> DeclaredNames:
+        """Resolve everything that rows refer to."""
+        names = cls(
+            hierarchy=Hierarchy(_entities(tables, found)),
+            lost=tables.lost,
+            attributes_known="attributes" not in tables.unreadable,
+            types_known="entities" not in tables.unreadable,
+            privileges_known=not tables.unreadable & {"privileges", "sets"},
+        )
+        _privileges(tables, names, found)
+        _sets(tables.sets, names, found)
+        _implications(tables.privileges, names, found)
+        if tables.semantics.transitive:
+            _in_all_steps(names)
+        if tables.any_privilege:
+            _any_privilege(tables, names)
+        names.attributes = _attributes(tables, names, found)
+        return names
+
     @property
     def nests(self) -> bool:
         """True if a type nests."""
@@ -95,26 +115,6 @@ class DeclaredNames:
         if self.types_known and word.value not in self.lost:
             found.append(undeclared.unknown_type(word.span, word.value, self.entities))
         return False
-
-
-def resolve_names(tables: Tables, found: list[Diagnostic]) -> DeclaredNames:
-    """Resolve everything that rows refer to."""
-    names = DeclaredNames(
-        hierarchy=Hierarchy(_entities(tables, found)),
-        lost=tables.lost,
-        attributes_known="attributes" not in tables.unreadable,
-        types_known="entities" not in tables.unreadable,
-        privileges_known=not tables.unreadable & {"privileges", "sets"},
-    )
-    _privileges(tables, names, found)
-    _sets(tables.sets, names, found)
-    _implications(tables.privileges, names, found)
-    if tables.semantics.transitive:
-        _in_all_steps(names)
-    if tables.any_privilege:
-        _any_privilege(tables, names)
-    names.attributes = _attributes(tables, names, found)
-    return names
 
 
 def _entities(tables: Tables, found: list[Diagnostic]) -> dict[str, EntityType]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from privtab.base.diagnostics import Diagnostic, Located
+from privtab.base.diagnostics import Diagnostic
 from privtab.base.effects import DELEGATION, PRINCIPAL_TABLES, TABLE_OF_TYPE
 from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT, NO_OBJECT
 from privtab.ir.names import undeclared_creation
@@ -13,7 +13,7 @@ from privtab.ir.nodes import RESOURCE, Ambiguous, Conflict, Creation, Source, Wi
 from privtab.ir.semantics import Semantics
 from privtab.language.findings import undeclared, unreadable, unsound_rows
 from privtab.language.syntax.expression import Name
-from privtab.language.syntax.nodes import ConditionCell, ConflictDecl, EffectCell, RowBody, RowDecl, Tables, Word
+from privtab.language.syntax.nodes import ConditionCell, ConflictDecl, EffectCell, RowBody, RowDecl, Tables
 from privtab.model import nodes as m
 from privtab.model.conditions import Scope, fitting_types, privilege_names
 from privtab.model.names import DeclaredNames, unbound
@@ -294,23 +294,14 @@ def resolve_conflicts(
         operations: list[PairKey] = []
         for word in decl.operations:
             type_, _, operation = word.value.partition("/")
-            if not names.check_type(part_of(word, 0, len(type_)), found):
+            if not names.check_type(word.part(0, len(type_)), found):
                 continue
             if (type_, operation) in pairs:
                 operations.append((type_, operation))
             elif not rows_unknown & {type_, ""}:
                 known = tuple(op for entity, op in pairs if entity == type_)
-                span = part_of(word, len(type_) + 1, len(word.value)).span
+                span = word.part(len(type_) + 1, len(word.value)).span
                 found.append(undeclared.unknown_operation(span, operation, (type_,), known))
         if len(operations) == len(decl.operations):
             resolved.append(Conflict(operations=tuple(operations), at_most=decl.at_most, span=decl.span, why=decl.why))
     return tuple(resolved)
-
-
-def part_of(word: Word, start: int, end: int) -> Word:
-    """A part of a word; for a quoted word, with the span of the whole word."""
-    span = word.span
-    plain = span.line == span.end_line and span.end_column - span.column == len(word.value)
-    if plain:
-        span = replace(span, column=span.column + start, end_column=span.column + end)
-    return Located(word.value[start:end], span)

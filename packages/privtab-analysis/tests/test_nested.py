@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.backends.describe import described_policy
+from privtab.backends import described_policy
 from privtab.base import Entity, Request
 from privtab.engines import Index
 from privtab.ir import Program

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from privtab.base import Diagnostic, FileError, SourceFile
-from privtab.language.fmt import format_source
+from privtab.language import format_source
 from privtab.pipeline import find_policy, load_program, policy_names
 from privtab_analysis.diff import diff
 from privtab_pages.imported import TableReader, edited, own_policy

@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as Values
 from collections.abc import Sequence as Words
 from dataclasses import dataclass, field
@@ -89,6 +89,19 @@ def _check_access(file: Path) -> None:
             f"{file}: its settings are not taken, since {why}: change the owner or the permissions, or name the file in "
             "PRIVTAB_CONFIG if you trust it"
         )
+
+
+def nearest_settings(folders: Iterable[Path], read: Callable[[Path], SourceFile | None]) -> Settings:
+    """The settings of the first of some folders that has any, as `read` finds its files. Raises SettingsInvalid.
+
+    >>> nearest_settings([Path("/work")], lambda file: None).policies is None
+    True
+    """
+    for file in (folder / name for folder in folders for name in (OWN_FILE, SHARED_FILE)):
+        text = read(file)
+        if text is not None and (found := settings_in(text, file)) is not None:
+            return found
+    return Settings()
 
 
 def read_settings(file: Path) -> Settings:

@@ -12,7 +12,7 @@ from privtab.base.hints import nearest
 from privtab.base.source import SourceFile
 from privtab.checks.lint.settings import FIRST_CONFIGURABLE, Settings, codes, unknown
 from privtab.language.findings import unreadable
-from privtab.language.report import Suppressed
+from privtab.language.report import SuppressedFinding
 from privtab.language.syntax.expression import comments
 
 _HINT = re.compile(r"#[ \t]*privtab[ \t]*:")
@@ -119,7 +119,7 @@ class FilteredFindings:
     """The kept findings of a file, sorted by position, and the ignored findings."""
 
     kept: tuple[Diagnostic, ...]
-    ignored: tuple[Suppressed, ...] = ()
+    ignored: tuple[SuppressedFinding, ...] = ()
 
 
 def filter_findings(
@@ -135,10 +135,10 @@ def filter_findings(
     comments = () if any(d.code in _NO_YAML for d in all_) else ignores(source, invalid_comments)
     used: set[tuple[int, int]] = set()
     reported: list[Diagnostic] = []
-    ignored: list[Suppressed] = []
+    ignored: list[SuppressedFinding] = []
     for finding in all_:
         if (comment := _ignoring_comment(finding, source, comments, used)) is not None:
-            ignored.append(Suppressed(finding=finding, reason=comment.reason))
+            ignored.append(SuppressedFinding(finding=finding, reason=comment.reason))
         else:
             reported.append(finding)
     if complete:
@@ -152,7 +152,7 @@ def filter_findings(
             configured.append(finding)
         elif level.severity is None:
             place = f"{Path(level.span.path).name}:{level.span.line}"
-            ignored.append(Suppressed(finding=finding, reason=f"off in {place}", in_source=False))
+            ignored.append(SuppressedFinding(finding=finding, reason=f"off in {place}", in_source=False))
         else:
             configured.append(replace(finding, severity=level.severity))
     return FilteredFindings(

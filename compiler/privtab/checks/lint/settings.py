@@ -14,7 +14,7 @@ from privtab.base import resources
 from privtab.base.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.base.hints import nearest
 from privtab.checks import kinds
-from privtab.language.report import Suppressed
+from privtab.language.report import SuppressedFinding
 
 
 class FailOn(StrEnum):
@@ -86,6 +86,10 @@ class Settings:
         """The folder of the file."""
         return None if self.file is None else self.file.parent
 
+    def fails(self, severity: Severity) -> bool:
+        """True for a finding that makes a run fail where the command line does not say otherwise."""
+        return (self.fail_on or FailOn.ERROR).fails(severity)
+
     def levels(self, path: Path) -> dict[str, Level]:
         """The severities for one file, by code; later overrides win."""
         levels = dict(self.severity)
@@ -112,7 +116,7 @@ class LintResult:
     path: str
     text: str
     findings: tuple[Diagnostic, ...]
-    ignored: tuple[Suppressed, ...]
+    ignored: tuple[SuppressedFinding, ...]
     settings: Settings
     fail_on: FailOn
 

@@ -15,7 +15,7 @@ from privtab.base.diagnostics import Diagnostic, Severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class RuleInfo:
     """The meaning of a code: one line, and a page of Markdown if there is one."""
 
     code: str
@@ -26,7 +26,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suppressed:
+class SuppressedFinding:
     """A finding that was suppressed, and the reason; `in_source` if a comment beside it does so."""
 
     finding: Diagnostic
@@ -35,7 +35,7 @@ class Suppressed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class CaseFailure:
     """Why a case failed: one line, and details."""
 
     message: str
@@ -44,13 +44,13 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class CaseResult:
     """One test: how long it took, its failure, or why it was skipped, and the `file` and `line` that define it."""
 
     name: str
     classname: str
     seconds: float = 0.0
-    failure: Failure | None = None
+    failure: CaseFailure | None = None
     skipped: str | None = None
     properties: tuple[tuple[str, str], ...] = ()
     file: str | None = None
@@ -58,11 +58,11 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suite:
+class SuiteResult:
     """The cases of one file, in order."""
 
     name: str
-    cases: tuple[Case, ...]
+    cases: tuple[CaseResult, ...]
     properties: tuple[tuple[str, str], ...] = ()
 
 
@@ -101,7 +101,7 @@ def _property(text: str) -> str:
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit(suites: Iterable[Suite], *, name: str = "privtab") -> str:
+def junit(suites: Iterable[SuiteResult], *, name: str = "privtab") -> str:
     """The document, ending in a line break; characters that XML cannot hold become U+FFFD."""
     all_ = tuple(suites)
     root = Element("testsuites", {"name": _clean(name), **_counts([case for suite in all_ for case in suite.cases])})
@@ -114,7 +114,7 @@ def junit(suites: Iterable[Suite], *, name: str = "privtab") -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
 
 
-def _case(suite: Element, case: Case) -> None:
+def _case(suite: Element, case: CaseResult) -> None:
     attributes = {"name": case.name, "classname": case.classname, "time": _seconds(case.seconds)}
     if case.file is not None:
         attributes["file"] = case.file
@@ -136,7 +136,7 @@ def _properties(element: Element, properties: Sequence[tuple[str, str]]) -> None
             SubElement(parent, "property", {"name": _clean(name), "value": _clean(value)})
 
 
-def _counts(cases: Sequence[Case]) -> dict[str, str]:
+def _counts(cases: Sequence[CaseResult]) -> dict[str, str]:
     return {
         "tests": str(len(cases)),
         "failures": str(sum(case.failure is not None and case.skipped is None for case in cases)),

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from privtab import __version__
 from privtab.base.diagnostics import Diagnostic, Span
 from privtab.base.printable import printable_json
-from privtab.language.report import Rule, Suppressed
+from privtab.language.report import RuleInfo, SuppressedFinding
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "privtabFinding/v1"
@@ -26,9 +26,9 @@ Json = dict[str, Any]
 
 def sarif(
     findings: Iterable[Diagnostic],
-    rules: Iterable[Rule] = (),
+    rules: Iterable[RuleInfo] = (),
     *,
-    suppressed: Iterable[Suppressed] = (),
+    suppressed: Iterable[SuppressedFinding] = (),
     texts: Mapping[str, str] | None = None,
 ) -> str:
     """Return one run as JSON, ending in a line break; the same findings give the same bytes.
@@ -41,7 +41,9 @@ def sarif(
     known = {rule.code: rule for rule in rules}
     for finding in (*shown, *(entry.finding for entry in hidden)):
         severity, summary = finding.severity, finding.name.replace("-", " ")
-        known.setdefault(finding.code, Rule(code=finding.code, name=finding.name, severity=severity, summary=summary))
+        known.setdefault(
+            finding.code, RuleInfo(code=finding.code, name=finding.name, severity=severity, summary=summary)
+        )
     codes = sorted(known)
     run = _Run({code: index for index, code in enumerate(codes)}, texts or {})
     results = [run.result(finding) for finding in shown]
@@ -120,7 +122,7 @@ class _Run:
         return sha256(f"{base}\0{self.occurrences[base]}".encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
-def _rule(rule: Rule) -> Json:
+def _rule(rule: RuleInfo) -> Json:
     descriptor: Json = {
         "id": rule.code,
         "name": "".join(word.capitalize() for word in rule.name.split("-")),

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Sequence_
+from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias, assert_never
 
 import yaml
@@ -117,6 +118,10 @@ class ScalarNode:
     def empty(self) -> bool:
         """True if the value is left empty."""
         return self.value is None and not self.style
+
+    def with_text(self, text: str) -> ScalarNode:
+        """The scalar with another text, whose value follows from it as in a file."""
+        return replace(self, text=text, value=text if self.style else plain_scalar(text))
 
 
 @dataclass(frozen=True, slots=True)

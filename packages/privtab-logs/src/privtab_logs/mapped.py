@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from jmespath.exceptions import JMESPathError
 
 from privtab.base import SourceFile
-from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.language.syntax.yaml_tree import YamlNode
+from privtab.language import DocumentProblem, DocumentReader, YamlNode
 from privtab_connect.documents import document as find
 from privtab_connect.errors import TemplateError
 from privtab_connect.importing.document import ExpressionReader

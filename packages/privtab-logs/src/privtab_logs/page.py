@@ -9,10 +9,10 @@ from typing import Any
 
 from privtab.base import count, moment_text
 from privtab.ir import Program
-from privtab.language.report.html import HeatMap, shaded
 from privtab.reference import Reference
 from privtab.state import ROLE_PREFIX, Assignment, State
 from privtab_analysis.entitlements.universe import users
+from privtab_analysis.heat_map import HeatMap
 from privtab_analysis.html import page as rendered
 from privtab_analysis.permissions import what_can
 from privtab_analysis.state_diff import StateDiff
@@ -79,7 +79,7 @@ def page(program: Program, found: Unused, difference: StateDiff | None, summary:
         bars=list(_bars(log.timeline)),
         missing=missing[:LISTED],
         missing_left=len(missing) - len(missing[:LISTED]),
-        maps=[shaded(heat) for heat in _maps(found, held)],
+        maps=[heat.shaded() for heat in _maps(found, held)],
         held=held is not None,
         groups=[] if difference is None else _losses(difference),
         undecided=() if difference is None else difference.undecided,

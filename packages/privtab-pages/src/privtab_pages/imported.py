@@ -15,8 +15,7 @@ from unicodedata import normalize
 import yaml
 
 from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, UsageError, did_you_mean, listed_names
-from privtab.language.fmt import format_source
-from privtab.language.syntax.expression import CellError, ParsedCell, names_in, parse_condition, parse_effects
+from privtab.language import CellError, ParsedCell, format_source, names_in, parse_condition, parse_effects
 from privtab_pages.tables import STRUCK, Cell, Table
 
 UNREADABLE = FindingKind("T101", "unreadable-cell", Severity.ERROR)

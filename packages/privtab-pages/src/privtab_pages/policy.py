@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from privtab.backends.describe import described_policy, minimal_set_texts, type_forest, unlisted_sets
+from privtab.backends import described_policy, minimal_set_texts, type_forest, unlisted_sets
 from privtab.base import text_templates
 from privtab.ir import Can, Formula, Program, Rule, walk_condition
 from privtab_analysis.diff.markdown import as_code, as_text, markdown

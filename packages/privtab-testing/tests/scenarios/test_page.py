@@ -8,7 +8,7 @@ import pytest
 from checkout import ROOT
 
 from privtab.base import Diagnostic, SourceFile
-from privtab.language.syntax.yaml_tree import compose_yaml
+from privtab.language import compose_yaml
 from privtab_testing.scenarios import CODES, cases, needs
 from privtab_testing.scenarios.collect import KEYS
 from privtab_testing.scenarios.mutants import CHANGES

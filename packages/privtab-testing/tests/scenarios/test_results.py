@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from rich.console import Console
 from shop_policy import POLICY, Reads
 
-from privtab.language.report import junit
+from privtab.language import junit
 from privtab_testing.scenarios.pretty import show
 from privtab_testing.scenarios.prove import coverage, observe, score
 from privtab_testing.scenarios.results import Result, junit_suites, result_json

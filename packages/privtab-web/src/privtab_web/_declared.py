@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from privtab.base import Diagnostic, SourceFile, Span, UsageError, did_you_mean
-from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml
+from privtab.language import (
+    DocumentProblem,
+    DocumentReader,
+    MappingNode,
+    ScalarNode,
+    SequenceNode,
+    YamlNode,
+    compose_yaml,
+)
 from privtab_web._inspect import AppRoute, Cover
 from privtab_web._needs import RequestTemplate, request_template
 

@@ -14,8 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from privtab.base import FileError, SourceFile, UsageError, Worker
-from privtab.checks.lint.config import OWN_FILE, SHARED_FILE, settings_in
-from privtab.checks.lint.settings import Settings
+from privtab.checks import Settings, nearest_settings
 from privtab.command import is_stored, load_policy, table
 from privtab.ir import Program
 from privtab.pipeline import find_policies, find_policy, load_program, policy_paths
@@ -190,7 +189,7 @@ def _changed_policies(revision: str) -> Iterator[tuple[Side, Side]]:
     if not current_paths and not earlier_files:
         searched = ", ".join(map(str, paths))
         raise UsageError(
-            f"no policy in {searched}, now or in `{revision}`: name one, or list their folders as `policies` in {OWN_FILE}"
+            f"no policy in {searched}, now or in `{revision}`: name one, or list their folders as `policies` in privtab.toml"
         )
     for name in sorted({*current_paths, *earlier_files}):
         earlier, current = (
@@ -211,16 +210,13 @@ def _policies_at(revision: str, paths: Iterable[Path]) -> dict[str, SourceFile]:
 def _settings_at(revision: str) -> Settings:
     """The settings of the working directory at a revision."""
     top, working_folder = top_folder().resolve(), Path.cwd().resolve()
-    for folder in (working_folder, *working_folder.parents):
-        for name in (OWN_FILE, SHARED_FILE):
-            file = folder / name
-            text = file_at(revision, file)
-            settings = settings_in(SourceFile.decode(text, f"{revision}:{name}"), file) if text is not None else None
-            if settings is not None:
-                return settings
-        if folder == top:
-            break
-    return Settings()
+    folders = [folder for folder in (working_folder, *working_folder.parents) if folder.is_relative_to(top)]
+
+    def read(file: Path) -> SourceFile | None:
+        text = file_at(revision, file)
+        return None if text is None else SourceFile.decode(text, f"{revision}:{file.name}")
+
+    return nearest_settings(folders, read)
 
 
 def required_file_at(revision: str, path: str) -> bytes:

@@ -133,12 +133,12 @@ def _print(
 
 
 def _sarif(diffs: Sequence[Diff], verdicts: frozenset[Verdict], found: Sequence[Diagnostic]) -> str:
-    from privtab.language.report import Rule, Suppressed
-    from privtab.language.report.sarif import sarif
+    from privtab.language import RuleInfo, SuppressedFinding, sarif
     from privtab_analysis.diff.summary import CODES, findings
 
     rules = [
-        Rule(code=code, name=name, severity=Severity.ERROR, summary=summary) for code, name, summary in CODES.values()
+        RuleInfo(code=code, name=name, severity=Severity.ERROR, summary=summary)
+        for code, name, summary in CODES.values()
     ]
     open_findings, suppressed = list(found), []
     for diff in diffs:
@@ -147,6 +147,6 @@ def _sarif(diffs: Sequence[Diff], verdicts: frozenset[Verdict], found: Sequence[
                 open_findings.append(finding)
             else:
                 suppressed.append(
-                    Suppressed(finding=finding, reason=f"{row.waived.who}: {row.waived.why}", in_source=False)
+                    SuppressedFinding(finding=finding, reason=f"{row.waived.who}: {row.waived.why}", in_source=False)
                 )
     return sarif(open_findings, rules, suppressed=suppressed)

@@ -8,8 +8,7 @@ from datetime import date
 from typing import ClassVar
 
 from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, Span, sorted_diagnostics
-from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.language.syntax.yaml_tree import YamlNode, compose_yaml
+from privtab.language import DocumentProblem, DocumentReader, YamlNode, compose_yaml
 from privtab_analysis.diff.nodes import OPERATION_VERDICTS, Diff, Verdict, Waiver
 
 _HEAD_HINT = "a file of waivers begins with `waivers:`, and a list below"

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from privtab.base import FILTER_KINDS, LEFT_OUT, Diagnostic, FindingKind, Severity, SourceFile
 from privtab.ir import Program, Rule, vocabulary
-from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
+from privtab.language import DocumentProblem, DocumentReader, MappingNode, ScalarNode, SequenceNode, YamlNode
 from privtab_connect.documents import document as find
 
 MARK = "door"

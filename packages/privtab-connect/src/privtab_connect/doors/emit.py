@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
+from privtab.backends import rego_string, rego_template
 from privtab.backends.rego import links, rego_string, rego_template
-from privtab.base import FilterWord
+from privtab.base import FilterWord, PLAIN_CHARACTERS
 from privtab.ir import Program, SqlFilter
 from privtab_connect.doors.document import KEYWORDS, Alternative, Answer, Conditions, Door, Form, Kind, Place, Shape
 
@@ -136,7 +137,7 @@ def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
             rest = f"split(substring({names[one.at]}, 1, -1), {rego_string(one.sign)})[0]"
             names[one.at] = f'concat("", [substring({names[one.at]}, 0, 1), {rest}])'
         variables = [f"name_{number}" for number in range(1, len(names) + 1)]
-        chain = links(program)[kind.type][: -1 if kind.unnamed else None]
+        chain = [(link, program.depth(link)) for link in program.chain(kind.type)][: -1 if kind.unnamed else None]
         value = "[\n" + "".join(f"\t\t{_key(type_, variables[:depth])},\n" for type_, depth in chain) + "\t]"
     else:
         lines = [

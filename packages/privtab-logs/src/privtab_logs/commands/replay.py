@@ -72,12 +72,12 @@ def _shown(found: Report, format_: ReplayFormat, failing: list[str], policy: str
             return prometheus(found)
         case "sarif":
             from privtab.base import Severity
-            from privtab.language.report import Rule
-            from privtab.language.report.sarif import sarif
+            from privtab.language import RuleInfo, sarif
             from privtab_logs.report import CODES, findings
 
             rules = [
-                Rule(code=code, name=name, severity=Severity.ERROR, summary=text) for code, name, text in CODES.values()
+                RuleInfo(code=code, name=name, severity=Severity.ERROR, summary=text)
+                for code, name, text in CODES.values()
             ]
             return sarif(findings(found, failing, policy), rules)
         case "pretty" | "text":

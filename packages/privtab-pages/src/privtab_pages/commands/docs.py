@@ -76,7 +76,7 @@ def run(
 def _source(policy: PolicyArguments) -> str:
     """The policy as `privtab fmt` writes it; empty for a bundle."""
     from privtab.base import SourceFile
-    from privtab.language.fmt import format_source
+    from privtab.language import format_source
     from privtab.pipeline import find_policy
 
     return "" if is_stored(policy.policy) else format_source(SourceFile.load(find_policy(policy.policy)))[0] or ""

@@ -11,11 +11,8 @@ from typing import Any, Literal, TypeAlias
 import yaml
 
 from privtab.base import SourceFile, listed_names, quoted_privilege
-from privtab.language import syntax
-from privtab.language.syntax.expression import RESERVED_WORDS, CellError, parse_condition
-from privtab.language.syntax.keys import policy_schema
-from privtab.language.syntax.yaml_tree import yaml_events
-from privtab.model.names import DeclaredNames
+from privtab.language import RESERVED_WORDS, CellError, parse_condition, policy_schema, read_policy, yaml_events
+from privtab.model import DeclaredNames
 from privtab_pages.lsp.occurrences import Kind, in_policy
 
 ItemKind: TypeAlias = Kind | Literal["key", "word", "keyword", "entity", "user", "group", "role", "principal"]
@@ -173,7 +170,7 @@ def _place(text: str) -> _Place | None:
 
 def _expected(text: str) -> Iterator[Kind]:
     """The kinds of name that the reader finds at the cursor."""
-    tables, _ = syntax.read_policy(SourceFile.of("", text))
+    tables, _ = read_policy(SourceFile.of("", text))
     if tables is not None:
         yield from (o.kind for o in in_policy(tables) if o.name == _CURSOR and not o.declares)
 

@@ -18,10 +18,8 @@ from privtab.base import (
     SourceFile,
 )
 from privtab.ir import Program
-from privtab.language import syntax
-from privtab.language.syntax import Tables
-from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml
-from privtab.model.names import DeclaredNames, resolve_names
+from privtab.language import MappingNode, ScalarNode, SequenceNode, Tables, YamlNode, compose_yaml, read_policy
+from privtab.model import DeclaredNames
 from privtab.pipeline import load_program, resolve_text
 from privtab_pages.lsp.occurrences import Occurrence, in_policy, in_scenarios
 from privtab_testing.scenarios.collect import MARK, check_script, default_policy, is_scenarios, read_script
@@ -73,7 +71,7 @@ class PolicyDocument(Document):
     @cached_property
     def names(self) -> DeclaredNames | None:
         """The declarations of the file, valid or not; None if the file cannot be read at all."""
-        return None if self.tables is None else resolve_names(self.tables, [])
+        return None if self.tables is None else DeclaredNames.of(self.tables, [])
 
     @cached_property
     def program(self) -> Program | None:
@@ -128,7 +126,7 @@ class Documents:
         known = self._policies.get(path)
         if known is not None and known.source.text == file.text:
             return known
-        tables, _ = syntax.read_policy(file)
+        tables, _ = read_policy(file)
         names = () if tables is None else in_policy(tables)
         policy = PolicyDocument(path=path, source=file, occurrences=names, policy=path, tables=tables)
         self._policies[path] = policy

@@ -10,7 +10,7 @@ from typing import Any
 from lsprotocol import types as t
 
 from privtab.base import PrivtabError
-from privtab.language.fmt import format_source
+from privtab.language import format_source
 from privtab_pages.lsp.completion import complete, complete_case
 from privtab_pages.lsp.documents import PolicyDocument
 from privtab_pages.lsp.hover import hover

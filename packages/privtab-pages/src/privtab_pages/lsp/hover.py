@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from privtab.backends.describe import described_row, minimal_set_texts, unlisted_sets
+from privtab.backends import described_row, minimal_set_texts, unlisted_sets
 from privtab.base import listed_names
 from privtab.ir import Program, Rule
-from privtab.model.names import DeclaredNames
+from privtab.model import DeclaredNames
 from privtab_pages.lsp.occurrences import Occurrence, meet
 
 MOST_ROWS = 5

@@ -8,10 +8,18 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from privtab.base import ANY_PRIVILEGE, Located, SourceFile, Span
-from privtab.language.syntax import yaml_tree
-from privtab.language.syntax.expression import NameUse, names_in
-from privtab.language.syntax.nodes import Cell, RowDecl, Tables, VariantDecl, Word
-from privtab.model.rows import part_of
+from privtab.language import (
+    Cell,
+    MappingNode,
+    NameUse,
+    RowDecl,
+    ScalarNode,
+    SequenceNode,
+    Tables,
+    VariantDecl,
+    YamlNode,
+    names_in,
+)
 
 Kind: TypeAlias = Literal["type", "privilege", "set", "operation"]
 Types: TypeAlias = frozenset[str] | None
@@ -144,11 +152,11 @@ class _Policy:
                 if dot and owner in self.types and owner not in objects:
                     yield from self.types_in([Located(owner, cell.part(name.start, name.start + len(owner)))])
 
-    def types_in(self, words: Iterable[Word]) -> Iterator[Occurrence]:
+    def types_in(self, words: Iterable[Located[str]]) -> Iterator[Occurrence]:
         """Names of types."""
         return (Occurrence(kind="type", name=word.value, span=word.span) for word in words)
 
-    def privileges(self, words: Iterable[Word], *, declares: bool = False) -> Iterator[Occurrence]:
+    def privileges(self, words: Iterable[Located[str]], *, declares: bool = False) -> Iterator[Occurrence]:
         """Names of privileges and sets."""
         for word in words:
             if word.value not in (ANY_PRIVILEGE, "named privilege"):
@@ -163,9 +171,9 @@ def _types_of(target: str, types: Types, objects: Mapping[str, Types]) -> Types:
     return types if target == "entity" else None if target == "parent" else frozenset({target})
 
 
-def _of_type(word: Word, slash: int) -> Iterator[Occurrence]:
+def _of_type(word: Located[str], slash: int) -> Iterator[Occurrence]:
     """The names in `TYPE/OPERATION`."""
-    type_, operation = part_of(word, 0, slash), part_of(word, slash + 1, len(word.value))
+    type_, operation = word.part(0, slash), word.part(slash + 1, len(word.value))
     yield Occurrence(kind="type", name=type_.value, span=type_.span)
     yield Occurrence(kind="operation", name=operation.value, span=operation.span, types=frozenset({type_.value}))
 
@@ -182,7 +190,7 @@ _WORD = re.compile(r"[^/]+")
 _TYPED = re.compile(r"\b([^\W\d]\w*):(?=\S)")
 
 
-def in_scenarios(node: yaml_tree.YamlNode, source: SourceFile, names: Iterable[Occurrence]) -> Iterator[Occurrence]:
+def in_scenarios(node: YamlNode, source: SourceFile, names: Iterable[Occurrence]) -> Iterator[Occurrence]:
     """The names of a policy in a file of its scenarios, by their spelling and place: a privilege may also be a word of another kind."""
     kinds: dict[str, set[Kind]] = {}
     for name in names:
@@ -191,20 +199,20 @@ def in_scenarios(node: yaml_tree.YamlNode, source: SourceFile, names: Iterable[O
 
 
 def _in_node(
-    node: yaml_tree.YamlNode, source: SourceFile, kinds: Mapping[str, set[Kind]], key: str, types: Types
+    node: YamlNode, source: SourceFile, kinds: Mapping[str, set[Kind]], key: str, types: Types
 ) -> Iterator[Occurrence]:
     match node:
-        case yaml_tree.ScalarNode():
+        case ScalarNode():
             yield from _in_scalar(node, source, kinds, key, types)
-        case yaml_tree.SequenceNode(items=items):
+        case SequenceNode(items=items):
             for item in items:
                 own = types
-                if isinstance(item, yaml_tree.MappingNode):
+                if isinstance(item, MappingNode):
                     # An entry: the types of its entities are those that it asks about.
                     named = _TYPED.findall(source.text[item.start : item.end])
                     own = frozenset(name for name in named if "type" in kinds.get(name, ())) or None
                 yield from _in_node(item, source, kinds, key, own)
-        case yaml_tree.MappingNode(entries=entries):
+        case MappingNode(entries=entries):
             for name, value in entries:
                 if name.text in kinds or "/" in name.text:
                     yield from _in_scalar(name, source, kinds, "operations", types)
@@ -213,7 +221,7 @@ def _in_node(
 
 
 def _in_scalar(
-    node: yaml_tree.ScalarNode, source: SourceFile, kinds: Mapping[str, set[Kind]], key: str, types: Types
+    node: ScalarNode, source: SourceFile, kinds: Mapping[str, set[Kind]], key: str, types: Types
 ) -> Iterator[Occurrence]:
     cell = Cell(text=node.text, source=source, style=node.style, start=node.start, end=node.end)
 

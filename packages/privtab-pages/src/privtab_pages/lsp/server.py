@@ -15,7 +15,7 @@ from pygls.uris import from_fs_path, to_fs_path
 
 from privtab import __version__
 from privtab.base import Diagnostic, Severity, SourceFile, Span
-from privtab.checks.lint.settings import codes
+from privtab.checks import codes
 from privtab_pages.lsp.documents import NOT_CHECKED, Document, Documents
 from privtab_pages.lsp.occurrences import Occurrence
 

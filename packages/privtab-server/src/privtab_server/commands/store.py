@@ -80,7 +80,7 @@ def create(
       privtab store create grants.db --policy gravitino/1.1.0 --admin root
       privtab store create postgresql+psycopg://privtab@db/grants -p lake.yaml
     """
-    from privtab.checks.lint.config import settings_above
+    from privtab.checks import settings_above
 
     settings = settings_above(Path("privtab.toml"))
     administrators = [*(admin or []), *settings.administrators]

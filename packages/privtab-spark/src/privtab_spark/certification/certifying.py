@@ -18,6 +18,8 @@ from privtab import __version__
 from privtab.base import Entity, UsageError, no_formula
 from privtab.language.report.html import HeatMap, shaded
 from privtab.state import State
+from privtab.state.nodes import State
+from privtab_analysis.heat_map import HeatMap
 from privtab_analysis.html import page, visible
 from privtab_spark.certification import findings as found
 from privtab_spark.certification.figures import TooLargeError, Totals, WrittenRows, write_matrix
@@ -380,7 +382,7 @@ def render(certificate: Certificate, maps: Sequence[HeatMap], rows: Sequence[Map
         "certify/report",
         origin=certificate.origin,
         totals=certificate.totals,
-        maps=[shaded(heat) for heat in maps],
+        maps=[heat.shaded() for heat in maps],
         findings=[
             {"kind": kind, "what": KINDS[kind][1], "level": KINDS[kind][0], "found": found, "count": counts[kind]}
             for kind, found in kinds.items()

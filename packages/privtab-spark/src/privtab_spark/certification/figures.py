@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from privtab.base import PrivtabError, no_formula
-from privtab.language.report.html import HeatMap
+from privtab_analysis.heat_map import HeatMap
 from privtab_spark.matrix import ANYONE, SCHEMA, Matrix
 
 CHUNK = 1 << 20

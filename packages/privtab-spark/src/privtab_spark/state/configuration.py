@@ -41,7 +41,7 @@ def _yaml_value(file: SourceFile) -> object:
 
     The lines themselves are not shown, since they may contain passwords.
     """
-    from privtab.language.syntax.yaml_tree import compose_yaml, plain_yaml
+    from privtab.language import compose_yaml, plain_yaml
 
     found: list[Diagnostic] = []
     tree = compose_yaml(file, found, "a configuration begins with `tables:`")

@@ -218,7 +218,7 @@ def _suggested_file(subject: Subject, text: str, output: Path | None) -> str:
     if subject.readings:
         header += ["readings:", *(f"  {row}: {name}" for row, name in subject.readings)]
     from privtab.base import SourceFile
-    from privtab.language.fmt import format_source
+    from privtab.language import format_source
 
     whole = "\n".join(header) + "\n\n" + text
     return format_source(SourceFile.of("suggested.yaml", whole))[0] or whole
@@ -232,7 +232,7 @@ def _report(results: Sequence[Result], format_: Format, *, verbose: bool) -> str
             ok = not any(result.failures for result in results)
             return as_json({"ok": ok, "policies": [result_json(result) for result in results]})
         case "junit":
-            from privtab.language.report import junit
+            from privtab.language import junit
             from privtab_testing.scenarios.results import junit_suites
 
             return junit(junit_suites(results))

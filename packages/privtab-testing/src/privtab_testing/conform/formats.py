@@ -7,8 +7,10 @@ from typing import Any
 
 from privtab.base import count
 from privtab.ir import atom_text
+from privtab.language import CaseFailure, CaseResult, SuiteResult, junit
 from privtab.language.report import Case, Failure, Suite, junit
 from privtab.state import State
+from privtab.state.nodes import State
 from privtab_analysis.diff.markdown import as_text
 from privtab_analysis.html import page
 from privtab_testing.conform import QuestionPlan, Verdict
@@ -194,18 +196,18 @@ def tables(state: State) -> dict[str, list[dict[str, str]]]:
 
 def as_junit(report: Report) -> str:
     """The report as JUnit: a test for each row."""
-    return junit([Suite(name=title(report), cases=tuple(_case(report, row) for row in report.rows))])
+    return junit([SuiteResult(name=title(report), cases=tuple(_case(report, row) for row in report.rows))])
 
 
-def _case(report: Report, row: RowReport) -> Case:
+def _case(report: Report, row: RowReport) -> CaseResult:
     failure = None
     if row.verdict in WRONG and row.waived is None:
         lines = [*row_notes(row), *row_lines(row.rule.span), *shown_lines(row)]
-        failure = Failure(message=f"{row.name} is {row.verdict}", text="\n".join(lines), kind=str(row.verdict))
+        failure = CaseFailure(message=f"{row.name} is {row.verdict}", text="\n".join(lines), kind=str(row.verdict))
     skipped = None
     if row.verdict is Verdict.UNTESTED or row.waived is not None:
         skipped = "; ".join(row_notes(row)) or "not asked"
-    return Case(
+    return CaseResult(
         name=row.name,
         classname=f"{report.plan.program.system}.{row.rule.entity}",
         failure=failure,

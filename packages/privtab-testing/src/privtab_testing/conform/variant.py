@@ -13,8 +13,7 @@ import yaml
 
 from privtab.base import Diagnostic, FileError, PolicyInvalid, SourceFile, UsageError
 from privtab.ir import ALWAYS, Program, Rule, condition_text
-from privtab.language.syntax.keys import OPEN_NAME
-from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml, plain_yaml
+from privtab.language import OPEN_NAME, MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml, plain_yaml
 from privtab.pipeline import find_policy, load_program
 from privtab.reference import Reference
 from privtab_testing.conform import Question, QuestionPlan, SystemAnswer

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from privtab.base import Diagnostic, FileError, PolicyInvalid, Severity, SourceFile, UsageError, sorted_diagnostics
 from privtab.ir import Can, Program, Rule, walk_reached
-from privtab.language.syntax.yaml_tree import YamlNode, compose_yaml
+from privtab.language import YamlNode, compose_yaml
 from privtab.pipeline import find_policies, lint_policy, system_folder
 from privtab.state import State
 from privtab_testing.scenarios import Case, CasePlan, Subject, finding

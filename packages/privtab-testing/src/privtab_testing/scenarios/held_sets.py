@@ -10,10 +10,12 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from privtab import ir
 from privtab.base import ANY_PRIVILEGE, Attribute, Entity, did_you_mean
+from privtab.language import MappingNode, ScalarNode, SequenceNode, YamlNode, parse_constants
 from privtab.language.syntax import yaml_tree
 from privtab.language.syntax.expression import parse_constants
 from privtab.language.syntax.yaml_tree import ScalarNode, YamlNode
 from privtab.state import RowProblem, StateNames
+from privtab.state.names import RowProblem, StateNames
 from privtab_analysis.rights import ONESELF, target_of
 from privtab_testing.scenarios.callers import ANYONE, HeldSet, HeldSets, set_text, smallest
 from privtab_testing.scenarios.tree import ScenarioReader, Values, fill
@@ -50,9 +52,9 @@ class HeldSetsReader:
         match node:
             case ScalarNode():
                 return self._named_part(node, values)
-            case yaml_tree.SequenceNode():
+            case SequenceNode():
                 return self._explicit_sets(node)
-            case yaml_tree.MappingNode():
+            case MappingNode():
                 fields = self.reader.fields(node, "a way", ("all", "any"))
                 if fields is None:
                     return None
@@ -115,7 +117,7 @@ class HeldSetsReader:
             self._in_progress.pop()
         return self._read_parts[key]
 
-    def _explicit_sets(self, node: yaml_tree.SequenceNode) -> HeldSets | None:
+    def _explicit_sets(self, node: SequenceNode) -> HeldSets | None:
         """A list of sets. None may contain another, or it would not be minimal."""
         if not self._is_within_limit(node, len(node.items)):
             return None
@@ -139,7 +141,7 @@ class HeldSetsReader:
 
     def _set(self, node: YamlNode) -> HeldSets | None:
         """One set, written as a list of atoms; each may stand for several: `READ/WRITE (x)`, `owner (x, y)`."""
-        if not isinstance(node, yaml_tree.SequenceNode):
+        if not isinstance(node, SequenceNode):
             self.reader.report("T003", node, "a set is a list of atoms", "write `[[A, B], [C]]`: A and B, or C")
             return None
         atoms = [self.atom(item) for item in node.items]

@@ -11,10 +11,9 @@ from typing import Any
 
 from privtab.base import FileError, SourceFile, Span, read_text
 from privtab.ir import Rule, atom_text
-from privtab.language import syntax
-from privtab.language.report import Case as JUnitCase
-from privtab.language.report import Failure as JUnitFailure
-from privtab.language.report import Suite
+from privtab.language import CaseFailure as JUnitFailure
+from privtab.language import CaseResult as JUnitCase
+from privtab.language import SuiteResult, read_policy
 from privtab_testing.scenarios import Case, CasePlan, Subject
 from privtab_testing.scenarios.mutants import CHANGES, Mutant
 from privtab_testing.scenarios.prove import Cell, Coverage, Score
@@ -65,7 +64,7 @@ def chosen_reading(subject: Subject, rule: Rule) -> ChosenReading | None:
 @lru_cache(maxsize=16)
 def _readings(policy: Path) -> dict[tuple[Span, str], Span]:
     """The spans of the readings, by the span of their row and their name."""
-    tables, _ = syntax.read_policy(SourceFile.load(policy))
+    tables, _ = read_policy(SourceFile.load(policy))
     return {
         (decl.span, reading.name.value): reading.name.span
         for decl in (() if tables is None else tables.all_rows)
@@ -222,12 +221,12 @@ def because(failure: Failure) -> str:
     return failure.decision.why_denied() or "no way leads to an allow"
 
 
-def junit_suites(results: Sequence[Result]) -> list[Suite]:
+def junit_suites(results: Sequence[Result]) -> list[SuiteResult]:
     """The results for JUnit: a suite for each subject, a test for each case."""
     return [_suite(result) for result in results]
 
 
-def _suite(result: Result) -> Suite:
+def _suite(result: Result) -> SuiteResult:
     first_failures: dict[int, Failure] = {}
     for failure in result.failures:
         first_failures.setdefault(id(failure.case), failure)
@@ -238,7 +237,7 @@ def _suite(result: Result) -> Suite:
         properties += [] if measure is None else [(name, f"{measure.percent}")]
     if result.undecided:
         properties.append(("undecided", ", ".join(rule.id for rule in result.undecided)))
-    return Suite(name=result.name, cases=cases, properties=tuple(properties))
+    return SuiteResult(name=result.name, cases=cases, properties=tuple(properties))
 
 
 def _test(result: Result, case: Case, failure: Failure | None, seconds: float) -> JUnitCase:

@@ -10,8 +10,7 @@ from dataclasses import replace
 from itertools import product
 from typing import ClassVar, TypeAlias
 
-from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, plain_scalar
+from privtab.language import DocumentProblem, DocumentReader, MappingNode, ScalarNode, SequenceNode, YamlNode
 from privtab_testing.scenarios import CODES
 
 PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)?)\}")
@@ -70,7 +69,7 @@ def fill(node: YamlNode, values: Values) -> YamlNode:
             text = filled(node.text, values)
             if text == node.text:
                 return node
-            return replace(node, text=text, value=text if node.style else plain_scalar(text))
+            return node.with_text(text)
         case SequenceNode():
             return replace(node, items=tuple(fill(item, values) for item in node.items))
         case MappingNode():

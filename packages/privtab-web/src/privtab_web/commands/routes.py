@@ -168,7 +168,7 @@ def _report(result: Coverage, format_: RoutesFormat) -> Any:
             lines += ["", f"No route uses {', '.join(map(as_code, result.unused))}."] if result.unused else []
             return "\n".join(lines) + "\n"
         case "sarif":
-            from privtab.language.report.sarif import sarif
+            from privtab.language import sarif
 
             return sarif(result.findings)
         case "text":

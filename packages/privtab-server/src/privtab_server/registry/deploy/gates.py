@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from privtab.base import Diagnostic, Severity, count, load_plugin
-from privtab.checks.lint.settings import FailOn
 from privtab.ir import Program
 from privtab.pipeline import comparable, lint_policy
 from privtab.state import State
@@ -105,8 +104,7 @@ def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) ->
     started = time.perf_counter()
     checked = lint_policy(policy, variant=variant, readings=readings)
     findings = checked.findings.kept
-    fail_on = checked.settings.fail_on or FailOn.ERROR
-    fatal = [d for d in findings if fail_on.fails(d.severity) or d.severity is Severity.ERROR]
+    fatal = [d for d in findings if checked.settings.fails(d.severity) or d.severity is Severity.ERROR]
     summary = count(len(fatal), "finding") if fatal else count(len(findings), "finding") + " that may stay"
     gate = Gate(
         name="lint",
