@@ -150,7 +150,7 @@ YamlNode: TypeAlias = ScalarNode | SequenceNode | MappingNode
 def plain_scalar(text: str) -> Plain:
     """The value of an unquoted scalar by the YAML 1.2 core schema.
 
-    >>> [plain_value(t) for t in ("on", "true", "12", "~", "1.5")]
+    >>> [plain_scalar(t) for t in ("on", "true", "12", "~", "1.5")]
     ['on', True, 12, None, 1.5]
     """
     if text in _NULL:

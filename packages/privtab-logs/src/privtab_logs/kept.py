@@ -8,12 +8,7 @@ from typing import ClassVar
 
 from privtab.base import Diagnostic, SourceFile, UsageError, sorted_diagnostics
 from privtab.language import DocumentProblem, DocumentReader, YamlNode, compose_yaml
-from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.language.syntax.yaml_tree import YamlNode, compose_yaml
-from privtab.state import GROUP_PREFIX, Places, ROLE_PREFIX, State
-from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX
-from privtab.state.names import Places
-from privtab.state.nodes import State
+from privtab.state import GROUP_PREFIX, ROLE_PREFIX, Places, State
 from privtab_analysis.state_diff.chosen import find_rows
 from privtab_logs.excerpts import OF_PRINCIPALS, principal_named
 

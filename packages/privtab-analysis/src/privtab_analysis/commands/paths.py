@@ -304,9 +304,7 @@ class _PathsQuery:
 def _administrators(program: Program) -> tuple[str, ...]:
     """The service administrators that the settings name."""
     from privtab.checks import settings_above
-    from privtab.checks.lint.config import settings_above
     from privtab.state import used_parts
-    from privtab.state.names import used_parts
 
     if not used_parts(program).service_admins:
         return ()

@@ -11,10 +11,7 @@ from jmespath.exceptions import JMESPathError
 
 from privtab.base import Located, SourceFile, is_wildcard
 from privtab.language import DocumentProblem, DocumentReader, MappingNode, SequenceNode, YamlNode
-from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.language.syntax.yaml_tree import MappingNode, SequenceNode, YamlNode
 from privtab.state import TABLE_COLUMNS
-from privtab.state.raw import TABLE_COLUMNS
 from privtab_connect.documents import document as find
 from privtab_connect.importing.expression import Expression
 from privtab_connect.importing.fields import ONE_OF, TYPES, Field, Fields, Loss, Many, Type, Word

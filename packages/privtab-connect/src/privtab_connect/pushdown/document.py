@@ -21,11 +21,7 @@ from privtab.base import (
 )
 from privtab.ir import Program
 from privtab.language import DocumentProblem, DocumentReader, MappingNode, ScalarNode, SequenceNode, YamlNode
-from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 from privtab.state import ALL_TABLES, principal_entity
-from privtab.state.nodes import ALL_TABLES
-from privtab.state.principal_rows import principal_entity
 from privtab_connect.documents import document as find
 from privtab_connect.errors import TemplateError
 from privtab_connect.importing.template import Template

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from privtab import __version__
 from privtab.base import Entity, UsageError, no_formula
-from privtab.language.report.html import HeatMap, shaded
 from privtab.state import State
-from privtab.state.nodes import State
 from privtab_analysis.heat_map import HeatMap
 from privtab_analysis.html import page, visible
 from privtab_spark.certification import findings as found

@@ -10,12 +10,17 @@ from typing import ClassVar, Literal, TypeAlias
 
 from privtab.base import Diagnostic, PolicyInvalid, SourceFile, sorted_diagnostics
 from privtab.ir import Program
-from privtab.language import DocumentProblem, DocumentReader, MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml, plain_yaml
-from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml, plain_yaml
+from privtab.language import (
+    DocumentProblem,
+    DocumentReader,
+    MappingNode,
+    ScalarNode,
+    SequenceNode,
+    YamlNode,
+    compose_yaml,
+    plain_yaml,
+)
 from privtab.state import ALL_TABLES, State, from_tables, validate
-from privtab.state.load import from_tables, validate
-from privtab.state.nodes import ALL_TABLES, State
 from privtab_connect.importing.template import Template
 
 MARK = "conform"

@@ -8,9 +8,7 @@ from typing import Any
 from privtab.base import count
 from privtab.ir import atom_text
 from privtab.language import CaseFailure, CaseResult, SuiteResult, junit
-from privtab.language.report import Case, Failure, Suite, junit
 from privtab.state import State
-from privtab.state.nodes import State
 from privtab_analysis.diff.markdown import as_text
 from privtab_analysis.html import page
 from privtab_testing.conform import QuestionPlan, Verdict

@@ -24,13 +24,17 @@ from privtab.base import (
 )
 from privtab.ir import Program, vocabulary
 from privtab.language import MappingNode, YamlNode
-from privtab.language.syntax import yaml_tree
-from privtab.language.syntax.yaml_tree import YamlNode
-from privtab.state import ALL_TABLES, Placement, RawReader, RawState, RowLocation, State, StateFinding, load_raw_state, validate
-from privtab.state.findings import RowLocation, StateFinding
-from privtab.state.load import load_raw_state, validate
-from privtab.state.nodes import ALL_TABLES, Placement, State
-from privtab.state.raw import RawReader, RawState
+from privtab.state import (
+    ALL_TABLES,
+    Placement,
+    RawReader,
+    RawState,
+    RowLocation,
+    State,
+    StateFinding,
+    load_raw_state,
+    validate,
+)
 from privtab_testing.scenarios import Because, Case, Expected
 from privtab_testing.scenarios.held_sets import HeldSetsReader
 from privtab_testing.scenarios.tree import Combinations, Fields, Params, ScenarioReader, Values

@@ -15,11 +15,7 @@ from typing import TypeAlias
 from privtab.base import Effect, Entity, InvalidRequest, Located, Request, Span, flag_name
 from privtab.ir import SqlFilter
 from privtab.language import MappingNode, ScalarNode, SequenceNode, YamlNode
-from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 from privtab.state import Grant, RowProblem, State, locations
-from privtab.state.located import locations
-from privtab.state.names import RowProblem
-from privtab.state.nodes import Grant, State
 from privtab_analysis.principal_rows import about_principal
 from privtab_testing.scenarios import Case, Expected, Text, size
 from privtab_testing.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author, without

@@ -11,11 +11,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from privtab import ir
 from privtab.base import ANY_PRIVILEGE, Attribute, Entity, did_you_mean
 from privtab.language import MappingNode, ScalarNode, SequenceNode, YamlNode, parse_constants
-from privtab.language.syntax import yaml_tree
-from privtab.language.syntax.expression import parse_constants
-from privtab.language.syntax.yaml_tree import ScalarNode, YamlNode
 from privtab.state import RowProblem, StateNames
-from privtab.state.names import RowProblem, StateNames
 from privtab_analysis.rights import ONESELF, target_of
 from privtab_testing.scenarios.callers import ANYONE, HeldSet, HeldSets, set_text, smallest
 from privtab_testing.scenarios.tree import ScenarioReader, Values, fill

@@ -23,10 +23,7 @@ from privtab.ir import (
     vocabulary,
 )
 from privtab.language import YamlNode
-from privtab.language.syntax.yaml_tree import YamlNode
 from privtab.state import Placement, State, locations
-from privtab.state.located import locations
-from privtab.state.nodes import Placement, State
 from privtab_analysis.locations import GrowingLocations
 from privtab_analysis.rights import Right, about, right_text, target_of
 from privtab_testing.scenarios import Case
