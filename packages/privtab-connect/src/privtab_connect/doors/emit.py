@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from privtab.backends import rego_string, rego_template
-from privtab.backends.rego import links, rego_string, rego_template
-from privtab.base import FilterWord, PLAIN_CHARACTERS
+from privtab.base import FilterWord
 from privtab.ir import Program, SqlFilter
 from privtab_connect.doors.document import KEYWORDS, Alternative, Answer, Conditions, Door, Form, Kind, Place, Shape
 
