@@ -251,7 +251,7 @@ def policy_revision(program: Program, *, parallel: bool = False) -> str:
 
 def backend_files(program: Program, name: str, artifacts: PolicyArtifacts) -> Mapping[str, str]:
     """The files that the back end with this name writes for a compiled policy, by path."""
-    from privtab.backends import Compilation, backend
+    from privtab.backends.protocol import Compilation, backend
 
     optimised_program = optimised(program)
     policy = Compilation(program=program, optimised=optimised_program, name=artifacts.name, revision=artifacts.revision)

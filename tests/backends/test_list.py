@@ -12,7 +12,7 @@ from installed import install
 
 import privtab
 from privtab import backends
-from privtab.backends import BACKENDS, backend
+from privtab.backends import BACKENDS, backend, protocol
 from privtab.base.errors import UnsupportedError
 from privtab.command._app import run
 from privtab.pipeline import backend_files, load_program, policy_artifacts
@@ -67,7 +67,7 @@ def test_a_module_in_the_folder_and_its_name_in_the_list_are_a_back_end(
 ) -> None:
     (tmp_path / "toy.py").write_text(TOY, encoding="utf-8")
     monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path)])
-    monkeypatch.setattr(backends, "BACKENDS", (*BACKENDS, "toy"))
+    monkeypatch.setattr(protocol, "BACKENDS", (*BACKENDS, "toy"))
     program = load_program(POLICY)
     files = backend_files(program, "toy", policy_artifacts(program))
     assert files["rows/names.txt"].splitlines() == [rule.id for rule in program.rules.values()]

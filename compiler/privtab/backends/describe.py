@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from privtab.backends import Compilation
+from privtab.backends.protocol import Compilation
 from privtab.base import indented_json
 from privtab.ir.canonical import canonical_form
 from privtab.ir.formula import walk_condition

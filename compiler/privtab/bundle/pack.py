@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from privtab.backends import Compilation, rego
+from privtab.backends import rego
+from privtab.backends.protocol import Compilation
 from privtab.base.worker import LARGE, beside
 from privtab.bundle.archive import json_bytes, json_object
 from privtab.bundle.provenance import Provenance

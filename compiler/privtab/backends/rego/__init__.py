@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, get_args
 
-from privtab.backends import Compilation
+from privtab.backends.protocol import Compilation
 from privtab.backends.rego.body import Body, Clause, Functions, RowView, filter_views
 from privtab.base.attributes import AttributeKind
 from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT, PLAIN_CHARACTERS, UNUSABLE

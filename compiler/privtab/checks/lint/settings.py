@@ -13,7 +13,7 @@ from pathlib import Path
 from privtab.base import resources
 from privtab.base.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.base.hints import nearest
-from privtab.checks import kinds
+from privtab.checks._every import kinds
 from privtab.language.report import SuppressedFinding
 
 
