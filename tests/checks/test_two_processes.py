@@ -20,7 +20,7 @@ def resolved(name: str) -> Policy:
 
 @pytest.fixture
 def _two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privtab.checks.LARGE", 1)
+    monkeypatch.setattr("privtab.checks._every.LARGE", 1)
     monkeypatch.setattr("privtab.base.worker.Worker.spare", lambda: 1)
 
 
