@@ -3,11 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from privtab.ir.nodes import Program
-from privtab.state.names import UsedParts, used_parts
+from privtab.state.names import UsedParts
 
 
 def test_everything_used_by_a_rule_is_found(program: Program) -> None:
-    assert used_parts(program) == UsedParts(
+    assert UsedParts.of(program) == UsedParts(
         member_types=frozenset({"lake", "group", "schema"}),
         group_membership=True,
         holds=True,
@@ -18,7 +18,7 @@ def test_everything_used_by_a_rule_is_found(program: Program) -> None:
 
 
 def test_a_policy_without_requirements(lean: Program) -> None:
-    assert used_parts(lean) == UsedParts(
+    assert UsedParts.of(lean) == UsedParts(
         member_types=frozenset(),
         group_membership=False,
         holds=False,
@@ -29,12 +29,12 @@ def test_a_policy_without_requirements(lean: Program) -> None:
 
 
 def test_groups_may_come_with_the_request(trusting: Program) -> None:
-    assert used_parts(trusting).request_groups
+    assert UsedParts.of(trusting).request_groups
 
 
 def test_names_without_rules_may_use_anything(lean: Program) -> None:
     # What a compiled policy tells of its names: who is in which group must not be lost from an index that is made with it.
-    found = used_parts(replace(lean, rules={}))
+    found = UsedParts.of(replace(lean, rules={}))
     assert found.member_types == frozenset(lean.entities)
     assert found.holds
     assert found.group_membership

@@ -19,18 +19,8 @@ if TYPE_CHECKING:
     from privtab.state.links import LINK_COLUMNS, derived_rows, invalid_links, with_derived_rows
     from privtab.state.load import as_raw, from_tables, load_raw_state, no_table_message, validate, validate_with_places
     from privtab.state.located import located_places, locations, lying_in, wrong_places
-    from privtab.state.names import (
-        NO_PLACES,
-        Places,
-        RowProblem,
-        StateNames,
-        UsedParts,
-        filters_need,
-        place_text,
-        used_parts,
-    )
+    from privtab.state.names import NO_PLACES, Places, RowProblem, StateNames, UsedParts, filters_need, place_text
     from privtab.state.nodes import (
-        ALL_TABLES,
         ENTITY_COLUMNS,
         Assignment,
         AttributeRow,
@@ -64,8 +54,8 @@ else:
             "links": "LINK_COLUMNS derived_rows invalid_links with_derived_rows",
             "load": "as_raw from_tables load_raw_state no_table_message validate validate_with_places",
             "located": "located_places locations lying_in wrong_places",
-            "names": "NO_PLACES Places RowProblem StateNames UsedParts filters_need place_text used_parts",
-            "nodes": "ALL_TABLES Assignment AttributeRow ColumnRows ENTITY_COLUMNS Effect Grant Placement State",
+            "names": "NO_PLACES Places RowProblem StateNames UsedParts filters_need place_text",
+            "nodes": "Assignment AttributeRow ColumnRows ENTITY_COLUMNS Effect Grant Placement State",
             "principal_rows": "may_name_entity principal_entity scoped_principal",
             "raw": "NotText RawReader RawRow RawState TABLE_COLUMNS arrow_cells",
             "read_parquet": "TABLE_FORMATS table_format",

@@ -12,7 +12,7 @@ from privtab.base.names import PRINCIPAL_KINDS, mixed_scripts
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.state.findings import RowLocation, StateFinding
-from privtab.state.names import RowProblem, StateNames, used_parts
+from privtab.state.names import RowProblem, StateNames, UsedParts
 from privtab.state.nodes import Cells, ColumnRows, State
 from privtab.state.raw import NAMED, RawRow, RawState
 
@@ -45,7 +45,7 @@ class Checker:
         }
         """What reads a row of each table; `row_checker.checker_of` adds the others."""
         self.names = StateNames(program)
-        self.uses = used_parts(program)
+        self.uses = UsedParts.of(program)
         self.findings: list[StateFinding] = list(raw.findings)
         self.valid_rows: dict[str, Sequence[RawRow]] = {}
         self.finding_counts: Counter[tuple[str, str, str, Literal["error", "warning", "note"]]] = Counter()

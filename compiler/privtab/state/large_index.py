@@ -20,7 +20,7 @@ from privtab.ir.nodes import Program
 from privtab.state.chains import GROUP_PREFIX
 from privtab.state.coded import CodedColumn, once
 from privtab.state.links import with_derived_rows
-from privtab.state.names import StateNames, UsedParts, used_parts
+from privtab.state.names import StateNames, UsedParts
 from privtab.state.nodes import State
 from privtab.state.principal_rows import SEPARATOR, HeldRoles, scoped_entries, scopes_of_roles
 
@@ -144,7 +144,7 @@ def held_parts(program: Program, state: State) -> dict[str, Part]:
 def people_parts(program: Program, state: State) -> tuple[dict[str, Any], int]:
     """The parts that are looked up by user or group, and how many users have principals."""
     state = with_derived_rows(program, state.plain("an index by columns"))
-    used = used_parts(program)
+    used = UsedParts.of(program)
     people = _People(program, state, used)
     groups_alone = people.groups if used.request_groups else people.numbers(used.everyone)
     admins, admin_names = _sorted(_column(state, "service_admins", "user"))

@@ -12,7 +12,7 @@ from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.state.findings import StateFinding
 from privtab.state.located import locations
-from privtab.state.names import Places, StateNames, used_parts
+from privtab.state.names import Places, StateNames, UsedParts
 from privtab.state.nodes import State
 
 Found: TypeAlias = tuple[str, int, str, str, str]
@@ -58,7 +58,7 @@ def _roles(program: Program, state: State) -> Iterator[Found]:
     # A role that holds others gives what they give.
     granted_to = state.distinct(("grants", "grantee"), ("owners", "owner"), ("assignments", "principal"))
     declared = {role.name for role in program.roles.values() if role.grants}
-    for role in column.names if not used_parts(program).holds else ():
+    for role in column.names if not UsedParts.of(program).holds else ():
         if f"role:{role}" not in granted_to and role not in declared:
             row, advice = column.where([role])[0], "grant it something, or remove its assignments"
             yield "assignments", row, "S204", f"role `{role}` is held, and no row grants it anything", advice

@@ -213,7 +213,7 @@ class StateNames(PrivilegeNames):
 
     def similar_declared_role(self, role: str) -> str | None:
         """The advice for a role that no row grants anything but whose name resembles a declared one."""
-        if role in self.program.roles or used_parts(self.program).holds:
+        if role in self.program.roles or UsedParts.of(self.program).holds:
             return None
         for name, declared in self.program.roles.items():
             if _folded(role) in {_folded(name), _folded(declared.title or name)}:
@@ -280,7 +280,7 @@ class UsedParts:
 
     For example:
 
-        used_parts(program).holds
+        UsedParts.of(program).holds
     """
 
     member_types: frozenset[str]
@@ -300,6 +300,11 @@ class UsedParts:
     roles_of_roles: bool = False
     """Whether the roles that a role holds are looked up, which active roles bring."""
 
+    @staticmethod
+    def of(program: Program) -> UsedParts:
+        """The parts that a program uses; a program without rules has only names, and may be asked for anything."""
+        return _used_parts(program)
+
 
 KEEPS = "keeps"
 """The part of an index that says what it keeps of a state, if a policy has filters."""
@@ -317,7 +322,7 @@ def filters_need(program: Program) -> list[str]:
 
         filters_need(program)  # ["groups"]
     """
-    used = used_parts(program)
+    used = UsedParts.of(program)
     needed = {"groups": used.group_membership, "roles": used.holds} if program.filters else {}
     return [part for part, is_needed in needed.items() if is_needed]
 
@@ -329,13 +334,8 @@ def kept_part(program: Program, state: State) -> dict[str, dict[str, bool]]:
 
 
 @once
-def used_parts(program: Program) -> UsedParts:
-    """Walk every rule; `can` need not be followed, since it refers to another rule of the same policy.
-
-    A program without rules has only names, and may be asked for anything.
-
-        used_parts(program).member_types
-    """
+def _used_parts(program: Program) -> UsedParts:
+    """Walk every rule; `can` need not be followed, since it refers to another rule of the same policy."""
     semantics = program.semantics
     narrows = semantics.active_roles == "request"
     asks_anything = not program.rules

@@ -13,7 +13,7 @@ from privtab.base.names import SCOPED, encode_name, last_name
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.state.names import StateNames, used_parts
+from privtab.state.names import StateNames, UsedParts
 from privtab.state.nodes import State
 
 
@@ -86,7 +86,7 @@ class HeldRoles:
     """What rows of `assignments` give: a role, or within a scope a principal of its own, as far as something depends on it."""
 
     def __init__(self, program: Program, state: State) -> None:
-        self._every = used_parts(program).holds
+        self._every = UsedParts.of(program).holds
         self._declared = {f"role:{role.name}" for role in program.roles.values()}
         self.grantees = state.distinct(("grants", "grantee"), ("owners", "owner"))
         """The principals that grants and owners name."""

@@ -35,7 +35,7 @@ from privtab.state import attribute_rows, located
 from privtab.state.chains import ROLE_PREFIX, ScopeOverlap
 from privtab.state.links import with_derived_rows
 from privtab.state.located import locations
-from privtab.state.names import StateNames, UsedParts, kept_part, used_parts
+from privtab.state.names import StateNames, UsedParts, kept_part
 from privtab.state.nodes import State
 from privtab.state.principal_rows import SEPARATOR, HeldRoles, scoped_entries, scoped_principal, scopes_of_roles
 
@@ -78,7 +78,7 @@ RolesOfRoles: TypeAlias = dict[str, dict[str, list[Window]]]
 
 def brought_part(program: Program, state: State) -> dict[str, Any]:
     """The part of the index of a state without windows; nothing if the policy has no use for it."""
-    return {BROUGHT: brought_parts(program, state)[0]} if used_parts(program).roles_of_roles else {}
+    return {BROUGHT: brought_parts(program, state)[0]} if UsedParts.of(program).roles_of_roles else {}
 
 
 def brought_parts(program: Program, state: State) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -235,7 +235,7 @@ def row_index_document(program: Program, state: State) -> IndexDocument:
     keys = located.locations(program, state).keys
     of_grants, timed_grants = _grants(program, state, keys)
     of_owners, timed_owners = _owners(state)
-    of_people, timed_people = _people(program, state, used_parts(program))
+    of_people, timed_people = _people(program, state, UsedParts.of(program))
     found: IndexDocument = {
         **of_grants,
         **of_owners,
@@ -247,7 +247,7 @@ def row_index_document(program: Program, state: State) -> IndexDocument:
         **located.parts(program, state),
     }
     windows = {**timed_grants, **timed_owners, **timed_people}
-    if used_parts(program).roles_of_roles:
+    if UsedParts.of(program).roles_of_roles:
         found[BROUGHT], windows[BROUGHT] = brought_parts(program, state)
     if not any(windows.values()):
         return found | (below_parts(program, found, keys) if uses_below(program) else {})

@@ -16,9 +16,9 @@ from privtab.base import ALWAYS, Request, Window, path_of
 from privtab.ir import ByType, Leaf, Program, uses_below
 from privtab.reference import EvaluationContext, Reference
 from privtab.state import (
-    ALL_TABLES,
     GROUP_PREFIX,
     ROLE_PREFIX,
+    TABLE_COLUMNS,
     ColumnRows,
     Places,
     RowLocation,
@@ -149,7 +149,7 @@ class StateRows:
         tables: Any = {
             table: ColumnRows.of(table, [self.cells[row] for row in listed]) for table, listed in by_table.items()
         }
-        others: Any = {table: getattr(self.whole, table) for table in ALL_TABLES if table not in OF_PRINCIPALS}
+        others: Any = {table: getattr(self.whole, table) for table in TABLE_COLUMNS if table not in OF_PRINCIPALS}
         state = lying_in(self.program, State(**tables, **others), self.whole)
         return Excerpt(self.program, state, by_table)
 

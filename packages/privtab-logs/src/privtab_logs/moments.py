@@ -26,17 +26,7 @@ from privtab.client import bundle_content
 from privtab.engines import combined_document
 from privtab.ir import Program, uses_below
 from privtab.pipeline import optimised, policy_artifacts
-from privtab.state import (
-    PEOPLE_PART,
-    RawState,
-    UsedParts,
-    as_raw,
-    as_written,
-    from_tables,
-    index_document,
-    used_parts,
-    validate,
-)
+from privtab.state import PEOPLE_PART, RawState, UsedParts, as_raw, as_written, from_tables, index_document, validate
 from privtab_logs.deciding import Decider
 from privtab_logs.schema import PARTS
 from privtab_server.registry import Registry, Revision
@@ -64,7 +54,7 @@ class Policy(NamedTuple):
     @property
     def reads(self) -> UsedParts:
         """Return the parts of a state that the rules read, after the passes, as in a program that is read from a bundle."""
-        return used_parts(optimised(self.program))
+        return UsedParts.of(optimised(self.program))
 
 
 class KnownState(NamedTuple):

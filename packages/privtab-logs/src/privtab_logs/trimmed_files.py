@@ -14,7 +14,7 @@ import yaml
 from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
 from privtab.base import LOCAL_ENDINGS
-from privtab.state import ALL_TABLES, RawState, row_text
+from privtab.state import TABLE_COLUMNS, RawState, row_text
 
 Gone: TypeAlias = Mapping[str, Collection[int]]
 """Numbers of left-out rows by table, from 1."""
@@ -42,7 +42,7 @@ def trimmed(path: Path, raw: RawState, gone: Gone) -> dict[str, bytes]:
     files = {
         file.stem: file
         for file in sorted(path.iterdir())
-        if file.suffix.lower() in LOCAL_ENDINGS and file.stem in ALL_TABLES
+        if file.suffix.lower() in LOCAL_ENDINGS and file.stem in TABLE_COLUMNS
     }
     return {
         file.name: _of_file(file, raw, gone, table) if gone.get(table) else file.read_bytes()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from privtab.base import HasWindows, UsageError, state_location
 from privtab.engines import Batches, Index, PythonEngine
-from privtab.state import ALL_TABLES, State, as_written
+from privtab.state import TABLE_COLUMNS, State, as_written
 from privtab_spark.policies import OpenPolicy
 from privtab_spark.shipping import PackedState
 from privtab_spark.state.bundles import bundled, is_address, is_bundle, require_complete, rows_of_bundles
@@ -41,7 +41,7 @@ def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str,
         return read.raw_counts
     rows = opened(policy, state, spark)
     if isinstance(rows, State):
-        return {table: len(getattr(rows, table)) for table in ALL_TABLES if table in TABLES or getattr(rows, table)}
+        return {table: len(getattr(rows, table)) for table in TABLE_COLUMNS if table in TABLES or getattr(rows, table)}
     counts: Mapping[str, int] = rows.counts()
     return counts
 

@@ -304,9 +304,9 @@ class _PathsQuery:
 def _administrators(program: Program) -> tuple[str, ...]:
     """The service administrators that the settings name."""
     from privtab.checks import settings_above
-    from privtab.state import used_parts
+    from privtab.state import UsedParts
 
-    if not used_parts(program).service_admins:
+    if not UsedParts.of(program).service_admins:
         return ()
     return tuple(name.removeprefix("user:") for name in settings_above(File("privtab.toml")).administrators)
 

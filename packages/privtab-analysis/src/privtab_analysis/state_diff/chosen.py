@@ -9,7 +9,7 @@ from heapq import nlargest
 from typing import Any, TypeVar
 
 from privtab.base import UsageError, nearest
-from privtab.state import ALL_TABLES, Places, RawRow, RawState, RowLocation, State, row_sentence
+from privtab.state import TABLE_COLUMNS, Places, RawRow, RawState, RowLocation, State, row_sentence
 
 T = TypeVar("T")
 _LINE = re.compile(r"(?P<path>.+):(?P<line>[0-9]{1,9})")
@@ -54,7 +54,7 @@ def find_raw_rows(texts: Iterable[str], rows: RawState, shown: str) -> list[RawR
 
 
 def _sentences(state: State) -> Iterator[tuple[str, tuple[str, int]]]:
-    for table in ALL_TABLES:
+    for table in TABLE_COLUMNS:
         for number, cells in enumerate(state.cells(table)):
             yield row_sentence(table, cells), (table, number)
 
@@ -94,7 +94,7 @@ def _at_place(text: str, rows: Callable[[str], Sequence[RawRow]]) -> list[tuple[
             return place.path == by_row["path"] and place.row == int(by_row["row"])
         return by_line is not None and place.path == by_line["path"] and place.line == int(by_line["line"])
 
-    tables = [by_row["table"]] if by_row is not None else ALL_TABLES if by_line is not None else ()
+    tables = [by_row["table"]] if by_row is not None else tuple(TABLE_COLUMNS) if by_line is not None else ()
     return [(table, number) for table in tables for number, row in enumerate(rows(table)) if is_there(row.place)]
 
 

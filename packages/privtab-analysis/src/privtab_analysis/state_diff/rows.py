@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from privtab.base import ALWAYS, WINDOW_COLUMNS, Window
 from privtab.base import parse_moment as at
-from privtab.state import ALL_TABLES, NO_PLACES, TABLE_COLUMNS, Places, RawState, State, place_text
+from privtab.state import NO_PLACES, TABLE_COLUMNS, Places, RawState, State, place_text
 from privtab_analysis.diff.markdown import as_code, as_text
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.summary import groups, headline, totals
@@ -20,7 +20,7 @@ def changed_rows(
     before: State, after: State, places: tuple[Places, Places] = (NO_PLACES, NO_PLACES)
 ) -> Iterator[ChangedRow]:
     """The rows that were removed and added, table by table, in the order of their states; repeated rows count once."""
-    for table in ALL_TABLES:
+    for table in TABLE_COLUMNS:
         removed, added = _only(before, after, table)
         yield from _rows(before, table, removed, places[0], added=False)
         yield from _rows(after, table, added, places[1], added=True)
@@ -78,7 +78,7 @@ def with_windows(access: Iterable[ChangedAccess], rows: Iterable[ChangedRow], mo
 
 def changed_raw_rows(before: RawState, after: RawState) -> Iterator[ChangedRow]:
     """The same for rows as read, without a policy that gives them a meaning."""
-    for table in ALL_TABLES:
+    for table in TABLE_COLUMNS:
         rows_before, rows_after = before.rows.get(table, ()), after.rows.get(table, ())
         if min(len(rows_before), len(rows_after)) >= LARGE:
             from privtab.state import RawTable

@@ -24,7 +24,7 @@ from privtab.ir import (
     vocabulary,
 )
 from privtab.reference import EvaluationContext, Reference
-from privtab.state import GROUP_PREFIX, State, UsedParts, attribute_rows, used_parts
+from privtab.state import GROUP_PREFIX, State, UsedParts, attribute_rows
 from privtab_analysis.caller import Caller
 from privtab_analysis.entitlements.equivalence import EntityEquivalence
 from privtab_analysis.entitlements.evaluator import Evaluator
@@ -203,7 +203,7 @@ class Side:
     def __init__(self, program: Program, state: State, used: UsedParts | None = None) -> None:
         self.program = program
         self.state = state
-        self.uses: UsedParts = used or used_parts(program)
+        self.uses: UsedParts = used or UsedParts.of(program)
         self.reference = Reference(program, state)
         self.holdings = self.reference.holdings
         self._users = UserHolders(program, state, self.holdings)

@@ -11,7 +11,7 @@ from privtab.base import ALWAYS, Entity, Request, Span, UsageError
 from privtab.ir import ALWAYS as NO_GATE
 from privtab.ir import RESOURCE, Has, Program, Rule, Target, privilege_names
 from privtab.reference import EvaluationContext, Reference
-from privtab.state import ALL_TABLES, NO_PLACES, Assignment, Grant, Places, RowLocation, State, StateFinding
+from privtab.state import NO_PLACES, TABLE_COLUMNS, Assignment, Grant, Places, RowLocation, State, StateFinding
 from privtab_connect.pushdown import TargetModule
 from privtab_connect.pushdown.document import MappingDocument, NativeNames, Part
 from privtab_connect.pushdown.rights import (
@@ -183,7 +183,7 @@ class _Rows:
 
     def read(self) -> None:
         """Read all tables."""
-        for table in ALL_TABLES:
+        for table in TABLE_COLUMNS:
             rows: Sequence[Any] = getattr(self.state, table)
             reason = self.document.left_out["tables"].get(table)
             if reason is not None:

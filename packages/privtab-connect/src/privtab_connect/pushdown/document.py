@@ -21,7 +21,7 @@ from privtab.base import (
 )
 from privtab.ir import Program
 from privtab.language import DocumentProblem, DocumentReader, MappingNode, ScalarNode, SequenceNode, YamlNode
-from privtab.state import ALL_TABLES, principal_entity
+from privtab.state import TABLE_COLUMNS, principal_entity
 from privtab_connect.documents import document as find
 from privtab_connect.errors import TemplateError
 from privtab_connect.importing.template import Template
@@ -231,7 +231,7 @@ class _Reader(DocumentReader):
     def _left_out(self, node: YamlNode | None) -> dict[Part, dict[str, str]]:
         """Read the names that are left out, with reasons."""
         types, privileges = tuple(self._program.entities), tuple(self._program.grantable)
-        names: dict[Part, tuple[str, ...]] = {"tables": ALL_TABLES, "types": types, "privileges": privileges}
+        names: dict[Part, tuple[str, ...]] = {"tables": tuple(TABLE_COLUMNS), "types": types, "privileges": privileges}
         found: dict[Part, dict[str, str]] = {part: {} for part in names}
         for key, value in self.entries(node, "`leave_out`"):
             part = next((part for part in names if part == key.text), None)

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 from privtab.base import UsageError, count, parse_key_values
 from privtab.ir import Program, Tool
-from privtab.state import ALL_TABLES, TABLE_COLUMNS, State, as_raw, from_tables, row_sentence, validate
+from privtab.state import TABLE_COLUMNS, State, as_raw, from_tables, row_sentence, validate
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.summary import page_values
 from privtab_analysis.state_diff import Comparison, StateDiff, state_diff
@@ -44,7 +44,7 @@ def what_if(world: World, query: Query) -> Values:
         "removed": [(row_sentence(*row), text) for row, text in zip(removed, query.all("remove"), strict=True)],
         "without": lambda name, text: linked("what-if", [pair for pair in query.pairs if pair != (name, text)]),
         "about": list(islice(_about(world.rows, about), MOST_ROWS)) if about else [],
-        "tables": {table: TABLE_COLUMNS[table] for table in ALL_TABLES if _used(world.program, table)},
+        "tables": {table: columns for table, columns in TABLE_COLUMNS.items() if _used(world.program, table)},
         "privileges": [*world.program.grantable, *world.program.aliases, *world.program.sets],
         "diff": None,
     }
@@ -88,7 +88,7 @@ def _with_rows(world: World, state: State, rows: Sequence[tuple[str, dict[str, s
     if not rows:
         return state
     # With all others, unless there are too many to check again: then with those that tell where entities lie.
-    together = sum(len(getattr(state, table)) for table in ALL_TABLES) <= MOST_CHECKED
+    together = sum(len(getattr(state, table)) for table in TABLE_COLUMNS) <= MOST_CHECKED
     tables = (state if together else State(entities=state.entities)).to_tables()
     for table, cells in rows:
         tables.setdefault(table, []).append(cells)
@@ -99,7 +99,7 @@ def _with_rows(world: World, state: State, rows: Sequence[tuple[str, dict[str, s
     if together:
         return checked
     placed = {str(row.entity) for row in state.entities}
-    for table in ALL_TABLES:
+    for table in TABLE_COLUMNS:
         for row in getattr(checked, table):
             if table != "entities" or str(row.entity) not in placed:
                 state = state.with_row(table, row)
@@ -132,7 +132,7 @@ def _about(state: State, name: str) -> Iterator[tuple[str, str]]:
     kind, _, bare = name.partition(":")
     principal = kind in ("user", "group", "role")
     texts = {name, f"user:{name}", *([bare] if principal else [])}
-    for table in ALL_TABLES:
+    for table in TABLE_COLUMNS:
         columns = TABLE_COLUMNS[table].names
         found = sorted({row for column in columns for row in state.column(table, column).where(texts)})
         for number in found:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from privtab.base import Entity, UsageError, count
 from privtab.filters import filter_of
 from privtab.ir import Program
-from privtab.state import ALL_TABLES, State, place_text
+from privtab.state import TABLE_COLUMNS, State, place_text
 from privtab_analysis.changes import RemoveDenial, apply, change_text
 from privtab_analysis.entitlements.universe import asked_entities, notes
 from privtab_analysis.explanation import Proposal, explain
@@ -48,7 +48,7 @@ def start(world: World, _asked: Query) -> Values:
     ]
     if world.state is not None:
         numbers += [("users", len(world.users), "heat"), ("entities", len(world.universe), "heat")]
-        sizes = ((table, len(getattr(world.state, table))) for table in ALL_TABLES)
+        sizes = ((table, len(getattr(world.state, table))) for table in TABLE_COLUMNS)
         numbers += [(table.replace("_", " "), size, "what-if") for table, size in sizes if size]
     return {"numbers": numbers, "examples": _examples(world)}
 
@@ -131,7 +131,7 @@ def _proposed_change(user: str, proposal: Proposal) -> ProposedChange:
 
 def changed_rows_of(state: State, name: str) -> Iterator[tuple[str, str]]:
     """Rows as parameters of a URL of `what-if`."""
-    for table in ALL_TABLES:
+    for table in TABLE_COLUMNS:
         for cells in state.cells(table):
             yield name, linked(table, cells.items())
 

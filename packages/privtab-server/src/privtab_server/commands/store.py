@@ -21,7 +21,7 @@ from privtab.command import (
     print_error,
     print_if_data,
 )
-from privtab.state import ALL_TABLES, RawReader, row_text
+from privtab.state import TABLE_COLUMNS, RawReader, row_text
 from privtab_analysis.commands._ask import RequestOptions, entity
 from privtab_server.commands._store_session import (
     CaFileOption,
@@ -224,8 +224,8 @@ def _rows(texts: list[str] | None, option: str) -> RawState | None:
     for text in texts:
         table, colon, row = text.partition(":")
         if colon and row.lstrip().startswith("{"):
-            if table not in ALL_TABLES:
-                raise UsageError(f"`{option} {table}:…`: the tables are {', '.join(ALL_TABLES)}")
+            if table not in TABLE_COLUMNS:
+                raise UsageError(f"`{option} {table}:…`: the tables are {', '.join(TABLE_COLUMNS)}")
             read_yaml_rows(f"{table}: [{row}]", option, reader)
             continue
         found = load_file(Path(text))

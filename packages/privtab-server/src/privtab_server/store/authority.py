@@ -31,7 +31,7 @@ from privtab.base import (
 )
 from privtab.ir import Compare, Program, privilege_names, vocabulary, walk_reached
 from privtab.reference import Reference
-from privtab.state import TABLE_COLUMNS, State, locations, may_name_entity, principal_entity, row_text, used_parts
+from privtab.state import TABLE_COLUMNS, State, UsedParts, locations, may_name_entity, principal_entity, row_text
 from privtab_analysis.principal_rows import place_of
 from privtab_server.store.excerpt import Excerpt
 from privtab_server.store.lookups import types_of_kind
@@ -353,7 +353,7 @@ class _Reach:
         """Check the role or the group that a row gives or takes, and return it if it is an entity."""
         named = principal_entity(self.program, kind, name)
         if named is None:
-            if scope is None or used_parts(self.program).holds:
+            if scope is None or UsedParts.of(self.program).holds:
                 self._note(kind, f"`{kind}:{name}` is of no place{self._advice(kind, name)}")
             return None
         self.excerpt.place([str(named)])

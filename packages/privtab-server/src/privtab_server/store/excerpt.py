@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from privtab.base import Change, Entity, Request, decode_name
 from privtab.ir import Below, Program, reached_atoms, vocabulary
-from privtab.state import ENTITY_COLUMNS, GROUP_PREFIX, ROLE_PREFIX, TABLE_COLUMNS, State, used_parts
+from privtab.state import ENTITY_COLUMNS, GROUP_PREFIX, ROLE_PREFIX, TABLE_COLUMNS, State, UsedParts
 from privtab.state import LINK_COLUMNS as LINKS
 from privtab_server.store import lookups
 from privtab_server.store.database import CUT, row_id
@@ -99,7 +99,7 @@ class Excerpt:
         self.find("grants", entity=keys, grantee=principals)
         if semantics.owner is not None:
             self.find("owners", entity=keys)
-        used = used_parts(program)
+        used = UsedParts.of(program)
         if used.member_types:
             self.find("members", user=[user])
         if used.service_admins:

@@ -26,7 +26,7 @@ from privtab.base import (
     unusable_character,
 )
 from privtab.ir import Program, program_json, vocabulary
-from privtab.state import RawState, from_tables, used_parts
+from privtab.state import RawState, UsedParts, from_tables
 from privtab_server.errors import StoreConflict, StoreError
 from privtab_server.store.authority import naming
 from privtab_server.store.database import (
@@ -128,7 +128,7 @@ class Store(Journal):
         Raises UsageError if the policy has no service administrators, StateInvalid for a wrong name, StoreError if there is a
         store already.
         """
-        if administrators and not used_parts(program).service_admins:
+        if administrators and not UsedParts.of(program).service_admins:
             raise UsageError(
                 f"no row of {program.system} requires service administrators: load the first grants with `privtab store load`"
             )

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from privtab.base import Entity
 from privtab.engines import ALWAYS_TRUE, condition_atoms
 from privtab.ir import Program
-from privtab.state import as_written, used_parts
+from privtab.state import UsedParts, as_written
 from privtab_analysis.entitlements.universe import PRINCIPALS, Universe
 from privtab_spark import portions
 from privtab_spark.columns import decoded, last_name
@@ -67,7 +67,7 @@ class PartitionedMatrix:
         hierarchy = policy.json["semantics"].get("hierarchy", ())
         self.tables = with_chains(hierarchy, policy.vocabulary.keys, state.tables)
         self.nests_groups = "groups" in hierarchy
-        self.uses = used_parts(policy.checked("a state"))
+        self.uses = UsedParts.of(policy.checked("a state"))
         self.chains = policy.vocabulary.chains
         withs = matrix.question.withs or {}
         self.with_keys = [key for entity in withs.values() for key in policy.vocabulary.keys(entity)]

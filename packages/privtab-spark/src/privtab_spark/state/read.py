@@ -22,8 +22,8 @@ from privtab.state import (
     State,
     StateFinding,
     StateNames,
+    UsedParts,
     no_table_message,
-    used_parts,
     validate,
 )
 from privtab_spark.frames import row_counts, union
@@ -316,7 +316,7 @@ class Read:
     def _similar_declared_role(self, counted: DataFrame, label: str) -> list[DataFrame]:
         """Findings for roles without grants whose names are similar to names of declared roles."""
         program = self.program
-        if not program.roles or used_parts(program).holds:
+        if not program.roles or UsedParts.of(program).holds:
             return []
         naming = ((self.good("grants"), "grantee"), (self.good("owners"), "owner"), (counted, "principal"))
         mentioned = union(*(rows.select(fn.col(column).alias("who")) for rows, column in naming))

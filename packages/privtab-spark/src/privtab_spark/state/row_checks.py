@@ -27,9 +27,9 @@ from privtab.state import (
     RawReader,
     RawTable,
     StateFinding,
+    UsedParts,
     arrow_cells,
     derived_rows,
-    used_parts,
 )
 from privtab_spark.shipping import ShippedBytes, kept
 from privtab_spark.state.conflicts import collected_links
@@ -165,7 +165,7 @@ class _ProgramKey:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.key = repr((program.system, program.version, program.entities, program.privileges, program.aliases,
-                         program.sets, program.roles, program.semantics, program.attributes, used_parts(program)))  # fmt: skip
+                         program.sets, program.roles, program.semantics, program.attributes, UsedParts.of(program)))  # fmt: skip
 
     def __hash__(self) -> int:
         return hash(self.key)

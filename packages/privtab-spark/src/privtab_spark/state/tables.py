@@ -22,9 +22,9 @@ from privtab.state import (
     CodedColumn,
     ColumnRows,
     State,
+    UsedParts,
     given_privileges,
     numbered_rows,
-    used_parts,
 )
 from privtab_spark.frames import row_counts, union
 from privtab_spark.state.schemas import CANONICAL, FINDINGS, TABLES, program_of, schema, tables_of
@@ -294,7 +294,7 @@ def _type(entity: EntityType) -> list[Any]:
 
 def policy_digest(program: Program, orphans: str, format_: int) -> str:
     """Hash of everything a build depends on besides its rows: names and semantics of the policy, and how orphans are treated."""
-    used = used_parts(program)
+    used = UsedParts.of(program)
     parts = [sorted(used.member_types), used.group_membership, used.holds, used.service_admins]
     document = {k: v for k, v in program_json(program).items() if k not in {"rules", "title"}}
     return hashlib.sha256(json_bytes([document, parts, orphans, format_])).hexdigest()[:16]

@@ -20,7 +20,7 @@ from privtab.language import (
     compose_yaml,
     plain_yaml,
 )
-from privtab.state import ALL_TABLES, State, from_tables, validate
+from privtab.state import TABLE_COLUMNS, State, from_tables, validate
 from privtab_connect.importing.template import Template
 
 MARK = "conform"
@@ -193,7 +193,7 @@ class _DriverReader(DocumentReader):
     def rows(self, node: YamlNode | None) -> MappingOf[tuple[str, str], Calls]:
         """Read the calls that create rows of a state."""
         found: dict[tuple[str, str], Calls] = {}
-        for key, value in self.known(node, "`rows`", ALL_TABLES):
+        for key, value in self.known(node, "`rows`", tuple(TABLE_COLUMNS)):
             if key.text in BY_TYPE:
                 for type_, calls in self.known(value, f"`{key.text}`", self.program.entities):
                     found[key.text, type_.text] = self.calls(calls, f"`{type_.text}`")

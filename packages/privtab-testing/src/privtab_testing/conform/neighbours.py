@@ -16,7 +16,7 @@ from privtab import ir
 from privtab.base import PRINCIPAL_KINDS, Entity, Request
 from privtab.ir import on_entity, uses_below, vocabulary
 from privtab.reference import Reference
-from privtab.state import ALL_TABLES, State
+from privtab.state import TABLE_COLUMNS, State
 from privtab_testing.conform import Question, QuestionPlan
 from privtab_testing.conform import misreadings as wrong
 from privtab_testing.conform.misreadings import (
@@ -320,7 +320,7 @@ def _shows(mistake: Mistake, wrong: ir.Program, view: View, question: Question) 
 
 def _same_rows(state: State, other: State) -> bool:
     """Return whether two states have the same rows in the same order."""
-    return all(tuple(getattr(state, table)) == tuple(getattr(other, table)) for table in ALL_TABLES)
+    return all(tuple(getattr(state, table)) == tuple(getattr(other, table)) for table in TABLE_COLUMNS)
 
 
 def unseen(

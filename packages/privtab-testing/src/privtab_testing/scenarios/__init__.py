@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from privtab.base import Diagnostic, Located, Request, Severity, Span
 from privtab.ir import Program, Rule
-from privtab.state import ALL_TABLES, State
+from privtab.state import TABLE_COLUMNS, State
 
 CaseKind: TypeAlias = Literal["case", "item", "need", "cell", "step"]
 """The kind of entry a case comes from: `cases`, `visible`, `needs`, `suites`, `walkthroughs`."""
@@ -112,7 +112,7 @@ class CasePlan:
 
 def size(state: State) -> int:
     """The number of rows of a state."""
-    return sum(len(getattr(state, table)) for table in ALL_TABLES)
+    return sum(len(getattr(state, table)) for table in TABLE_COLUMNS)
 
 
 CODES = {

@@ -25,7 +25,7 @@ from privtab.base import (
 from privtab.ir import Program, vocabulary
 from privtab.language import MappingNode, YamlNode
 from privtab.state import (
-    ALL_TABLES,
+    TABLE_COLUMNS,
     Placement,
     RawReader,
     RawState,
@@ -67,7 +67,7 @@ class Worlds:
         mistakes_before = self.reader.mistakes
         for key, value in self.reader.entries(node, "a state"):
             place = RowLocation(path=self.reader.source.path, table=key.text, row=0, line=self._line(key))
-            if key.text not in ALL_TABLES:
+            if key.text not in TABLE_COLUMNS:
                 raw_reader.unknown_table(key.text, place)
                 continue
             for number, row in enumerate(self.reader.items(value, f"`{key.text}`"), start=1):
@@ -118,7 +118,7 @@ class Worlds:
 def without(state: State, removed: State) -> State:
     """The rows of a state without the rows in `removed`."""
     remaining: Any = {}
-    for table in ALL_TABLES:
+    for table in TABLE_COLUMNS:
         dropped = set(getattr(removed, table))
         remaining[table] = tuple(row for row in getattr(state, table) if row not in dropped)
     return State(**remaining)
