@@ -112,7 +112,11 @@ def minimal_set_texts(described: Mapping[str, Any]) -> Iterator[tuple[str, list[
 
 
 def unlisted_sets(described: Mapping[str, Any], otherwise: str) -> list[str]:
-    """A remark on a described row whose minimal sets are not all listed: that they are unknown, or otherwise what a reader is told."""
+    """A remark on a described row whose minimal sets are not all listed: that they are unknown, or otherwise what a reader is told.
+
+    >>> unlisted_sets({"minimal_sets": [["READ (lake)"]], "each_minimal_sets": None, "minimal_sets_complete": False}, "has more")
+    ['has more']
+    """
     if described.get("minimal_sets_complete", True):
         return []
     unknown = [] in (described["minimal_sets"], described["each_minimal_sets"])
@@ -120,7 +124,11 @@ def unlisted_sets(described: Mapping[str, Any], otherwise: str) -> list[str]:
 
 
 def type_forest(entities: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
-    """The described types from the roots down, each after what contains it, with its depth."""
+    """The described types from the roots down, each after what contains it, with its depth.
+
+    >>> list(type_forest({"schema": {"parent": "lake"}, "lake": {"parent": None}}))
+    [('lake', 0), ('schema', 1)]
+    """
     inside: dict[str | None, list[str]] = {}
     for name, entity in entities.items():
         inside.setdefault(entity["parent"], []).append(name)

@@ -42,7 +42,7 @@ GZIP = ".gz"
 """How the name of a packed file of texts ends, after the ending of its format."""
 
 STATE_HELP = "A YAML or JSON file, a folder with a file for each table, a bundle, registry:URL#CHANNEL[@RELEASE], or store:URL[@MOMENT]."
-"""What a state may be given as, in the help of options."""
+"""The forms of a state, for the help of options such as `--state`."""
 _ACCEPTING = re.compile(r"(?P<path>.+?)/?\?(?P<names>accept=[^?]*)", re.DOTALL)
 
 

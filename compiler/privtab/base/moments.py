@@ -27,7 +27,7 @@ HELD_ALWAYS = (
 )
 """The parts of an index that windows do not concern."""
 WINDOW_COLUMNS = ("from", "until")
-"""The optional columns of tables whose rows can have a window."""
+"""The optional columns of tables whose rows can have a window: a grant `from` one moment `until` another."""
 _SECOND = 1_000_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d+))?)?([Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)

@@ -105,15 +105,15 @@ def is_unicode(text: str) -> bool:
 
 PrincipalKind: TypeAlias = Literal["user", "group", "role"]
 PRINCIPAL_KINDS: tuple[PrincipalKind, ...] = ("user", "group", "role")
-"""The kinds of principals."""
+"""The kinds of principals, as in `group:hr`."""
 LEFT_OUT = ""
-"""The type of an object that a request leaves out."""
+"""The type of an object that a request leaves out, as `Request.types` returns it."""
 NO_OBJECT = "none"
 """How a row says among the types of an object that requests may leave it out."""
 WILDCARDS = "*?%"
 """Wildcards of other systems. Here they would be ordinary names, so names that consist of them are refused."""
 ANY_PRIVILEGE = "any privilege"
-"""How conditions ask for at least one privilege, whichever it is."""
+"""How conditions ask for at least one privilege, whichever it is: `any privilege (table)`."""
 NAMED_PRIVILEGE = "named privilege"
 """How conditions ask for the privilege that the request names."""
 PRIVILEGE_ATTRIBUTE = "privilege"

@@ -94,7 +94,11 @@ class PrintableStream:
 
 @contextmanager
 def printable_output() -> Iterator[None]:
-    """Let this process write only printable text to standard output and standard error during the block."""
+    """Let this process write only printable text to standard output and standard error during the block.
+
+    with printable_output():
+        print(name)  # a right-to-left override is written as its code point
+    """
     originals = sys.stdout, sys.stderr
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)

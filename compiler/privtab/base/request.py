@@ -89,7 +89,7 @@ class PolicyNames(Protocol):
 
 
 NOT_SET = "=false"
-"""The suffix of a flag that the context states as not set."""
+"""The suffix of a flag that the context states as not set: `pii=false`."""
 
 
 ACTIVE_ROLES = "active_roles"

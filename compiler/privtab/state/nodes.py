@@ -121,6 +121,7 @@ class ExtendedColumn(Column):
 
 
 Effect: TypeAlias = Literal["allow", "deny"]
+"""The effect of a grant, as the column `effect` has it: `deny` takes a privilege away."""
 Cells: TypeAlias = tuple[str | None, ...]
 """A row as texts, in the order of the columns that its table has in every file (`raw.TABLE_COLUMNS`)."""
 TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_admins", "attributes")

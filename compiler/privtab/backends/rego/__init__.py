@@ -451,7 +451,11 @@ def _environment() -> Environment:
 
 
 def rego_string(value: object) -> str:
-    """A value as a JSON literal, which is also a Rego literal and a YAML scalar; it cannot contain line breaks."""
+    r"""A value as a JSON literal, which is also a Rego literal and a YAML scalar; it cannot contain line breaks.
+
+    >>> print(rego_string('USE "X"'))
+    "USE \"X\""
+    """
     return _JSON.encode(value).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
@@ -478,11 +482,11 @@ def set_of(name: str, values: Sequence[str]) -> str:
 
 
 def rego_template(name: str) -> Template:
-    """A template of this back end, with its filters."""
+    """A template of this back end, with its filters: `rego_template("door/lib.rego.j2").render(…)`."""
     return _environment().get_template(name)
 
 
-__all__ = ["files", "quoted", "render", "template"]
+__all__ = ["files", "rego_string", "rego_template", "render"]
 
 
 def files(policy: Compilation) -> Mapping[str, str]:

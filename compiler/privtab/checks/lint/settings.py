@@ -60,7 +60,11 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The content of a settings file."""
+    """The content of a settings file.
+
+    >>> Settings(administrators=("ann",)).fails(Severity.WARNING)
+    False
+    """
 
     file: Path | None = None
     """The file; None if there is none."""
@@ -161,7 +165,11 @@ class CatalogueEntry(FindingKind):
 
 @cache
 def codes() -> dict[str, CatalogueEntry]:
-    """Every code, in order."""
+    """Every code, in order.
+
+    >>> codes()["P305"].severity.value
+    'warning'
+    """
     return {kind.code: CatalogueEntry(kind.code, kind.name, kind.severity) for kind in kinds()}
 
 

@@ -16,7 +16,11 @@ from privtab.base.diagnostics import Diagnostic, Severity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleInfo:
-    """The meaning of a code: one line, and a page of Markdown if there is one."""
+    """The meaning of a code: one line, and a page of Markdown if there is one.
+
+    >>> RuleInfo(code="P305", name="unused", severity=Severity.WARNING, summary="Nothing uses the name.").page
+    ''
+    """
 
     code: str
     name: str
@@ -36,7 +40,11 @@ class SuppressedFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFailure:
-    """Why a case failed: one line, and details."""
+    """Why a case failed: one line, and details.
+
+    >>> CaseFailure(message="expected an allow").kind
+    'failure'
+    """
 
     message: str
     text: str = ""
@@ -59,7 +67,11 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteResult:
-    """The cases of one file, in order."""
+    """The cases of one file, in order.
+
+    >>> SuiteResult(name="lake", cases=(CaseResult(name="ann reads", classname="lake"),)).cases[0].seconds
+    0.0
+    """
 
     name: str
     cases: tuple[CaseResult, ...]
@@ -102,7 +114,11 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def junit(suites: Iterable[SuiteResult], *, name: str = "privtab") -> str:
-    """The document, ending in a line break; characters that XML cannot hold become U+FFFD."""
+    """The document, ending in a line break; characters that XML cannot hold become U+FFFD.
+
+    >>> junit([SuiteResult(name="lake", cases=())]).splitlines()[0]
+    '<?xml version="1.0" encoding="UTF-8"?>'
+    """
     all_ = tuple(suites)
     root = Element("testsuites", {"name": _clean(name), **_counts([case for suite in all_ for case in suite.cases])})
     for suite in all_:

@@ -24,7 +24,11 @@ from privtab.language.syntax.yaml_tree import events
 
 @dataclass(frozen=True, slots=True)
 class CellError:
-    """A cell that does not parse: the position and the error, and what is expected there in plain words."""
+    """A cell that does not parse: the position and the error, and what is expected there in plain words.
+
+    >>> parse_condition("READ (table").message
+    'the cell ends too early'
+    """
 
     start: int
     end: int
@@ -290,6 +294,7 @@ def names_in(tree: ParsedCell) -> Iterator[NameUse]:
 
 _DEEP = 100
 RESERVED_WORDS = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
+"""The words of conditions that name nothing of a policy: `"owner" in RESERVED_WORDS`."""
 """Words of the grammar, which cannot be names of privileges or sets."""
 _NO_SHAPE = re.compile(r"[.=<>{\"]|[(,][ \t\r\n]*service[ \t\r\n]+admin\b")
 """The characters of comparisons and of names in quotes, and two names of a target that look like one word; cells with them are parsed as they are."""
@@ -395,7 +400,11 @@ def _parser() -> Lark:
 
 @lru_cache(maxsize=1 << 16)
 def parse_condition(text: str) -> Expression | CellError:
-    """The condition of a cell, or the error in it."""
+    """The condition of a cell, or the error in it.
+
+    >>> type(parse_condition("READ (table) or owner (table)")).__name__
+    'AnyOf'
+    """
     if _NO_SHAPE.search(text):
         compared: Expression | CellError = _parse(text, "condition")
         return compared
@@ -498,7 +507,11 @@ def parse_constants(relation: str, text: str) -> tuple[str | int | bool, ...] | 
 
 @lru_cache(maxsize=1 << 12)
 def parse_effects(text: str) -> Effects | CellError:
-    """The effects of a cell, or the error in it."""
+    """The effects of a cell, or the error in it.
+
+    >>> [name.text for term in parse_effects("READ + WRITE (entity)") for name in term.names]
+    ['READ', 'WRITE']
+    """
     parsed: Effects | CellError = _parse(text, "effects")
     return parsed
 

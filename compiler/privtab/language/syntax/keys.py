@@ -13,7 +13,7 @@ SNAKE = r"[a-z][a-z0-9_]*"
 NAME = r"[A-Za-z][A-Za-z0-9_]*"
 """Operations, attributes, flags: what requests name, in the spelling of their system."""
 OPEN_NAME = r"[^\W\d](?:[\w.:\-]*\w)?"
-"""Sets, roles, sources, readings, variants: names as other systems spell them."""
+"""Sets, roles, sources, readings, variants: names as other systems spell them, such as `server-1.1`."""
 PRIVILEGE = rf"{OPEN_NAME}(?: {OPEN_NAME})*"
 """Privileges: also several words. Conditions have these in quotes: `"USE CATALOG" (catalog)`."""
 
@@ -267,7 +267,11 @@ _NOTHING = {"type": "null"}
 
 
 def policy_schema() -> dict[str, Any]:
-    """The schema, draft 2020-12: whatever can be checked without resolving names or parsing cells."""
+    """The schema, draft 2020-12: whatever can be checked without resolving names or parsing cells.
+
+    >>> policy_schema()["title"]
+    'privtab policy'
+    """
     return {
         "$schema": _DIALECT,
         "$id": "https://privtab.invalid/schema/policy.schema.json",

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class DocumentProblem(Enum):
-    """The problems that any document can have."""
+    """The problems that any document can have: a kind of document gives each a code, `{DocumentProblem.UNKNOWN_KEY: "W001"}`."""
 
     UNKNOWN_KEY = auto()
     MISSING_KEY = auto()
@@ -94,7 +94,12 @@ class NodeReader:
 
 
 class DocumentReader(NodeReader):
-    """A reader of documents whose scalars are texts: numbers and the like are read as written."""
+    """A reader of documents whose scalars are texts: numbers and the like are read as written.
+
+    class _Reader(DocumentReader):
+        NAMES = {"W001": "unknown-key"}
+        CODES = dict.fromkeys(DocumentProblem, "W001")
+    """
 
     NAMES: ClassVar[dict[str, str]]
     """The codes of the findings in this kind of document, and their names."""

@@ -78,7 +78,7 @@ Word = Located[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """The text of a cell and its position; the positions of its parts are computed on demand."""
+    """The text of a cell and its position; the positions of its parts are computed on demand: `cell.part(0, 4)`."""
 
     text: str
     source: SourceFile
@@ -195,7 +195,7 @@ class FlagDecl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowDecl:
-    """One row for one operation."""
+    """One row for one operation: in `load: READ (table)`, the operation is `load`."""
 
     operation: Word
     body: RowBody
@@ -348,7 +348,7 @@ class AttributeDecl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantDecl:
-    """Rows and roles that replace rows and roles of the same name."""
+    """Rows and roles below `variants`, such as `strict:`, that replace rows and roles of the same name."""
 
     name: Word
     title: str | None = None
@@ -360,7 +360,7 @@ class VariantDecl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """A whole file."""
+    """A whole file: `read_policy(SourceFile.load(path))[0].system.value` is the name of its system."""
 
     source: SourceFile
     system: Word

@@ -45,7 +45,11 @@ def events(text: str) -> Iterable[Placed]:
 
 
 def yaml_events(text: str) -> list[Placed]:
-    """The events of a text that may end anywhere, as far as there are any."""
+    """The events of a text that may end anywhere, as far as there are any.
+
+    >>> len(yaml_events("a: [b, c"))
+    7
+    """
     found: list[Placed] = []
     for loader in (_FAST, yaml.SafeLoader):
         found.clear()
@@ -106,7 +110,11 @@ _LONGEST_NUMBER = 100
 
 @dataclass(frozen=True, slots=True)
 class ScalarNode:
-    """A scalar: its value, its text after folding and unquoting, and its offsets."""
+    """A scalar: its value, its text after folding and unquoting, and its offsets.
+
+    >>> ScalarNode(12, "12", "", 0, 2).with_text("true").value
+    True
+    """
 
     value: Plain
     text: str
@@ -126,7 +134,7 @@ class ScalarNode:
 
 @dataclass(frozen=True, slots=True)
 class SequenceNode:
-    """A list of nodes."""
+    """A list of nodes: `[a, b]` has two `items`."""
 
     items: tuple[YamlNode, ...]
     start: int
@@ -136,7 +144,7 @@ class SequenceNode:
 
 @dataclass(frozen=True, slots=True)
 class MappingNode:
-    """Key-value pairs in the order of the file; keys may repeat."""
+    """Key-value pairs in the order of the file; keys may repeat: `{a: 1, a: 2}` has two `entries`."""
 
     entries: tuple[tuple[ScalarNode, YamlNode], ...]
     start: int
@@ -145,6 +153,7 @@ class MappingNode:
 
 
 YamlNode: TypeAlias = ScalarNode | SequenceNode | MappingNode
+"""A node of a document, as `compose_yaml(source, found)` returns its root."""
 
 
 def plain_scalar(text: str) -> Plain:
@@ -191,7 +200,10 @@ def compose_yaml(source: SourceFile, found: list[Diagnostic], begins: str = unre
 
 
 def plain_yaml(node: YamlNode, source: SourceFile, found: list[Diagnostic]) -> Any:
-    """A tree as dictionaries, lists and values; a duplicate key is a finding."""
+    """A tree as dictionaries, lists and values; a duplicate key is a finding.
+
+    plain_yaml(compose_yaml(source, found), source, found)  # {"system": "lake", "version": 1}
+    """
     match node:
         case ScalarNode():
             return node.value

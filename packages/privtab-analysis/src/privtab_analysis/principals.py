@@ -14,7 +14,7 @@ from itertools import combinations
 from privtab.base import Entity, Request, Undecided, UsageError, base_type, last_name, path_of, smallest_sets
 from privtab.ir import Atom, Below, Compare, Listing, Member, OnTarget, Rule, Tool, located_sets, reached_atoms
 from privtab.reference import EvaluationContext, Explanation, Reference
-from privtab.state import ROLE_PREFIX, State, attribute_rows
+from privtab.state import ROLE_PREFIX, State, attribute_parts
 from privtab_analysis.caller import Caller, listing
 from privtab_analysis.entitlements.evaluator import Evaluator
 from privtab_analysis.entitlements.holders import ANYONE, Holders, PrincipalHolders, SubjectsOnDemand, UserHolders
@@ -159,7 +159,7 @@ class WhoCan:
         roles |= {f"{ROLE_PREFIX}{name}" for name in program.roles}
         scoped = ((role, scope) for role in roles for scope, _ in holders.scoped(role) if scope in self._keys)
         compares = any(isinstance(atom, Compare) for atom in self._atoms)
-        index = held(program, state, rows, scoped, attribute_rows.attribute_parts(program, state) if compares else {})
+        index = held(program, state, rows, scoped, attribute_parts(program, state) if compares else {})
         for atom in self._atoms:
             if isinstance(atom, Member) and (path := self._context.path(atom.target)):
                 members = state.column("members", "user").take(state.column("members", "of").where(path[-1:]))

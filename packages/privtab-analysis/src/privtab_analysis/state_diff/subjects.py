@@ -24,7 +24,7 @@ from privtab.ir import (
     vocabulary,
 )
 from privtab.reference import EvaluationContext, Reference
-from privtab.state import GROUP_PREFIX, State, UsedParts, attribute_rows
+from privtab.state import GROUP_PREFIX, State, UsedParts, attribute_parts
 from privtab_analysis.caller import Caller
 from privtab_analysis.entitlements.equivalence import EntityEquivalence
 from privtab_analysis.entitlements.evaluator import Evaluator
@@ -277,7 +277,7 @@ class Side:
 
     @cached_property
     def _attributes(self) -> Mapping[str, Any]:
-        return attribute_rows.attribute_parts(self.program, self.state)
+        return attribute_parts(self.program, self.state)
 
     def keys(self, principals: Collection[str]) -> set[str]:
         """Every entity on which some of the principals have a grant, a denial or ownership."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from privtab.base import AttributeValue, Entity, GivenAttributes, Request
 from privtab.ir import Has, Holds, Owner, Program, Term
-from privtab.state import Assignment, AttributeRow, Placement, State, attribute_rows, locations
+from privtab.state import Assignment, AttributeRow, Placement, State, attribute_texts, locations
 from privtab_analysis.rights import ONESELF, key_of, row_giving
 from privtab_testing.scenarios.callers import AttributeValues, Denied, HeldSet, in_order
 
@@ -138,7 +138,7 @@ class GeneratedCallers:
             key = None if term.target is None else term.target.slot
             owner = user if key is None else None
             entity = None if key is None else resource if key == str(request.resource) else self._entity(key)
-            for text in attribute_rows.attribute_texts(value):
+            for text in attribute_texts(value):
                 row = AttributeRow(user=owner, entity=entity, attribute=term.attribute, value=text)
                 self._add("attributes", row)
 
