@@ -8,12 +8,10 @@ from privtab.base.lazy import face
 
 if TYPE_CHECKING:
     from privtab.filters.filter import Filter, filter_of
-    from privtab.filters.sql import MOST_INLINE_NAMES, Sql, quoted_identifier
 else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
             "filter": "Filter filter_of",
-            "sql": "MOST_INLINE_NAMES Sql quoted_identifier",
         },
     )

@@ -125,6 +125,12 @@ class Filter:
             raise UsageError(f"a `{self.type}` has the levels {', '.join(self.levels)}: give a name for each")
         return expressions.holds(self.expression, dict(zip(self.levels, names, strict=True)), self.bounds, attributes)
 
+    def quoted_levels(self, dialect: str) -> dict[str, str]:
+        """The column of each level that is named as the level is, as a dialect quotes it: for `sql`."""
+        from privtab.filters.sql import quoted_identifier
+
+        return {level: quoted_identifier(level, dialect) for level in self.levels}
+
     def sql(self, dialect: str, columns: Mapping[str, str], **options: Unpack[SqlOptions]) -> Sql:
         """The condition of a WHERE in a dialect, and the values of its parameters.
 

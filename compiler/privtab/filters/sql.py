@@ -41,7 +41,7 @@ ParameterStyle: TypeAlias = Literal["qmark", "format", "pyformat", "named", "num
 """The style of parameters: `?`, `%s`, `%(p1)s`, `:p1`, `:1` (PEP 249) or `$1`."""
 Form: TypeAlias = Literal["inline", "joined"]
 MOST_INLINE_NAMES = 2_000
-"""The most names that a condition lists unless the caller says otherwise: `most or MOST_INLINE_NAMES`."""
+"""The most names that a condition lists unless the caller says otherwise."""
 
 _CLASS_U = "[" + "".join(rf"\u{max(first, 1):04x}-\u{last:04x}" for first, last in RANGES) + "]"
 _CLASS_RAW = "*[" + "".join(f"{chr(max(first, 1))}-{chr(last)}" for first, last in RANGES[:-1]) + "]*"
@@ -209,8 +209,8 @@ class SqlOptions(TypedDict, total=False):
     """The style of parameters; None: as the usual driver of the database wants them."""
     prefix: str
     """The beginning of parameters' names, before their number."""
-    most: int
-    """The most names that are listed, by default 2,000."""
+    most: int | None
+    """The most names that are listed; None: 2,000."""
     table: str | None
     """A table with `Filter.rows`, which is asked where more would be listed."""
     key: str | None
@@ -229,7 +229,7 @@ def sql(
     edition: str,
     style: ParameterStyle | None = None,
     prefix: str = "p",
-    most: int = MOST_INLINE_NAMES,
+    most: int | None = None,
     table: str | None = None,
     key: str | None = None,
     pretty: bool = False,
@@ -242,6 +242,7 @@ def sql(
     mapped = {level: column_of(text, target) for level, text in columns.items()}
     values: list[str] = []
     count = size(expression)
+    most = MOST_INLINE_NAMES if most is None else most
     rows = None
     if count > most:
         more = f"the filter lists {count:,} names, more than {most:,}"

@@ -26,7 +26,9 @@ from privtab.command import (
 from privtab_analysis.commands._ask import RequestOptions, show_notes
 
 if TYPE_CHECKING:
-    from privtab.filters import Filter, Sql
+    from collections.abc import Sequence
+
+    from privtab.filters import Filter
 
 PANEL = "Ask"
 
@@ -63,7 +65,6 @@ def run(
       privtab filter alice load table -p lake.yaml -s state.yaml --dialect mysql
       privtab filter alice load table -p lake.yaml -s store:grants.db --dialect sqlite --rows store:grants.db --table filters
     """
-    from privtab.filters import filter_of
     from privtab.ir import vocabulary
     from privtab_analysis.entitlements.universe import notes as unknown
 
@@ -73,16 +74,15 @@ def run(
     known.check_context(request, known.check_operation(type_, operation))
     known.check_active_roles(request)
     with needing("`privtab filter`", "filter"):
-        from privtab.filters import MOST_INLINE_NAMES, quoted_identifier
+        from privtab.filters import filter_of
     with err().spinner("reading the state"):
         state, _, partial = load_state(program, asked.state, allow_partial=asked.allow_partial, for_queries=True)
         engine = open_engine(program, state, asked.moment())
         found = filter_of(engine.engine, request, engine.window)
-    columns = {level: quoted_identifier(level, dialect) for level in found.levels} | parse_key_values(
+    columns = found.quoted_levels(dialect) | parse_key_values(
         column, "--column", "LEVEL=COLUMN", example="table=t.name"
     )
-    listed = MOST_INLINE_NAMES if most is None else most
-    where = found.sql(dialect, columns, most=listed, table=table, pretty=format_ == "text")
+    where = found.sql(dialect, columns, most=most, table=table, pretty=format_ == "text")
     if rows is not None:
         _keep(rows, table, found)
     notes = unknown(program, state, [f"user:{request.user}"])
@@ -99,7 +99,7 @@ def run(
             )
         )
     else:
-        _show(out(), found, where)
+        _show(out(), found, where.text, where.parameters)
         show_notes(notes)
     fail_if(partial)
 
@@ -116,10 +116,10 @@ def _keep(rows: str, table: str | None, found: Filter) -> None:
     keep_rows(rows, table, found.columns_of_rows, found.rows(), found.key, found.revision)
 
 
-def _show(console: Terminal, found: Filter, where: Sql) -> None:
+def _show(console: Terminal, found: Filter, text: str, parameters: Sequence[str]) -> None:
     """The condition, and its parameters as comments of SQL."""
-    console.print(where.text)
-    for number, value in enumerate(where.parameters, start=1):
+    console.print(text)
+    for number, value in enumerate(parameters, start=1):
         console.print(styled((f"-- {number}: {as_json(value).rstrip()}", "dim")))
     if found.window.end != ALWAYS.end:
         console.print(styled((f"-- until {moment_text(found.window.end)}", "dim")))

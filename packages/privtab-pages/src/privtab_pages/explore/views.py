@@ -204,8 +204,6 @@ def where(world: World, query: Query) -> Values:
     values: Values = {"dialects": DIALECTS, "dialect": dialect}
     if not query.one("operation"):
         return values
-    from privtab.filters import quoted_identifier
-
     type_ = query.one("type")
     one_of(type_, world.program.entities, "type")
     request = world.requested(Query([*query.pairs, ("entity", f"{type_}:")]))
@@ -214,7 +212,7 @@ def where(world: World, query: Query) -> Values:
     known.check_active_roles(request)
     opened = world.open_engine
     found = filter_of(opened.engine, request, opened.window)
-    sql = found.sql(dialect, {level: quoted_identifier(level, dialect) for level in found.levels}, pretty=True)
+    sql = found.sql(dialect, found.quoted_levels(dialect), pretty=True)
     return values | {
         "found": found,
         "sql": sql.text,
