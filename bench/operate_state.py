@@ -30,7 +30,7 @@ from prepared import POLICY
 from privtab.base.request import Entity
 from privtab.bundle.archive import contents, packed_archive
 from privtab.bundle.pack import shard_bundles, state_bundle
-from privtab.bundle.sign import SigningKey, with_signature
+from privtab.bundle.sign import SigningKey
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
@@ -302,7 +302,7 @@ def _whole(
     same = same and signed_state(program, shuffled) == bundle
     travels.append(("the whole state", f"{len(bundle):,}"))
     little = signed_state(program, State(service_admins=("root",)))
-    policy = with_signature(policy_artifacts(program).bundle(), SIGNING)
+    policy = SIGNING.sign(policy_artifacts(program).bundle())
     for _ in range(repetitions):
         with sidecar({"policy": policy, "state": little}) as (service, opa):
             for name, published in (
@@ -340,7 +340,7 @@ def _in_shards(
     other = signed_shards(program, one_more(made_root(grants, 0)))[first]
     travels.append((f"one grant more: one of {ROOTS} shards", f"{len(other):,}"))
     gc.collect()
-    policy = with_signature(policy_artifacts(program, sharded=True).bundle(), SIGNING)
+    policy = SIGNING.sign(policy_artifacts(program, sharded=True).bundle())
     for _ in range(repetitions):
         with sidecar({"policy": policy, **bundles}) as (service, opa):
             for name in bundles:

@@ -18,7 +18,7 @@ from privtab.bundle import state_bundle
 from privtab.bundle.archive import packed_archive
 from privtab.bundle.inspect import inspect
 from privtab.bundle.pack import shard_bundles
-from privtab.bundle.sign import signed_pieces, verify_bundle, with_signature
+from privtab.bundle.sign import signed_pieces, verify_bundle
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
 from privtab.state.nodes import Assignment, Grant, State
@@ -148,7 +148,7 @@ def test_files_that_are_no_bundles(tmp_path: Path) -> None:
 def test_signatures_are_shown_and_verified(program: Program) -> None:
     pair, other = signing_keys.pair(), signing_keys.pair("ES256", 1)
     key = pair.signing(scope="prod", sequence=4)
-    bundle = with_signature(state_bundle(program, state()), key)
+    bundle = key.sign(state_bundle(program, state()))
     signature = inspect(bundle).signature
     assert signature is not None
     assert (signature.key, signature.algorithm, signature.scope, signature.sequence, signature.verified) == (

@@ -15,7 +15,7 @@ import signing_keys
 
 from privtab import __version__
 from privtab.bundle.inspect import inspect
-from privtab.bundle.provenance import provenance_of
+from privtab.bundle.provenance import Provenance
 from privtab.pipeline import load_program
 from privtab.state.load import load_raw_state, validate
 from privtab_server.registry.deploy.rollout import pack
@@ -64,17 +64,17 @@ def repository(tmp_path: Path) -> Path:
 
 def test_the_commit_is_the_one_that_changed_the_file(repository: Path) -> None:
     policy = repository / "tables" / "shop.yaml"
-    found = provenance_of(policy)
+    found = Provenance.of(policy)
     assert found.commit == git(repository, "log", "-1", "--format=%H", "--", "tables/shop.yaml")
     assert found.commit != git(repository, "rev-parse", "HEAD")
     assert found.sources == {"shop.yaml": hashlib.sha256(policy.read_bytes()).hexdigest()}
     assert not found.dirty
     (repository / "tables" / "README").write_text("More\n")
-    assert provenance_of(policy) == found, "another file is no change of this one"
+    assert Provenance.of(policy) == found, "another file is no change of this one"
     policy.write_text(POLICY + "# more\n", encoding="utf-8")
-    assert provenance_of(policy).dirty
-    assert provenance_of(policy).commit == found.commit
-    assert provenance_of(policy).sources != found.sources
+    assert Provenance.of(policy).dirty
+    assert Provenance.of(policy).commit == found.commit
+    assert Provenance.of(policy).sources != found.sources
 
 
 @pytest.mark.parametrize("sharded", [False, True])
@@ -85,22 +85,22 @@ def test_a_deployment_says_where_its_state_comes_from(repository: Path, sharded:
     packed = pack(program, policy, state=(rows, state), sharded=sharded)
     of_state = packed.shards["people"] if packed.shards else packed.state
     assert of_state is not None
-    found = provenance_of(state, policy="shop/1").to_json()
+    found = Provenance.of(state, policy="shop/1").to_json()
     assert inspect(of_state).provenance == found
     assert found["git"]["commit"] == git(repository, "log", "-1", "--format=%H", "--", "tables/state.yaml")
 
 
 def test_without_a_repository_there_is_no_commit(tmp_path: Path, repository: Path) -> None:
     (tmp_path / "shop.yaml").write_text(POLICY, encoding="utf-8")
-    assert provenance_of(tmp_path / "shop.yaml").commit is None
+    assert Provenance.of(tmp_path / "shop.yaml").commit is None
     new = repository / "tables" / "new.yaml"
     new.write_text(POLICY, encoding="utf-8")
-    assert provenance_of(new).commit is None, "nobody committed it"
+    assert Provenance.of(new).commit is None, "nobody committed it"
 
 
 def test_without_git_there_is_no_commit(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(repository))
-    found = provenance_of(repository / "tables" / "shop.yaml")
+    found = Provenance.of(repository / "tables" / "shop.yaml")
     assert found.commit is None
     assert found.sources
 
@@ -110,12 +110,12 @@ def test_the_provenance_of_a_folder_lists_its_files(tmp_path: Path) -> None:
     folder.mkdir()
     for name in ("grants.csv", "owners.csv", "notes.txt"):
         (folder / name).write_text(name)
-    assert list(provenance_of(folder).sources) == ["grants.csv", "owners.csv"]
+    assert list(Provenance.of(folder).sources) == ["grants.csv", "owners.csv"]
 
 
 def test_a_chosen_variant_is_in_the_provenance(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("x")
-    report = provenance_of(tmp_path / "p.yaml", variant="wide", readings={}).to_json()
+    report = Provenance.of(tmp_path / "p.yaml", variant="wide", readings={}).to_json()
     assert report == {
         "compiler": f"privtab {__version__}",
         "sources": {"p.yaml": hashlib.sha256(b"x").hexdigest()},

@@ -17,7 +17,7 @@ from privtab.base.errors import BrokenBundle, FileError, SignatureRefused, Usage
 from privtab.base.signatures import Trust, VerificationKey, canonical, verification_keys
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import packed_archive
-from privtab.bundle.sign import PASSWORD_VARIABLE, SigningKey, new_key, signed_bundle, verify_bundle, with_signature
+from privtab.bundle.sign import PASSWORD_VARIABLE, SigningKey, new_key, signed_bundle, verify_bundle
 from privtab.pipeline import policy_artifacts
 from privtab.state.nodes import State
 
@@ -44,7 +44,7 @@ def trust(pair: signing_keys.KeyPair, scope: str = "") -> Trust:
 @pytest.mark.parametrize("kind", KINDS)
 def test_signed_bundles_verify(bundle: bytes, kind: str) -> None:
     pair = signing_keys.pair(kind)
-    done = with_signature(bundle, pair.signing(scope="prod", sequence=7))
+    done = pair.signing(scope="prod", sequence=7).sign(bundle)
     found = verify_bundle(done, trust(pair, "prod"))
     assert (found.algorithm, found.scope, found.sequence) == (kind, "prod", 7)
     assert found.key == pair.signing().id == signing_keys.header(done)["kid"]
@@ -56,8 +56,8 @@ def test_signed_bundles_verify(bundle: bytes, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_bundle_has_the_same_signature(bundle: bytes, kind: str) -> None:
     key = signing_keys.pair(kind).signing()
-    once = with_signature(bundle, key)
-    assert with_signature(bundle, key) == once == with_signature(once, key)
+    once = key.sign(bundle)
+    assert key.sign(bundle) == once == key.sign(once)
     assert signed_bundle(signing_keys.files(bundle), key) == once, "packed and signed at once, or signed later"
 
 
@@ -72,10 +72,10 @@ def test_a_state_is_signed_as_well() -> None:
 
 
 @pytest.mark.parametrize(
-    "what", signing_keys.tampered(with_signature(packed_archive({"data.json": b"{}"}), signing_keys.pair().signing()))
+    "what", signing_keys.tampered(signing_keys.pair().signing().sign(packed_archive({"data.json": b"{}"})))
 )
 def test_tampered_bundles_are_refused(bundle: bytes, what: str) -> None:
-    spoilt = signing_keys.tampered(with_signature(bundle, signing_keys.pair().signing()))[what]
+    spoilt = signing_keys.tampered(signing_keys.pair().signing().sign(bundle))[what]
     with pytest.raises(SignatureRefused):
         verify_bundle(spoilt, trust(signing_keys.pair()))
     with pytest.raises(SignatureRefused):
@@ -84,19 +84,17 @@ def test_tampered_bundles_are_refused(bundle: bytes, what: str) -> None:
 
 def test_a_file_that_is_there_twice_is_refused(bundle: bytes) -> None:
     pair = signing_keys.pair()
-    twice = signing_keys.doubled(
-        with_signature(bundle, pair.signing()), ".manifest", signing_keys.files(bundle)[".manifest"]
-    )
+    twice = signing_keys.doubled(pair.signing().sign(bundle), ".manifest", signing_keys.files(bundle)[".manifest"])
     with pytest.raises(BrokenBundle, match=r"it holds `\.manifest` twice"):
         verify_bundle(twice, trust(pair))
     with pytest.raises(BrokenBundle):
-        with_signature(twice, pair.signing())
+        pair.signing().sign(twice)
 
 
 def test_every_changed_byte_is_found(bundle: bytes) -> None:
     """A byte anywhere in the archive: it does not unpack, or does not verify; or it says the same to who unpacks it."""
     pair = signing_keys.pair()
-    done = with_signature(bundle, pair.signing())
+    done = pair.signing().sign(bundle)
     inside = signing_keys.files(done)
     for at in range(0, len(done), max(len(done) // 150, 1)):
         spoilt = done[:at] + bytes([done[at] ^ 0x10]) + done[at + 1 :]
@@ -125,7 +123,7 @@ def test_every_changed_byte_is_found(bundle: bytes) -> None:
 def test_wrong_claims_of_a_signature_are_refused(bundle: bytes, change: dict[str, Any], says: str) -> None:
     """Signed with the right key, so that it is the claim that is refused."""
     pair = signing_keys.pair()
-    done = with_signature(bundle, pair.signing())
+    done = pair.signing().sign(bundle)
     token = jwt.encode(signing_keys.claims(done) | change, pair.private, algorithm="ES256")
     with pytest.raises(SignatureRefused, match=says):
         verify_bundle(signing_keys.with_token(done, token), trust(pair))
@@ -133,7 +131,7 @@ def test_wrong_claims_of_a_signature_are_refused(bundle: bytes, change: dict[str
 
 def test_a_claim_in_time_holds(bundle: bytes) -> None:
     pair = signing_keys.pair()
-    done = with_signature(bundle, pair.signing())
+    done = pair.signing().sign(bundle)
     token = jwt.encode(signing_keys.claims(done) | {"exp": time.time() + 60, "iat": 1}, pair.private, algorithm="ES256")
     assert verify_bundle(signing_keys.with_token(done, token), trust(pair)).files
     with pytest.raises(SignatureRefused, match="ended"):
@@ -142,7 +140,7 @@ def test_a_claim_in_time_holds(bundle: bytes) -> None:
 
 def test_a_wrong_scope_and_a_wrong_key_have_different_errors(bundle: bytes) -> None:
     pair, other = signing_keys.pair(), signing_keys.pair("ES256", 1)
-    done = with_signature(bundle, pair.signing(scope="test"))
+    done = pair.signing(scope="test").sign(bundle)
     with pytest.raises(SignatureRefused, match="signed for the scope `test`, not for the scope `prod`"):
         verify_bundle(done, trust(pair, "prod"))
     with pytest.raises(SignatureRefused, match=f"signed with another key \\(`{pair.signing().id}`\\)"):
@@ -154,7 +152,7 @@ def test_a_wrong_scope_and_a_wrong_key_have_different_errors(bundle: bytes) -> N
 def test_a_public_key_is_no_secret(bundle: bytes) -> None:
     for kind in ("RS256", "ES256"):
         pair = signing_keys.pair(kind)
-        forged = signing_keys.forged(with_signature(bundle, pair.signing()), "HS256", pair.public)
+        forged = signing_keys.forged(pair.signing().sign(bundle), "HS256", pair.public)
         with pytest.raises(SignatureRefused, match="`HS256`, which is not for the keys that are trusted"):
             verify_bundle(forged, trust(pair))
         with pytest.raises(SignatureRefused, match="`none`, which is not"):
@@ -164,34 +162,34 @@ def test_a_public_key_is_no_secret(bundle: bytes) -> None:
 def test_a_key_that_names_another_is_tried_as_itself(bundle: bytes) -> None:
     """Who signs may call their key as the configuration of their OPA does; the id is a hint, not a reason to trust."""
     pair, other = signing_keys.pair(), signing_keys.pair("ES256", 1)
-    done = with_signature(bundle, pair.signing(id="prod-2026"))
+    done = pair.signing(id="prod-2026").sign(bundle)
     assert verify_bundle(done, Trust.of([other.public, pair.public])).key == trust(pair).keys[0].id
     with pytest.raises(SignatureRefused, match="`prod-2026`"):
         verify_bundle(done, trust(other))
-    claimed = with_signature(bundle, other.signing(id=pair.signing().id))
+    claimed = other.signing(id=pair.signing().id).sign(bundle)
     with pytest.raises(SignatureRefused, match="another key"):
         verify_bundle(claimed, trust(pair))
 
 
 def test_older_bundles_are_refused(bundle: bytes) -> None:
     pair = signing_keys.pair()
-    done = with_signature(bundle, pair.signing(sequence=7))
+    done = pair.signing(sequence=7).sign(bundle)
     assert verify_bundle(done, trust(pair), newer_than=6).sequence == 7
     for than in (7, 8):
         with pytest.raises(SignatureRefused, match=f"its sequence is 7, and {than} was there before"):
             verify_bundle(done, trust(pair), newer_than=than)
     with pytest.raises(SignatureRefused, match="has no sequence"):
-        verify_bundle(with_signature(bundle, pair.signing()), trust(pair), newer_than=0)
+        verify_bundle(pair.signing().sign(bundle), trust(pair), newer_than=0)
 
 
 def test_files_that_are_no_bundles(bundle: bytes, tmp_path: Path) -> None:
     pair = signing_keys.pair()
-    done = with_signature(bundle, pair.signing())
+    done = pair.signing().sign(bundle)
     for broken in (b"", b"nothing", done[: len(done) // 2], done[:-4], packed_archive({})):
         with pytest.raises(BrokenBundle):
             verify_bundle(broken, trust(pair))
         with pytest.raises(BrokenBundle):
-            with_signature(broken, pair.signing())
+            pair.signing().sign(broken)
     with pytest.raises(FileError, match="gone"):
         verify_bundle(tmp_path / "gone", trust(pair))
 
@@ -199,7 +197,7 @@ def test_files_that_are_no_bundles(bundle: bytes, tmp_path: Path) -> None:
 def test_a_delta_is_neither_signed_nor_taken() -> None:
     delta = packed_archive({".manifest": b"{}", "patch.json": b'{"data":[]}'})
     with pytest.raises(UsageError, match="a delta bundle cannot be signed"):
-        with_signature(delta, signing_keys.pair().signing())
+        signing_keys.pair().signing().sign(delta)
     with pytest.raises(SignatureRefused, match="delta"):
         verify_bundle(delta, trust(signing_keys.pair()))
 

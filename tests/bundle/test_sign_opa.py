@@ -16,7 +16,7 @@ from privtab import pipeline
 from privtab.base.errors import OpaError
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import packed_archive
-from privtab.bundle.sign import opa_configuration, public_keys, with_signature
+from privtab.bundle.sign import opa_configuration, public_keys
 from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts
 from privtab.state.load import from_tables, validate
@@ -122,20 +122,20 @@ def spoilt(newer: bytes, ours: signing_keys.KeyPair, other: signing_keys.KeyPair
     key = ours.signing(scope="prod")
     patch = {"op": "upsert", "path": "/privtab_state/shop/allow/LOOK/shop:s/user:mallory", "value": True}
     delta = {".manifest": signing_keys.files(newer)[".manifest"], "patch.json": json.dumps({"data": [patch]}).encode()}
-    tampered = signing_keys.tampered(with_signature(newer, key))
+    tampered = signing_keys.tampered(key.sign(newer))
     return {
         "a changed byte": tampered["a changed byte"],
-        "another key": with_signature(newer, other.signing(id=key.id, scope="prod")),
+        "another key": other.signing(id=key.id, scope="prod").sign(newer),
         "an added policy": tampered["an added policy"],
         "no algorithm": tampered["no algorithm"],
-        "another scope": with_signature(newer, ours.signing(scope="test")),
-        "a public key as a secret": signing_keys.forged(with_signature(newer, key), "HS256", ours.public),
+        "another scope": ours.signing(scope="test").sign(newer),
+        "a public key as a secret": signing_keys.forged(key.sign(newer), "HS256", ours.public),
         "a removed file": tampered["a removed file"],
         "a changed payload": tampered["a changed payload"],
         "a missing signature": tampered["a missing signature"],
-        "a file twice": signing_keys.doubled(with_signature(newer, key), ".manifest", b"{}"),
-        "an unknown key": with_signature(newer, other.signing(scope="prod")),
-        "no scope": with_signature(newer, ours.signing()),
+        "a file twice": signing_keys.doubled(key.sign(newer), ".manifest", b"{}"),
+        "an unknown key": other.signing(scope="prod").sign(newer),
+        "no scope": ours.signing().sign(newer),
         "two signatures": tampered["two signatures"],
         "a delta": packed_archive(delta),
     }
@@ -154,10 +154,10 @@ def test_opa_takes_what_we_sign_and_refuses_the_rest(
     names = list(spoilt(newer, ours, other))[: 2 if kind == "RS256" else None]
     places = {what: what.replace(" ", "_") for what in names}
     signed_bundles.bundles |= {place: signed_bundles.folder / f"{place}.tar.gz" for place in places.values()}
-    signed_bundles.put("policy", with_signature(policy_artifacts(signed_bundles.program).bundle(), key))
-    signed_bundles.put("state", with_signature(signed_bundles.state("ann"), key))
+    signed_bundles.put("policy", key.sign(policy_artifacts(signed_bundles.program).bundle()))
+    signed_bundles.put("state", key.sign(signed_bundles.state("ann")))
     for place in places.values():
-        signed_bundles.put(place, with_signature(renamed(signed_bundles.state("ann"), place), key))
+        signed_bundles.put(place, key.sign(renamed(signed_bundles.state("ann"), place)))
     with OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.config(ours, scope="prod")) as opa:
         assert decision(opa, "ann") is True
         before = {what: (status(opa, place)["active_revision"], data(opa, place)) for what, place in places.items()}
@@ -179,7 +179,7 @@ def test_opa_takes_what_we_sign_and_refuses_the_rest(
             assert "missing .signatures.json" in errors["a missing signature"]
             assert "scope mismatch" in errors["another scope"]
             assert "delta bundles do not support signature verification" in errors["a delta"]
-        signed_bundles.put("state", with_signature(newer, key))
+        signed_bundles.put("state", key.sign(newer))
         until(lambda: decision(opa, "mallory") is True, "a good one")
 
 
@@ -187,8 +187,8 @@ def test_opa_takes_what_we_sign_and_refuses_the_rest(
 def test_keys_are_changed_one_after_the_other(signed_bundles: SignedBundles, opa_binary: Path) -> None:
     """Both are trusted for a while; the id in the signature says which is meant."""
     old, new = signing_keys.pair("ES256"), signing_keys.pair("RS256")
-    signed_bundles.put("policy", with_signature(policy_artifacts(signed_bundles.program).bundle(), old.signing()))
-    signed_bundles.put("state", with_signature(signed_bundles.state("ann"), new.signing()))
+    signed_bundles.put("policy", old.signing().sign(policy_artifacts(signed_bundles.program).bundle()))
+    signed_bundles.put("state", new.signing().sign(signed_bundles.state("ann")))
     with OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.config(old, new)) as opa:
         assert decision(opa, "ann") is True
     with pytest.raises(OpaError, match="failed to verify JWT signature"):
@@ -199,15 +199,15 @@ def test_keys_are_changed_one_after_the_other(signed_bundles: SignedBundles, opa
 def test_signatures_that_opa_accepts(signed_bundles: SignedBundles, opa_binary: Path) -> None:
     """Keys without `signing` ask for nothing; and an old bundle with a good signature comes back."""
     ours = signing_keys.pair()
-    signed_bundles.put("policy", with_signature(policy_artifacts(signed_bundles.program).bundle(), ours.signing()))
-    signed_bundles.put("state", with_signature(signed_bundles.state("ann", "ben"), ours.signing(sequence=2)))
+    signed_bundles.put("policy", ours.signing().sign(policy_artifacts(signed_bundles.program).bundle()))
+    signed_bundles.put("state", ours.signing(sequence=2).sign(signed_bundles.state("ann", "ben")))
     config = json.loads(signed_bundles.config(ours).read_text())
     del config["bundles"]["policy"]
     signed_bundles.put("policy", policy_artifacts(signed_bundles.program).bundle())
     (signed_bundles.folder / "config.json").write_text(json.dumps(config))
     with OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.folder / "config.json") as opa:
         assert decision(opa, "ben") is True
-        signed_bundles.put("state", with_signature(signed_bundles.state("ann"), ours.signing(sequence=1)))
+        signed_bundles.put("state", ours.signing(sequence=1).sign(signed_bundles.state("ann")))
         until(lambda: decision(opa, "ben") is False, "an older one is taken")
 
 
@@ -215,10 +215,8 @@ def test_signatures_that_opa_accepts(signed_bundles: SignedBundles, opa_binary: 
 def test_a_scope_ends_all_that_was_signed_before(signed_bundles: SignedBundles, opa_binary: Path) -> None:
     """The way to keep an old bundle from ever coming back to an OPA: the scope counts up."""
     ours = signing_keys.pair()
-    signed_bundles.put(
-        "policy", with_signature(policy_artifacts(signed_bundles.program).bundle(), ours.signing(scope="prod/2"))
-    )
-    signed_bundles.put("state", with_signature(signed_bundles.state("ann"), ours.signing(scope="prod/1")))
+    signed_bundles.put("policy", ours.signing(scope="prod/2").sign(policy_artifacts(signed_bundles.program).bundle()))
+    signed_bundles.put("state", ours.signing(scope="prod/1").sign(signed_bundles.state("ann")))
     with pytest.raises(OpaError, match="scope mismatch"):
         OpaServer(
             signed_bundles.bundles, binary=opa_binary, config=signed_bundles.config(ours, scope="prod/2"), timeout=10

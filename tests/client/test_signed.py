@@ -19,7 +19,6 @@ from privtab.base.errors import DecisionUnavailable, FileError, PolicyError, Sig
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import packed_archive
 from privtab.bundle.pack import shard_bundles
-from privtab.bundle.sign import with_signature
 from privtab.client import connect
 from privtab.client.embedded import Embedded
 from privtab.engines.opa.server import FileService
@@ -48,7 +47,7 @@ class SignedFiles:
         self.program = pipeline.load_program(folder / "shop.yaml")
         self.policy, self.state = folder / "policy.tar.gz", folder / "state.tar.gz"
         self.private, self.key = OURS.write(folder, "ours")
-        self.put(self.policy, with_signature(policy_artifacts(self.program).bundle(), OURS.signing(sequence=5)))
+        self.put(self.policy, OURS.signing(sequence=5).sign(policy_artifacts(self.program).bundle()))
         self.put(self.state, self.with_grants())
 
     def with_grants(
@@ -56,7 +55,7 @@ class SignedFiles:
     ) -> bytes:
         rows = [GRANT | {"grantee": f"user:{user}"} for user in users or ("ann",)]
         state, _ = validate(self.program, from_tables({"grants": rows}, "rows"))
-        return with_signature(state_bundle(self.program, state), pair.signing(sequence=sequence, scope=scope))
+        return pair.signing(sequence=sequence, scope=scope).sign(state_bundle(self.program, state))
 
     @staticmethod
     def put(path: Path, content: bytes) -> None:
@@ -92,15 +91,13 @@ def test_the_environment_names_the_key(signed_files: SignedFiles, monkeypatch: p
     with pytest.raises(SignatureRefused, match="signed for no scope, not for the scope `prod`"):
         connect(signed_files.folder)
     signed_files.put(
-        signed_files.policy, with_signature(policy_artifacts(signed_files.program).bundle(), OURS.signing(scope="prod"))
+        signed_files.policy, OURS.signing(scope="prod").sign(policy_artifacts(signed_files.program).bundle())
     )
     signed_files.put(signed_files.state, signed_files.with_grants(scope="prod"))
     connect(signed_files.folder).close()
 
 
-@pytest.mark.parametrize(
-    "what", signing_keys.tampered(with_signature(packed_archive({"data.json": b"{}"}), OURS.signing()))
-)
+@pytest.mark.parametrize("what", signing_keys.tampered(OURS.signing().sign(packed_archive({"data.json": b"{}"}))))
 def test_tampered_bundles_are_refused(signed_files: SignedFiles, what: str) -> None:
     for path in (signed_files.policy, signed_files.state):
         good = path.read_bytes()
@@ -172,7 +169,7 @@ def test_an_empty_variable_turns_no_check_off(
 @pytest.mark.parametrize(("sequence", "says"), [(5, "the sequence 5"), (None, "no sequence")])
 def test_a_least_sequence_holds_from_the_start(signed_files: SignedFiles, sequence: int | None, says: str) -> None:
     signed_files.put(
-        signed_files.policy, with_signature(policy_artifacts(signed_files.program).bundle(), OURS.signing(sequence=6))
+        signed_files.policy, OURS.signing(sequence=6).sign(policy_artifacts(signed_files.program).bundle())
     )
     signed_files.put(signed_files.state, signed_files.with_grants("mallory", sequence=sequence))
     key = signed_files.key

@@ -26,7 +26,7 @@ from privtab.base.source import SourceFile
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import packed_archive
 from privtab.bundle.inspect import inspect
-from privtab.bundle.sign import verify_bundle, with_signature
+from privtab.bundle.sign import verify_bundle
 from privtab.client._bundles import content, unpacked
 from privtab.ir.nodes import Program
 from privtab.language import fmt, syntax
@@ -151,7 +151,7 @@ TRUST = Trust.of([KEY.public])
 
 def bundles(program: Program) -> list[bytes]:
     unsigned = [policy_artifacts(program).bundle(), state_bundle(program, STATE)]
-    return [*unsigned, *(with_signature(bundle, KEY.signing(sequence=3)) for bundle in unsigned)]
+    return [*unsigned, *(KEY.signing(sequence=3).sign(bundle) for bundle in unsigned)]
 
 
 def read_bundle(bundle: bytes) -> None:
@@ -203,7 +203,7 @@ def test_files_in_bundles(seconds: float | None) -> None:
 
 @LENGTHS
 def test_signatures(seconds: float | None) -> None:
-    files = signing_keys.files(with_signature(policy_artifacts(PROGRAM).bundle(), KEY.signing(sequence=3)))
+    files = signing_keys.files(KEY.signing(sequence=3).sign(policy_artifacts(PROGRAM).bundle()))
 
     def read(text: bytes) -> None:
         with contextlib.suppress(SignatureRefused):

@@ -11,7 +11,7 @@ import sidecar_fleet
 import signing_keys
 import yaml
 
-from privtab.bundle.sign import opa_configuration, public_keys, with_signature
+from privtab.bundle.sign import opa_configuration, public_keys
 from privtab.command._app import run
 from privtab_server.registry import Registry
 
@@ -87,9 +87,7 @@ class OperationsPage:
         """Release a state that is signed with an unknown key, as by an attacker with access to the registry."""
         (self.folder / "other.yaml").write_text(sidecar_fleet.STATE.replace("user:ann", "user:mallory"))
         assert run(["state", "pack", "other.yaml", "-p", "studio.yaml", "-o", "other.tar.gz"]) == 0
-        forged = with_signature(
-            (self.folder / "other.tar.gz").read_bytes(), signing_keys.pair("ES256", 1).signing(scope="prod")
-        )
+        forged = signing_keys.pair("ES256", 1).signing(scope="prod").sign((self.folder / "other.tar.gz").read_bytes())
         registry = Registry.open("registry")
         registry.release("prod", "studio", state=registry.put(forged).id, why="export")
 

@@ -233,19 +233,19 @@ def shard_bundle(
 ) -> bytes:
     """The bundle of one part of a state (`state/shards.py`): `people` or a root key, and its document."""
     more = {"shards": len(document["shards"])} if key == PEOPLE_PART else {}
-    files = shard_files(system, PartText.of(key, document), more | provenance_metadata(provenance))
-    return signed_bundle(files, signing)
+    return packed_shard(system, PartText.of(key, document), more | provenance_metadata(provenance), signing)
 
 
-def shard_files(system: str, part: PartText, more: Mapping[str, Any]) -> dict[str, bytes]:
-    """The files of the bundle of one part of a state; `more`: what its metadata say besides.
+def packed_shard(system: str, part: PartText, more: Mapping[str, Any], signing: SigningKey | None = None) -> bytes:
+    """The bundle of one part of a state; `more`: what its metadata say besides.
 
     For example:
 
-        content = packed_archive(shard_files("lake", part, {}))
+        content = packed_shard("lake", part, {"shards": 12})
     """
     own = part_roots(system, part.key, windows=part.windows, further=part.further)
-    return _state_files(system, part.revision, own, part.content, {"state": SHARDED, "shard": part.key, **more})
+    metadata = {"state": SHARDED, "shard": part.key, **more}
+    return signed_bundle(_state_files(system, part.revision, own, part.content, metadata), signing)
 
 
 def _state_files(

@@ -19,23 +19,12 @@ def program_in(bundle: bytes, shown: str) -> Program:
 
         program = program_in(Path("policy.tar.gz").read_bytes(), "policy.tar.gz")
     """
-    return program_with_doors(bundle, shown)[0]
-
-
-def program_with_doors(bundle: bytes, shown: str) -> tuple[Program, frozenset[str]]:
-    """As `program_in`, and the names of the doors by which the bundle answers other systems.
-
-    For example:
-
-        program, doors = program_with_doors(bundle, "policy.tar.gz")
-    """
     try:
         texts = [
             file.read() for name, _, file in archive_entries(io.BytesIO(bundle)) if name.startswith("privtab_program/")
         ]
         if len(texts) != 1:
             raise ValueError(f"it holds {f'{len(texts)} programs' if texts else f'no program of format {FORMAT}'}")
-        document = strict_json.strict_loads(texts[0])
-        return program_from_json(document, shown), frozenset(document.get("doors", ()))
+        return program_from_json(strict_json.strict_loads(texts[0]), shown)
     except (BrokenBundle, ValueError, RecursionError) as error:
         raise FileError(f"the program of {shown} cannot be read: {error}") from error

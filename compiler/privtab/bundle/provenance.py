@@ -23,7 +23,7 @@ class Provenance:
 
     For example:
 
-        provenance_of(Path("lake.yaml")).to_json()
+        Provenance.of(Path("lake.yaml")).to_json()
     """
 
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -35,35 +35,35 @@ class Provenance:
     choices: Mapping[str, Any] = field(default_factory=dict)
     """Further choices: the variant, readings, the policy that a state was checked against."""
 
+    @classmethod
+    def of(cls, path: Path, **choices: Any) -> Provenance:
+        """The provenance of a file or a folder; empty `choices` are omitted. Raises FileError.
+
+        A state from a registry, a store or another system has no source: its address may hold a password.
+
+            Provenance.of(Path("lake.yaml"), policy="lake/1")
+        """
+        if str(path).startswith(("registry:", "store:", "import:")):
+            return cls(sources={}, choices=choices)
+        path, _ = state_location(path)
+        folder, files = path.parent, [path]
+        if path.is_dir():
+            tables = (file for file in path.rglob("*") if ending_of(file.name)[1] in ENDINGS and file.is_file())
+            folder, files = path, sorted(tables)
+        try:
+            sources = {file.relative_to(folder).as_posix(): _digest(file) for file in files}
+        except OSError as error:
+            raise FileError(f"cannot read {error.filename}: {error.strerror}") from error
+        commit = _git(folder, "log", "-1", "--format=%H", "--", *sources) if sources else None
+        changed = _git(folder, "status", "--porcelain", "--", *sources) if commit else None
+        return cls(sources=sources, commit=commit or None, dirty=bool(changed), choices=choices)
+
     def to_json(self) -> dict[str, Any]:
         """As JSON, for the manifest's metadata."""
         git = {"git": {"commit": self.commit, "dirty": self.dirty}} if self.commit is not None else {}
         return {"compiler": f"privtab {__version__}", "sources": dict(sorted(self.sources.items())), **git} | {
             name: value for name, value in sorted(self.choices.items()) if value
         }
-
-
-def provenance_of(path: Path, **choices: Any) -> Provenance:
-    """The provenance of a file or a folder; empty `choices` are omitted. Raises FileError.
-
-    A state from a registry, a store or another system has no source: its address may hold a password.
-
-        provenance_of(Path("lake.yaml"), policy="lake/1")
-    """
-    if str(path).startswith(("registry:", "store:", "import:")):
-        return Provenance(sources={}, choices=choices)
-    path, _ = state_location(path)
-    folder, files = path.parent, [path]
-    if path.is_dir():
-        tables = (file for file in path.rglob("*") if ending_of(file.name)[1] in ENDINGS and file.is_file())
-        folder, files = path, sorted(tables)
-    try:
-        sources = {file.relative_to(folder).as_posix(): _digest(file) for file in files}
-    except OSError as error:
-        raise FileError(f"cannot read {error.filename}: {error.strerror}") from error
-    commit = _git(folder, "log", "-1", "--format=%H", "--", *sources) if sources else None
-    changed = _git(folder, "status", "--porcelain", "--", *sources) if commit else None
-    return Provenance(sources=sources, commit=commit or None, dirty=bool(changed), choices=choices)
 
 
 def _digest(path: Path) -> str:

@@ -13,7 +13,7 @@ from privtab.bundle.archive import contents, json_bytes
 from privtab.state.shards import PEOPLE_PART
 
 LISTING_FILE = "shards.json"
-"""The name of the file with the list: `folder / LISTING_FILE`."""
+"""The name of the file with the list."""
 LONGEST = 100
 
 
@@ -46,16 +46,20 @@ def listing(bundles: Mapping[str, bytes]) -> dict[str, Any]:
             "roots": bundle_contents.roots,
             "bytes": len(bundle),
         }
-    return bundle_listing(system, rows)
+    return _listing(system, rows)
 
 
-def bundle_listing(system: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The list of a state's bundles from what it says of each: of `people`, and by root key.
+def listing_file(system: str, rows: Mapping[str, Mapping[str, Any]]) -> tuple[str, bytes]:
+    """The name and the content of the file that lists a state's bundles, from what it says of each: of `people`, and by root key.
 
     For example:
 
-        bundle_listing("lake", {"people": people, "catalog:hive": shard})["revision"]
+        name, content = listing_file("lake", {"people": people, "catalog:hive": shard})
     """
+    return LISTING_FILE, json_bytes(_listing(system, rows)) + b"\n"
+
+
+def _listing(system: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     revisions = {key: str(row["revision"]) for key, row in rows.items() if key != PEOPLE_PART}
     return {
         "system": system,

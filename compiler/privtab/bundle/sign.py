@@ -62,7 +62,7 @@ class SigningKey:
 
     For example:
 
-        state_bundle(program, state, signing=signing_key)
+        signed = signing_key.sign(bundle)
     """
 
     id: str
@@ -105,6 +105,22 @@ class SigningKey:
         """The public key."""
         return VerificationKey.of(self.key.public_key(), id=self.id)
 
+    def sign(self, bundle: bytes) -> bytes:
+        """The bundle with a signature by the key, which replaces an existing one. Raises BrokenBundle, UsageError."""
+        return b"".join(signed_pieces(io.BytesIO(bundle), self))
+
+    def signatures(self, hashes: Mapping[str, str]) -> bytes:
+        """The content of `.signatures.json` for files with these hashes (`file_digests`)."""
+        files = [{"name": name, "hash": hashes[name], "algorithm": HASH} for name in sorted(hashes)]
+        claims: dict[str, Any] = {"files": files, "keyid": self.id}
+        if self.scope:
+            claims["scope"] = self.scope
+        if self.sequence is not None:
+            claims["sequence"] = self.sequence
+        header = json_bytes({"alg": self.algorithm, "kid": self.id, "typ": "JWT"})
+        head = _base64(header) + b"." + _base64(json_bytes(claims))
+        return json_bytes({"signatures": [(head + b"." + _base64(_signature(head, self))).decode()]})
+
 
 def signed_bundle(files: Mapping[str, bytes], signing: SigningKey | None) -> bytes:
     """The bundle of the files, signed if there is a key. `json_bytes` must have written its JSON. The same input gives the same bytes."""
@@ -112,24 +128,14 @@ def signed_bundle(files: Mapping[str, bytes], signing: SigningKey | None) -> byt
         return packed_archive(files)
     hashed = ((name, escape_separators(text) if is_structured(name) else text) for name, text in files.items())
     hashes = {name: hashlib.sha256(text).hexdigest() for name, text in hashed}
-    return packed_archive({**files, SIGNATURES: signatures_text(hashes, signing)})
-
-
-def with_signature(bundle: bytes, signing: SigningKey) -> bytes:
-    """The bundle with a signature by the key, which replaces an existing one. Raises BrokenBundle, UsageError.
-
-    For example:
-
-        signed = with_signature(bundle, signing)
-    """
-    return b"".join(signed_pieces(io.BytesIO(bundle), signing))
+    return packed_archive({**files, SIGNATURES: signing.signatures(hashes)})
 
 
 def signed_pieces(bundle: BinaryIO, signing: SigningKey) -> Iterator[bytes]:
-    """Like `signed`, but of an open file and piece by piece: at most one file of the bundle is in memory at once."""
+    """As `SigningKey.sign`, but of an open file and piece by piece: at most one file of the bundle is in memory at once."""
     hashes = file_digests(bundle)
     bundle.seek(0)
-    yield from with_signatures(bundle, list(hashes), signatures_text(hashes, signing))
+    yield from with_signatures(bundle, list(hashes), signing.signatures(hashes))
 
 
 def file_digests(bundle: BinaryIO, *, ours: bool = False) -> dict[str, str]:
@@ -164,24 +170,6 @@ def with_signatures(bundle: BinaryIO, names: Sequence[str], text: bytes | None) 
     # If the other files are sorted, keep them so; otherwise the signatures come first.
     successor = next((name for name in names if name > SIGNATURES), None) if names == sorted(names) else names[0]
     yield from packed(_insert_entry(archive_entries(bundle), signature_entry, successor))
-
-
-def signatures_text(hashes: Mapping[str, str], signing: SigningKey) -> bytes:
-    """The content of `.signatures.json` for files with these hashes.
-
-    For example:
-
-        text = signatures_text(file_digests(bundle), signing)
-    """
-    files = [{"name": name, "hash": hashes[name], "algorithm": HASH} for name in sorted(hashes)]
-    claims: dict[str, Any] = {"files": files, "keyid": signing.id}
-    if signing.scope:
-        claims["scope"] = signing.scope
-    if signing.sequence is not None:
-        claims["sequence"] = signing.sequence
-    header = json_bytes({"alg": signing.algorithm, "kid": signing.id, "typ": "JWT"})
-    head = _base64(header) + b"." + _base64(json_bytes(claims))
-    return json_bytes({"signatures": [(head + b"." + _base64(_signature(head, signing))).decode()]})
 
 
 def _signature(message: bytes, signing: SigningKey) -> bytes:

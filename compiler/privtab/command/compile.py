@@ -94,7 +94,7 @@ def run(
     signing = sign.signing_key()
     for name in compiling.also or ():
         backends.backend(name)  # before a policy is read
-    from privtab.bundle.provenance import provenance_of
+    from privtab.bundle.provenance import Provenance
     from privtab.client._protocol import check_system
     from privtab.language.syntax.keys import policy_schema
     from privtab.pipeline import policies_at, resolve_policy
@@ -116,13 +116,13 @@ def run(
     files: dict[str, bytes] = {}
     if state is not None:
         loaded = load_state(programs[0], state, allow_partial=allow_partial).state
-        made_of = provenance_of(state, policy=f"{programs[0].system}/{programs[0].version}")
+        made_of = Provenance.of(state, policy=f"{programs[0].system}/{programs[0].version}")
         files = state_files(programs[0], loaded, sharded=compiling.sharded, provenance=made_of, signing=signing)
     compiled: list[Compiled] = []
     try:
         with no_collection(keep=True), err().progress(len(programs)) as tell:
             for policy, program in zip(policies, programs, strict=True):
-                origin = provenance_of(policy, **chosen)
+                origin = Provenance.of(policy, **chosen)
                 compiled.append(_compile(program, compiling, origin, signing, files))
                 tell()
     finally:

@@ -120,11 +120,11 @@ def pack(
       privtab state pack exports/ --policy gravitino/1.1.0 --shards -o build/shards
     """
     signing = sign.signing_key()
-    from privtab.bundle.provenance import provenance_of
+    from privtab.bundle.provenance import Provenance
 
     program = policy.program()
     good = load_state(program, state, allow_partial=allow_partial).state
-    made_of = provenance_of(state, policy=f"{program.system}/{program.version}")
+    made_of = Provenance.of(state, policy=f"{program.system}/{program.version}")
     if shards and (output.is_file() or output.name.endswith(".tar.gz")):
         raise UsageError(f"`--shards` writes several bundles: give a folder, not {output}")
     files = state_files(program, good, sharded=shards, provenance=made_of, signing=signing)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from example_bundles import ExampleBundles
 
-from privtab.bundle import packed_archive
+from privtab.bundle.archive import packed_archive
 from privtab_server.errors import BundleRefused, RegistryConflict
 from privtab_server.registry import Registry
 
@@ -108,9 +108,8 @@ def new_key(folder: Path) -> Path:
 
 def with_signature(bundle: bytes, key: Path) -> bytes:
     from privtab.bundle import SigningKey
-    from privtab.bundle import with_signature as sign
 
-    return sign(bundle, SigningKey.of(key))
+    return SigningKey.of(key).sign(bundle)
 
 
 def test_a_registry_may_require_signatures(registry: Registry, packed: ExampleBundles, key: Path) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from example_bundles import ExampleBundles
 
-from privtab.bundle import archive_entries, packed_archive
+from privtab.bundle import archive_entries
+from privtab.bundle.archive import packed_archive
 from privtab.command._app import run
 from privtab_server.errors import RegistryConflict, RegistryError
 from privtab_server.registry import Registry, names

@@ -170,7 +170,7 @@ def test_depth_is_bounded() -> None:
 
 
 def test_a_manifest_is_not_deeper_than_a_record(registry: Registry) -> None:
-    from privtab.bundle import packed_archive
+    from privtab.bundle.archive import packed_archive
 
     manifest = {"revision": "r", "roots": ["x"], **nested(300)}
     with pytest.raises(BundleRefused, match="nested"):

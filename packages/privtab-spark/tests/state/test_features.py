@@ -14,8 +14,8 @@ import worlds
 from pyspark.sql import DataFrame, SparkSession
 
 from privtab.base import StateInvalid, UnsupportedError, UsageError, strict_loads
-from privtab.bundle import LISTING_FILE, shard_bundles
-from privtab.bundle.shards import listing
+from privtab.bundle import shard_bundles
+from privtab.bundle.shards import LISTING_FILE, listing
 from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state import TABLE_COLUMNS, State, from_tables, index_bytes, validate

@@ -12,7 +12,7 @@ from worlds import IN_SPARK, policy, timed
 from worlds import state as random_state
 
 from privtab.base import WINDOW_COLUMNS, Entity, SourceFile
-from privtab.bundle import json_bytes, packed_archive, shard_bundles, shard_files
+from privtab.bundle import json_bytes, packed_shard, shard_bundles
 from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state import (
@@ -94,10 +94,7 @@ def test_people_with_windows_are_those_of_the_packer(seed: int, features: tuple[
     assert part is not None
     assert part.text == json_bytes(parts[PEOPLE_PART])
     assert part.users == PartText.of(PEOPLE_PART, parts[PEOPLE_PART]).users
-    assert (
-        packed_archive(shard_files(program.system, part, {"shards": len(parts) - 1}))
-        == shard_bundles(program, world)[PEOPLE_PART]
-    )
+    assert packed_shard(program.system, part, {"shards": len(parts) - 1}) == shard_bundles(program, world)[PEOPLE_PART]
 
 
 def people_rows(state: State) -> pa.Table:
@@ -126,7 +123,7 @@ def built(program: Program, state: State) -> dict[str, bytes]:
         part = PartText.of_state(program, root_state(program, table, {}, findings, None), root)
         assert not [row for row in findings if row["severity"] == "error"]
         if part is not None:
-            bundles[root] = packed_archive(shard_files(program.system, part, {}))
+            bundles[root] = packed_shard(program.system, part, {})
     return bundles
 
 
@@ -156,7 +153,7 @@ def test_names_with_everything_that_json_escapes(shop: Program) -> None:
         part = PartText.of_state(shop, by_columns(world), key, [f"lake:{name}"])
         assert part is not None
         more = {"shards": 1} if key == PEOPLE_PART else {}
-        assert packed_archive(shard_files(shop.system, part, more)) == bundle
+        assert packed_shard(shop.system, part, more) == bundle
     assert list(bundles) == [PEOPLE_PART, f"lake:{name}"]
 
 

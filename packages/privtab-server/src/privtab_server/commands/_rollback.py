@@ -108,7 +108,6 @@ def _target(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, sta
 
 
 def _sign_again(rollout: Rollout, goal: NextRevisions, before: Channel, key: Path, scope: str) -> None:
-    from privtab.bundle import with_signature
 
     registry, system = rollout.registry, rollout.system
     signing = signing_key(registry, str(key), scope, before)
@@ -117,7 +116,7 @@ def _sign_again(rollout: Rollout, goal: NextRevisions, before: Channel, key: Pat
     for kind, identity, shard in revisions:
         if identity is not None:
             bundle = registry.read(registry.revision(system, kind, identity, shard))
-            registry.put(with_signature(bundle, signing), resign=True)
+            registry.put(signing.sign(bundle), resign=True)
 
 
 def _describe_changes(before: Channel, after: Channel) -> str:

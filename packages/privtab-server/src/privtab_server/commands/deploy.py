@@ -301,15 +301,18 @@ class _Deployment:
 
     def _comparison(self, before: Channel, program: Program, path: Path, opened: Collection[str]) -> Gate:
         """The comparison with the channel's current release; what other systems lose is said besides."""
-        from privtab.bundle import program_with_doors
+        from privtab.bundle import program_in
+        from privtab.client import bundle_content
         from privtab_server.registry.deploy.gates import FailingOn, diff_gate
 
         running = None
         if before.policy is not None:
             name = f"{before.channel}: {before.policy}"
             bundle = self.registry.read(self.registry.revision(before.system, "policy", before.policy))
-            running_program, answered = program_with_doors(bundle, name)
-            running = running_program, name
+            running = program_in(bundle, name), name
+            answered = {
+                door for document in bundle_content(bundle).programs.values() for door in document.get("doors", ())
+            }
             if closed := sorted(answered.difference(opened)):
                 print_error(
                     f"{name} answers other systems by the doors {', '.join(closed)}, which are not given: these would be denied everything"

@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from privtab.base import BrokenBundle, UsageError
-from privtab.bundle import MANIFEST_FILE, archive_digest, archive_entries, json_bytes, read_json_object
+from privtab.bundle import archive_digest, archive_entries, json_bytes, read_json_object
 from privtab_server.errors import BundleRefused, RegistryConflict, RegistryError
 from privtab_server.registry import names, nodes
 from privtab_server.registry.stores import Missing, Store
@@ -80,7 +80,7 @@ def revision_in(packed: bytes) -> nodes.Revision:
     signed = False
     try:
         for path, _, file in archive_entries(io.BytesIO(packed)):
-            if path == MANIFEST_FILE:
+            if path == ".manifest":
                 manifest = read_json_object(path, file.read(), BundleRefused)
                 if nodes.too_deep(manifest):
                     raise BundleRefused(f"its manifest is nested more than {nodes.DEEPEST} times")

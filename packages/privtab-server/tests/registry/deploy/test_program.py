@@ -10,7 +10,8 @@ import pytest
 from checkout import ROOT
 
 from privtab.base import FileError
-from privtab.bundle import packed_archive, program_in
+from privtab.bundle import program_in
+from privtab.bundle.archive import packed_archive
 from privtab.ir import program_from_json, program_json
 from privtab.pipeline import comparable, find_policies, load_program, optimised, policy_artifacts
 from privtab_analysis.diff import diff

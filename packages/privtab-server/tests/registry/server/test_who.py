@@ -15,7 +15,6 @@ from example_bundles import ExampleBundles
 from in_process_registry import POLICY, STATE, until, waiting, within
 
 from privtab.base import UsageError
-from privtab.bundle import with_signature
 from privtab_server.registry import Canary, Registry, names
 from privtab_server.registry.deploy import DesiredRevisions, Fleet, Sidecar
 from privtab_server.registry.deploy.fleet import fleet_of
@@ -152,8 +151,8 @@ def test_the_version_of_an_opa_that_only_polls_is_known_by_its_agent(
         assert not fleet.signed
         pair = signing_keys.pair()
         registry.init(verification_keys=[pair.public], replace=True)
-        signed_policy = registry.put(with_signature(packed.policies[1], pair.signing())).id
-        signed_state = registry.put(with_signature(packed.states[1], pair.signing())).id
+        signed_policy = registry.put(pair.signing().sign(packed.policies[1])).id
+        signed_state = registry.put(pair.signing().sign(packed.states[1])).id
         registry.release("dev", "shop", policy=signed_policy, state=signed_state)
         await until(lambda: served.feeds.signed)
         assert fleet_of((await client.get("/fleet")).json()).signed

@@ -150,10 +150,10 @@ def build(
       privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --signing-key prod.pem --sequence 812
     """
     signing = sign.signing_key()
-    from privtab.bundle import provenance_of
+    from privtab.bundle import Provenance
 
     program = policy.program()
-    origin = provenance_of(Path(sources), policy=f"{program.system}/{program.version}")
+    origin = Provenance.of(Path(sources), policy=f"{program.system}/{program.version}")
     with session.session() as spark:
         from privtab_spark.state import build as built
 

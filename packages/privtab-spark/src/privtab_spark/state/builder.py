@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as fn
 
 from privtab.base import StateInvalid, sharded_revision
-from privtab.bundle import LISTING_FILE, bundle_listing, json_bytes
+from privtab.bundle import listing_file
 from privtab.ir import Program, Tool, vocabulary
 from privtab.state import PEOPLE_PART, check_windows_of_shards, part_roots
 from privtab_spark.frames import union
@@ -286,7 +286,7 @@ class _Builder:
         if before is not None:
             self.root.write(PREVIOUS, text(before))
         self.root.write(MANIFEST, text(manifest))
-        self.root.write(LISTING_FILE, listing(self.program, manifest))
+        self.root.write(*_listing_file(self.program, manifest))
         self.root.remove("rejected")
         self.sweep()
 
@@ -324,8 +324,8 @@ def _errors(findings: list[list[Any]]) -> bool:
     return any(severity == "error" for _, _, severity, _ in findings)
 
 
-def listing(program: Program, manifest: Mapping[str, Any]) -> bytes:
-    """The list of the bundles in the format of `state pack --shards`."""
+def _listing_file(program: Program, manifest: Mapping[str, Any]) -> tuple[str, bytes]:
+    """The name and the content of the list of the bundles, in the format of `state pack --shards`."""
 
     def row(key: str, part: Mapping[str, Any]) -> dict[str, Any]:
         named = {name: part[name] for name in ("file", "revision", "bytes")}
@@ -333,7 +333,7 @@ def listing(program: Program, manifest: Mapping[str, Any]) -> bytes:
         return named | {"roots": sorted(part_roots(program.system, key, windows=windows, further=further))}
 
     rows = {key: row(key, part) for key, part in parts_of(manifest).items()}
-    return json_bytes(bundle_listing(program.system, rows)) + b"\n"
+    return listing_file(program.system, rows)
 
 
 def revision(people: Mapping[str, Any], shards: Mapping[str, Mapping[str, Any]]) -> str:

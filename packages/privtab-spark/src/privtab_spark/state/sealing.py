@@ -73,11 +73,9 @@ def signed_parts(
 
     texts: Mapping[str, str | None] = dict.fromkeys(todo)
     if signing is not None:
-        from privtab.bundle import signatures_text
-
         to_hash: Rows = [{"key": key, "file": sources[key], "sha256": found[key]["sha256"]} for key in todo]
         hashed = run(to_hash, "`key` string, `file` string, `sha256` string", partial(_hash, root), HASHES)
-        texts = {row["key"]: signatures_text(json.loads(row["hashes"]), signing).decode() for row in hashed}
+        texts = {row["key"]: signing.signatures(json.loads(row["hashes"])).decode() for row in hashed}
     plain = {key: _unsigned(found[key]) for key in todo}
     names = {key: _name(plain[key], signing) for key in todo}
     to_pack: Rows = [{"key": key, "file": sources[key], "out": names[key], "text": texts[key]} for key in todo]

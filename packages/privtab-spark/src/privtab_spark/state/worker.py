@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
 from privtab.base import ALWAYS, WINDOW_COLUMNS, FileError, text_array
-from privtab.bundle import json_bytes, packed_archive, shard_files
+from privtab.bundle import json_bytes, packed_shard
 from privtab.ir import Program
 from privtab.state import FINDING_NAMES, PEOPLE_PART, CodedColumn, ColumnRows, PartText, State
 from privtab_spark.frames import union
@@ -70,7 +70,7 @@ def build_shards(
 
 def _written(program: Program, root: Root, part: PartText, metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Write the bundle of a part, and describe the written file."""
-    content, file = packed_archive(shard_files(program.system, part, metadata)), f"bundles/{name}.tar.gz"
+    content, file = packed_shard(program.system, part, metadata), f"bundles/{name}.tar.gz"
     root.write(file, content)
     return {
         "file": file, "revision": part.revision, "bytes": len(content), "json_bytes": len(part.text),

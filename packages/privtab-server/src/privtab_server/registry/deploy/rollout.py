@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from privtab.base import UsageError
-from privtab.bundle import BundledDoor, SigningKey, provenance_of, shard_bundles, state_bundle
+from privtab.bundle import BundledDoor, Provenance, SigningKey, shard_bundles, state_bundle
 from privtab.ir import Program
 from privtab.pipeline import policy_artifacts
 from privtab.state import State
@@ -240,13 +240,13 @@ def pack(
     doors: Sequence[BundledDoor] = (),
 ) -> PackedBundles:
     """Pack the bundles of a policy and its state. `policy`: its file; `state`: the rows and their source."""
-    made = provenance_of(policy, **(choices or {}))
+    made = Provenance.of(policy, **(choices or {}))
     artifacts = policy_artifacts(program, sharded=sharded, provenance=made, doors=doors)
     packed = PackedBundles(system=program.system, policy=artifacts.bundle(signing), revision=artifacts.revision)
     if state is None:
         return packed
     rows, path = state
-    origin = provenance_of(path, policy=f"{program.system}/{program.version}")
+    origin = Provenance.of(path, policy=f"{program.system}/{program.version}")
     if sharded:
         return replace(packed, shards=shard_bundles(program, rows, provenance=origin, signing=signing))
     return replace(packed, state=state_bundle(program, rows, provenance=origin, signing=signing))
