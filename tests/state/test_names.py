@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privtab.base.names import encode_name, unusable_character
+from privtab.base.names import encode_name, invisible, unusable_character
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.state.names import RowProblem, StateNames
@@ -31,7 +31,13 @@ def test_sets_that_hold_each_other_end(program: Program) -> None:
     assert StateNames(circular).privileges("A") == ("MODIFY", "SELECT")
 
 
-@given(names=st.lists(st.text(min_size=1).filter(lambda name: not unusable_character(name)), min_size=3, max_size=3))
+@given(
+    names=st.lists(
+        st.text(min_size=1).filter(lambda name: not (unusable_character(name) or invisible(name))),
+        min_size=3,
+        max_size=3,
+    )
+)
 def test_every_encoded_name_is_read(program: Program, names: list[str]) -> None:
     path = "/".join(map(encode_name, names))
     assert StateNames(program).entity(f"table:{path}") == Entity("table", path)

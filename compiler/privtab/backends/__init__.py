@@ -15,13 +15,13 @@ if TYPE_CHECKING:
         unlisted_sets,
     )
     from privtab.backends.protocol import BACKENDS, Backend, Compilation, backend, backend_names
-    from privtab.backends.rego import rego_string, rego_template
+    from privtab.backends.rego.layout import rego_string, rego_template
 else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
             "describe": "described_policy described_row minimal_set_texts type_forest unlisted_sets",
             "protocol": "BACKENDS Backend Compilation backend backend_names",
-            "rego": "rego_string rego_template",
+            "rego.layout": "rego_string rego_template",
         },
     )

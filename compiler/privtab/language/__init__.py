@@ -11,17 +11,9 @@ if TYPE_CHECKING:
     from privtab.language.report import CaseFailure, CaseResult, RuleInfo, SuiteResult, SuppressedFinding, junit
     from privtab.language.report.sarif import sarif
     from privtab.language.syntax import read_policy
-    from privtab.language.syntax.expression import (
-        RESERVED_WORDS,
-        CellError,
-        NameUse,
-        ParsedCell,
-        names_in,
-        parse_condition,
-        parse_constants,
-        parse_effects,
-    )
+    from privtab.language.syntax.expression import RESERVED_WORDS, CellError, parse_condition, parse_effects
     from privtab.language.syntax.keys import OPEN_NAME, policy_schema
+    from privtab.language.syntax.name_uses import NameUse, ParsedCell, names_in, parse_constants
     from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
     from privtab.language.syntax.nodes import Cell, RowDecl, Tables, VariantDecl
     from privtab.language.syntax.yaml_tree import (
@@ -41,8 +33,8 @@ else:
             "report": "CaseFailure CaseResult RuleInfo SuiteResult SuppressedFinding junit",
             "report.sarif": "sarif",
             "syntax": "read_policy",
-            "syntax.expression": "RESERVED_WORDS CellError NameUse ParsedCell names_in parse_condition parse_constants "
-            "parse_effects",
+            "syntax.expression": "RESERVED_WORDS CellError parse_condition parse_effects",
+            "syntax.name_uses": "NameUse ParsedCell names_in parse_constants",
             "syntax.keys": "OPEN_NAME policy_schema",
             "syntax.node_reader": "DocumentProblem DocumentReader",
             "syntax.nodes": "Cell RowDecl Tables VariantDecl",

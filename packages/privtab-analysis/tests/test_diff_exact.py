@@ -9,7 +9,8 @@ import pytest
 import small_policies
 
 from privtab.base import InvalidRequest, Request
-from privtab.ir import Program, Role, Rule, vocabulary
+from privtab.ir import Program, Rule, vocabulary
+from privtab.ir.declarations import Role
 from privtab.state import State
 from privtab_analysis.diff import Diff, RowChange, Verdict, diff
 

@@ -22,8 +22,8 @@ from privtab.base import Entity, GivenAttributes, Request, Window, count_names
 from privtab.ir import RESOURCE, Compare, Program, Rule, reached_atoms, rule_flags, vocabulary
 from privtab.ir.formula import compares_given
 from privtab.reference import EvaluationContext, Reference
-from privtab.state import ALL_TABLES, Assignment, AttributeRow, Grant, Placement, State
-from privtab.state.nodes import TABLES
+from privtab.state import Assignment, AttributeRow, Grant, Placement, State
+from privtab.state.nodes import ALL_TABLES, TABLES
 from privtab_analysis.caller import asked_forms
 from privtab_analysis.entitlements.universe import Universe, named_principals
 from privtab_analysis.entitlements.universe import universe as universe_of

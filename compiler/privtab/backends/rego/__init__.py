@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from privtab.backends.protocol import Compilation
 from privtab.backends.rego.body import Body, Clause, Functions, RowView, filter_views
+from privtab.backends.rego.layout import rego_string, rego_template
 from privtab.base.attributes import AttributeKind
 from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT, PLAIN_CHARACTERS, UNUSABLE
 from privtab.base.paths import SEVERAL
@@ -176,9 +177,6 @@ def _without_comparisons(clause: Clause, function: str) -> Clause:
 
 _NAME = f"(?:[*?]*(?:[^/%*?{UNUSABLE}]|%2[F5])(?:[^/%{UNUSABLE}]|%2[F5])*|(?:%2A|%3F)+)"
 """A name in a key: escaped are `/` and `%` alone, and `*` and `?` where it is made of nothing else."""
-_LINE_LENGTH = 120
-_FOLDED = 100
-_JSON = json.JSONEncoder(ensure_ascii=False)
 
 
 def render(
@@ -442,51 +440,7 @@ def role_grants(program: Program) -> dict[str, dict[str, dict[str, int]]]:
     return table
 
 
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    templates = text_templates("rego")
-    templates.filters |= {"quoted": rego_string, "folded": folded}
-    templates.globals |= {"guarded": guarded, "plain": PLAIN_CHARACTERS, "set_of": set_of}
-    return templates
-
-
-def rego_string(value: object) -> str:
-    r"""A value as a JSON literal, which is also a Rego literal and a YAML scalar; it cannot contain line breaks.
-
-    >>> print(rego_string('USE "X"'))
-    "USE \"X\""
-    """
-    return _JSON.encode(value).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def folded(text: str) -> str:
-    """A quoted value for a METADATA comment, broken at single spaces into lines, which YAML reads as the same value."""
-    if len(text) <= _FOLDED or "  " in text:
-        return text
-    return "\n#     ".join(textwrap.wrap(text, _FOLDED, break_long_words=False, break_on_hyphens=False))
-
-
-def guarded(head: str, condition: str) -> str:
-    """A rule with one condition, on one line if that is short enough."""
-    line = f"{head} if {condition}"
-    return line if len(line) <= _LINE_LENGTH else f"{head} if {{\n\t{condition}\n}}"
-
-
-def set_of(name: str, values: Sequence[str]) -> str:
-    """The definition of a set, on one line if that is short enough."""
-    items = [rego_string(value) for value in values]
-    line = f"{name} := {{{', '.join(items)}}}" if items else f"{name} := set()"
-    if len(line) <= _LINE_LENGTH:
-        return line
-    return "\n\t".join([f"{name} := {{", *(f"{item}," for item in items)]) + "\n}"
-
-
-def rego_template(name: str) -> Template:
-    """A template of this back end, with its filters: `rego_template("door/lib.rego.j2").render(…)`."""
-    return _environment().get_template(name)
-
-
-__all__ = ["files", "rego_string", "rego_template", "render"]
+__all__ = ["files", "render"]
 
 
 def files(policy: Compilation) -> Mapping[str, str]:

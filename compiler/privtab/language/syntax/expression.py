@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import resources
-from typing import Any, Literal, NamedTuple, TypeAlias, assert_never, cast
+from typing import Any, Literal, TypeAlias, assert_never, cast
 
 import yaml
 from lark import Lark, Token, Transformer
@@ -250,48 +250,6 @@ class EffectTerm:
 Effects: TypeAlias = tuple[EffectTerm, ...]
 
 
-class NameUse(NamedTuple):
-    """A name in a condition or in effects, and what it is there.
-
-    >>> tree = parse_condition("can load (schema) and owner (table)")
-    >>> [(use.kind, use.name.text) for use in names_in(tree)]
-    [('operation', 'load'), ('target', 'schema'), ('owner', 'owner'), ('target', 'table')]
-    """
-
-    kind: Literal["privilege", "operation", "target", "attribute", "owner"]
-    name: Name
-    of: tuple[Name, ...] = ()
-    """The targets of an operation."""
-
-
-ParsedCell: TypeAlias = Expression | Effects | CellError
-"""The tree of a cell, or why it has none: `parse_condition("READ (")` has none."""
-
-
-def names_in(tree: ParsedCell) -> Iterator[NameUse]:
-    """Every name in a condition or in effects, in the order of the text; none in a cell without a tree.
-
-    >>> [use.name.text for use in names_in(parse_effects("READ + WRITE (entity)"))]
-    ['READ', 'WRITE', 'entity']
-    """
-    if isinstance(tree, CellError):
-        return
-    for part in tree if isinstance(tree, tuple) else walk_expression(tree):
-        match part:
-            case PrivilegeTerm(privileges=names) | EffectTerm(names=names):
-                yield from (NameUse("owner" if name.text == "owner" else "privilege", name) for name in names)
-            case CanDo():
-                yield NameUse("operation", part.operation, part.targets)
-            case Related(kind="owner"):
-                yield NameUse("owner", part.word)
-            case Comparison():
-                yield from (NameUse("attribute", term) for term in (part.left, part.right) if isinstance(term, Name))
-            case _:
-                pass
-        if isinstance(part, OnTargets | EffectTerm):
-            yield from (NameUse("target", target) for target in part.targets)
-
-
 _DEEP = 100
 RESERVED_WORDS = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
 """The words of conditions that name nothing of a policy: `"owner" in RESERVED_WORDS`."""
@@ -490,19 +448,6 @@ def _placed(shape: Expression, words: Mapping[int, Name], start: int) -> Express
             raise AssertionError("cells with comparisons have no shape")
         case _:
             assert_never(shape)
-
-
-@lru_cache(maxsize=1 << 12)
-def parse_constants(relation: str, text: str) -> tuple[str | int | bool, ...] | None:
-    """The constants beside an attribute in a comparison, or None if the text has none.
-
-    >>> parse_constants("in", "{public, internal}"), parse_constants(">=", "3"), parse_constants("=", "a b")
-    (('public', 'internal'), (3,), None)
-    """
-    parsed = parse_condition(f"{text} in user.a" if relation == "contains" else f"user.a {relation} {text}")
-    if isinstance(parsed, Comparison) and isinstance(parsed.right, tuple):
-        return tuple(constant.value for constant in parsed.right)
-    return None
 
 
 @lru_cache(maxsize=1 << 12)

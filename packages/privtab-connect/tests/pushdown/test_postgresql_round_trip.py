@@ -17,7 +17,8 @@ from seeds import seeds
 from privtab.base import Entity
 from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.state import ALL_TABLES, Assignment, Grant, State
+from privtab.state import Assignment, Grant, State
+from privtab.state.nodes import ALL_TABLES
 from privtab_connect.errors import PushError
 from privtab_connect.importing.answers import opened
 from privtab_connect.importing.document import load as import_document
