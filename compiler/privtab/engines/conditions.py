@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, Literal, TypeAlias, TypeVar, assert_never
+from typing import Any, Literal, TypeAlias, TypeVar, assert_never, cast
 
 from privtab.base.attributes import Attributes, GivenAttributes, Operator, holds
 from privtab.base.names import quoted_privilege
@@ -136,13 +136,56 @@ AtomWord: TypeAlias = Literal[
 """The kind of an atom, as in the JSON of a program: `atom.kind == "has"`."""
 
 
+T = TypeVar("T")
+
+
+class _Part:
+    """What every condition can do, be it an atom or a combination."""
+
+    __slots__ = ()
+
+    def places(self) -> Mapping[Condition, int]:
+        """In how many places of the condition each part stands, itself last. What is in a part is counted once, and comes before it."""
+        found: dict[Condition, int] = {}
+
+        def visit(part: Condition) -> None:
+            if part not in found and not isinstance(part, Atom):
+                for inner in part.parts:
+                    visit(inner)
+            found[part] = found.get(part, 0) + 1
+
+        visit(cast("Condition", self))
+        return found
+
+    def atoms(self) -> list[Atom]:
+        """Every atom in the condition."""
+        return [part for part in self.places() if isinstance(part, Atom)]
+
+    def fold(
+        self, of_atom: Callable[[Atom], T], all_of: Callable[[Iterable[T]], T], any_of: Callable[[Iterable[T]], T]
+    ) -> T:
+        """The value of the condition, from the values of its atoms and how the values of parts are combined; of each part once."""
+        known: dict[Condition, T] = {}
+        for part in self.places():
+            match part:
+                case Atom():
+                    known[part] = of_atom(part)
+                case AllOf():
+                    known[part] = all_of(map(known.__getitem__, part.parts))
+                case AnyOf():
+                    known[part] = any_of(map(known.__getitem__, part.parts))
+                case _:
+                    assert_never(part)
+        return known[cast("Condition", self)]
+
+
 @dataclass(frozen=True, slots=True)
-class Atom:
+class Atom(_Part):
     """An atom: what may hold for a caller about the object of a type on a slot's path.
 
     For example:
 
-        [atom.kind for atom in condition_atoms(plan.condition)]
+        [atom.kind for atom in plan.condition.atoms()]
     """
 
     kind: AtomWord
@@ -153,7 +196,7 @@ class Atom:
 
 
 @dataclass(frozen=True)
-class _Combined:
+class _Combined(_Part):
     """Several parts. What `can` asks about is one object wherever it stands, so its hash is worked out once."""
 
     parts: tuple[Condition, ...] = ()
@@ -174,7 +217,7 @@ class AllOf(_Combined):
 
     For example:
 
-        isinstance(plan.condition, AllOf) and plan.condition.parts
+        always = AllOf() in conditions
     """
 
 
@@ -183,12 +226,10 @@ class AnyOf(_Combined):
 
 
 Condition: TypeAlias = Atom | AllOf | AnyOf
-"""A condition of a rule: `size = fold_condition(condition, lambda atom: 1, sum, sum)`."""
-
-T = TypeVar("T")
+"""A condition of a rule: `size = condition.fold(lambda atom: 1, sum, sum)`."""
 
 ALWAYS_TRUE = AllOf()
-"""The condition that always holds: `ALWAYS_TRUE in conditions`."""
+"""The condition that always holds."""
 NEVER = AnyOf()
 LocatedSets: TypeAlias = tuple[Sequence[Mapping[str, Any]], Sequence[Sequence[int]]]
 
@@ -393,67 +434,12 @@ def _joined(kind: type[AllOf | AnyOf], decisive: Condition, parts: Iterable[Cond
     return decisive if decisive in flat else next(iter(flat)) if len(flat) == 1 else kind(tuple(flat))
 
 
-def fold_condition(
-    condition: Condition,
-    of_atom: Callable[[Atom], T],
-    all_of: Callable[[Iterable[T]], T],
-    any_of: Callable[[Iterable[T]], T],
-) -> T:
-    """The value of a condition, from the values of its atoms and how the values of parts are combined; of each part once.
-
-    For example:
-
-        size = fold_condition(plan.condition, lambda atom: 1, sum, sum)
-    """
-    known: dict[Condition, T] = {}
-    for part in condition_places(condition):
-        match part:
-            case Atom():
-                known[part] = of_atom(part)
-            case AllOf():
-                known[part] = all_of(map(known.__getitem__, part.parts))
-            case AnyOf():
-                known[part] = any_of(map(known.__getitem__, part.parts))
-            case _:
-                assert_never(part)
-    return known[condition]
-
-
-def condition_places(condition: Condition) -> Mapping[Condition, int]:
-    """In how many places of a condition each part stands, itself last. What is in a part is counted once, and comes before it.
-
-    For example:
-
-        condition_places(plan.condition)[atom]
-    """
-    found: dict[Condition, int] = {}
-
-    def visit(part: Condition) -> None:
-        if part not in found and not isinstance(part, Atom):
-            for inner in part.parts:
-                visit(inner)
-        found[part] = found.get(part, 0) + 1
-
-    visit(condition)
-    return found
-
-
-def condition_atoms(condition: Condition) -> Iterable[Atom]:
-    """Every atom in a condition.
-
-    For example:
-
-        [atom.kind for atom in condition_atoms(plan.condition)]
-    """
-    return [part for part in condition_places(condition) if isinstance(part, Atom)]
-
-
 def compiled(condition: Condition, bits: Mapping[Condition, int], free: int) -> Callable[[int], bool]:
     """Compile a condition to a function of the bits of all atoms.
 
     `free`: a bit above those of atoms. From there on, parts that stand in several places have bits, too, and are worked out first.
     """
-    places = condition_places(condition)
+    places = condition.places()
     shared = [part for part, count in places.items() if count > 1 and not isinstance(part, Atom)]
     known_bits = dict(bits)
     known_bits.update((part, free << number) for number, part in enumerate(shared))

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from privtab.base.arrow import Codes, Truth
 from privtab.engines.arrays import HEAVY, Arrays, Column, TypeArrays, UserPrincipals
 from privtab.engines.columns import Level, Paths, decoded, select
-from privtab.engines.conditions import RESOURCE, Atom, Comparison, Condition, Operand, condition_atoms, fold_condition
+from privtab.engines.conditions import RESOURCE, Atom, Comparison, Condition, Operand
 from privtab.engines.index import OWNER_BIT
 from privtab.engines.lookups import Bits, Remembered, pair
 from privtab.engines.plan import FormPlan, LookupStep, needed
@@ -114,12 +114,12 @@ class Batch:
 
 def in_columns(plan: FormPlan) -> bool:
     """Whether a form of request can be decided in columns; otherwise its condition has too many privileges, or `or below`."""
-    below = any(atom.kind in ("has_below", "owns_below") for atom in condition_atoms(plan.condition))
+    below = any(atom.kind in ("has_below", "owns_below") for atom in plan.condition.atoms())
     return not below and len(_privileges(plan)) <= MOST_PRIVILEGES
 
 
 def _privileges(plan: FormPlan) -> list[str]:
-    return sorted({atom.privilege for atom in condition_atoms(plan.condition) if atom.kind == "has"})
+    return sorted({atom.privilege for atom in plan.condition.atoms() if atom.kind == "has"})
 
 
 class Kernel:
@@ -287,7 +287,7 @@ class Kernel:
             return Found(slot=part.slot, depth=depth, values=truth)
 
         both, either = (partial(batch.combined, combine=how) for how in (np.logical_and, np.logical_or))
-        found: Found = fold_condition(condition, atom, both, either)
+        found: Found = condition.fold(atom, both, either)
         return found
 
     def _comparing(self, comparison: Comparison, batch: Batch) -> Truth:

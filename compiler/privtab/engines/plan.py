@@ -161,7 +161,7 @@ class FormPlan:
         self.tests: tuple[Test, ...] = ()
         self.comparisons: tuple[tuple[int, conditions.Comparison], ...] = ()
         self.steps: tuple[LookupStep, ...] = ()
-        free = self._lay_out(conditions.condition_atoms(condition))
+        free = self._lay_out(condition.atoms())
         self.decide = conditions.compiled(condition, self._bits, free)
         self.owner_bits = sum(map(self._bit_of_privilege, semantics.owner_holds))
         self.inherited = semantics.inherited(lambda name: self._bit_of_privilege(name) * 3)

@@ -14,7 +14,7 @@ from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias, assert_never
 
 from privtab.base import Request, base_type, last_name
-from privtab.engines import OWNER_BIT, Comparison, Index, RequestValues
+from privtab.engines import OWNER_BIT, Index, RequestValues
 from privtab.ir import RESOURCE
 from privtab_analysis.entitlements.request_forms import (
     ADMIN,
@@ -257,15 +257,17 @@ class Evaluator:
         of_user = (operand.attribute for operand in comparison.operands if operand.of == "user")
         if question.values.given.user.keys() >= set(of_user):
             everyone = self.subjects.everyone if among is None else among
-            return everyone if self._compares(comparison, question, question.values) else NOBODY
+            return everyone if self._compares(part, question, question.values) else NOBODY
         having = self.subjects.with_attributes if among is None else self.subjects.with_attributes & among
         of_users = self.index.user_attributes
         values = ((n, replace(question.values, of_user=of_users[str(self.subjects.all[n].user)])) for n in having)
-        return frozenset(n for n, of_user in values if self._compares(comparison, question, of_user))
+        return frozenset(n for n, of_user in values if self._compares(part, question, of_user))
 
-    def _compares(self, comparison: Comparison, question: EntityQuestion, values: RequestValues) -> bool:
+    def _compares(self, part: Part, question: EntityQuestion, values: RequestValues) -> bool:
+        assert part.atom is not None
+        assert part.atom.comparison is not None
         depth = self.reader.depth
-        return comparison.holds(
+        return part.atom.comparison.holds(
             lambda operand: values.value(
                 operand, question.path(operand.slot, depth(operand.type)) if operand.type else None
             )

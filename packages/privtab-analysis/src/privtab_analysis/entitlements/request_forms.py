@@ -20,9 +20,6 @@ from privtab.engines import (
     MinimalSets,
     RequestValues,
     RowEngine,
-    condition_atoms,
-    condition_places,
-    fold_condition,
     named_prefix,
 )
 from privtab.ir import RESOURCE
@@ -92,7 +89,7 @@ class RequestForm:
     @cached_property
     def bits(self) -> int:
         """The bits of the index that the form's atoms depend on, moved by one for `ALWAYS`."""
-        of_condition = (_part(atom, self._engine) for atom in condition_atoms(self._plan.condition))
+        of_condition = (_part(atom, self._engine) for atom in self._plan.condition.atoms())
         return reduce(or_, (_bits(part, self._engine) for part in (*of_condition, *self.parts)), ALWAYS)
 
     @cached_property
@@ -154,9 +151,9 @@ class RequestForms:
 def _whole(condition: Condition, engine: RowEngine) -> Part:
     """A condition as a part; one object for parts that stand in several places."""
     total: Callable[[Iterable[int]], int] = sum
-    size = fold_condition(condition, lambda _: 1, total, total)
+    size = condition.fold(lambda _: 1, total, total)
     made: dict[Condition, Part] = {}
-    for part, places in condition_places(condition).items():
+    for part, places in condition.places().items():
         if isinstance(part, Atom):
             made[part] = _part(part, engine)
             continue

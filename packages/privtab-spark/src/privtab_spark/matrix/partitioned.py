@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.base import Entity
-from privtab.engines import ALWAYS_TRUE, condition_atoms
+from privtab.engines import AllOf
 from privtab.ir import Program
 from privtab.state import UsedParts, as_written
 from privtab_analysis.entitlements.universe import PRINCIPALS, Universe
@@ -220,12 +220,12 @@ class PartitionedMatrix:
             type_: [c for named in (True, False) for c in self.matrix.conditions(type_, named=named)]
             for type_ in self.chains
         }
-        open_to_all = sorted(type_ for type_, of_type in conditions.items() if ALWAYS_TRUE in of_type)
+        open_to_all = sorted(type_ for type_, of_type in conditions.items() if AllOf() in of_type)
         if self.policy.everyone:
             found.append(users.crossJoin(self.portions))
         elif open_to_all:
             found.append(users.crossJoin(self.keys.where(F.col("type").isin(open_to_all)).select("portion").distinct()))
-        if any(atom.kind == "self" for of_type in conditions.values() for c in of_type for atom in condition_atoms(c)):
+        if any(atom.kind == "self" for of_type in conditions.values() for c in of_type for atom in c.atoms()):
             found.append(users.join(_of_kind(self._names({"user"}), "user"), "user"))
         if self.request.users is not None:
             holders = (granted, rows["assignments"].select("portion", "principal"))
