@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from privtab.base import PolicyError, UsageError, Vocabulary
-from privtab.engines import GrantSemantics
 from privtab.ir import Feature, Program, program_from_json
 
 PolicyLike: TypeAlias = "str | os.PathLike[str] | Program | Mapping[str, Any] | OpenPolicy"
@@ -45,7 +44,8 @@ class OpenPolicy:
     @property
     def everyone(self) -> tuple[str, ...]:
         """The name of the group of every user, if there is one."""
-        return GrantSemantics.read(self.json).everyone
+        semantics = self.json["semantics"]
+        return (semantics["everyone"],) if "everyone" in semantics else ()
 
     @cached_property
     def destructive(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from privtab.base import LEFT_OUT, Entity, InvalidRequest, Request, Vocabulary, base_type
-from privtab.engines import Condition, Index, Place, RowEngine
+from privtab.engines import Condition, Index, RowEngine
 from privtab.ir import RESOURCE
 from privtab_analysis.entitlements.evaluator import Evaluator
 from privtab_analysis.entitlements.request_forms import KINDS, EntityQuestion, RequestForms, Source
@@ -87,7 +87,7 @@ class Matrix:
             if entity is None or place is None:
                 continue
             concerns = self._concerns.on(place.path, self._given)
-            for group in self._groups_on(entity, place):
+            for group in self._groups_on(entity, place.levels):
                 # Entities below the same one get the same answers if no row concerns what lies between.
                 depth = next((depth for depth in range(len(concerns) - 1, 0, -1) if concerns[depth] & group.bits), 0)
                 runs = group.runs.get((depth, place.path[depth]))
@@ -100,9 +100,9 @@ class Matrix:
         if rows.count:
             yield rows.batch()
 
-    def _groups_on(self, entity: Entity, place: Place) -> list[_Group]:
-        """The operations on entities of a type, grouped by equal answers."""
-        key = entity.type, self.vocabulary.complete(entity), place.levels
+    def _groups_on(self, entity: Entity, levels: int) -> list[_Group]:
+        """The operations on entities of a type with so many levels, grouped by equal answers."""
+        key = entity.type, self.vocabulary.complete(entity), levels
         found = self._groups.get(key)
         if found is None:
             by_meaning: dict[object, _Group] = {}

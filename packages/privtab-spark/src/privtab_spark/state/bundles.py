@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from privtab.base import DecisionUnavailable, HasWindows, UsageError
 from privtab.bundle import state_of_index
-from privtab.engines import Index, PrivilegeNumbers, StatePart, combined_document, is_state_part, is_windowed
+from privtab.engines import Index, Opener, WindowedIndex, combined_document
 from privtab.state import State, as_written
 from privtab_spark.state.schemas import program_of
 
@@ -83,30 +83,21 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
     """
     from privtab.client import bundle_location
 
-    numbers = PrivilegeNumbers()
-
-    def keep(document: Mapping[str, Any]) -> Index | StatePart | Mapping[str, Any]:
-        if is_state_part(document):
-            return StatePart(document, numbers)
-        return document if is_windowed(document) else Index(document)
-
     states: dict[str, list[Any]] = {}
-    for found in bundle_location(where).read({}, keep):
+    for found in bundle_location(where).read({}, Opener().keep):
         for name, index in found.content.states.items():
             states.setdefault(name, []).append(index)
     of_system = states.get(policy.system)
     if not of_system:
         systems = ", ".join(f"`{name}`" for name in sorted(states)) or "no state"
         raise UsageError(f"{where} holds {systems}, but no state of `{policy.system}`")
-    whole_states = [index for index in of_system if not isinstance(index, StatePart)]
+    whole_states = [index for index in of_system if isinstance(index, Index | WindowedIndex)]
     if whole_states and len(of_system) > 1:
         raise UsageError(f"{where} holds several states of `{policy.system}`: name one of them")
-    if whole_states and isinstance(whole_states[0], Mapping):
-        as_written(program_of(policy), state_of_index(whole_states[0])).plain("Spark")
-    combined_index: Index = whole_states[0] if whole_states else Index.of(of_system)
-    if combined_index.windows:
-        as_written(program_of(policy), _rows(policy, where)).plain("Spark")
-    return combined_index
+    combined_index = whole_states[0] if whole_states else Index.of(of_system)
+    if isinstance(combined_index, WindowedIndex) or combined_index.windows:
+        as_written(program_of(policy), _rows(policy, where)).plain("Spark")  # raises HasWindows
+    return cast("Index", combined_index)
 
 
 def bundle_size(state: str | os.PathLike[str]) -> int:
