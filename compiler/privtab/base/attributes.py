@@ -6,7 +6,7 @@ Standard library only: the adapter checks the attributes of requests with it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias, assert_never, cast
 
@@ -100,6 +100,37 @@ class Attribute:
                 return None
             value = int(text)
         return value if self.fits([value] if self.type == "set" else value) else None
+
+    def representatives(self, constants: Collection[Scalar], types: Collection[Attribute]) -> list[Scalar]:
+        """Values of the type, unless it is a set, that stand for all others in comparisons with constants and attributes of some types.
+
+        >>> Attribute(type="bool").representatives((), ())
+        [True, False]
+        """
+        alike = [other for other in types if other.type == self.type]
+        match self.type:
+            case "bool":
+                return [True, False]
+            case "enum":
+                return list(self.values)
+            case "integer":
+                points = {
+                    int(constant)
+                    for constant in constants
+                    if isinstance(constant, int) and not isinstance(constant, bool)
+                }
+                points |= {edge for other in alike for edge in (other.lowest, other.highest)}
+                near = {point + step for point in points for step in range(-len(alike), len(alike) + 1)}
+                fitting = [number for number in near if self.lowest <= number <= self.highest]
+                fitting.sort(key=lambda number: (abs(number), number))
+                return [*fitting]
+            case _:
+                words = {constant for constant in constants if isinstance(constant, str)}
+                words |= {word for other in types if other.type == "set" for word in other.values}
+                others = (
+                    name for number in range(len(words) + len(alike)) if (name := f"text{number + 1}") not in words
+                )
+                return [*sorted(words), *(next(others) for _ in alike)]
 
     def describe(self) -> str:
         """The type in words, for messages."""

@@ -9,17 +9,16 @@ from privtab.base.lazy import face
 if TYPE_CHECKING:
     from privtab.ir.algebra import Algebra, Rebuilder
     from privtab.ir.canonical import Leaf, Listing, atom_of, canonical_form
-    from privtab.ir.comparisons import Comparisons, representatives
+    from privtab.ir.comparisons import Comparisons
     from privtab.ir.deserialise import program_from_json
     from privtab.ir.exact import ImplicationChecker, request_settings
-    from privtab.ir.facts import Assigned, Fact, Granted, Holding, Owned
+    from privtab.ir.facts import Fact, Holding
     from privtab.ir.formula import (
         RequestAlgebra,
         Truth,
         asked_condition,
         compared_terms,
         direct_atoms,
-        has_absent,
         move_to_slot,
         on_entity,
         reached_atoms,
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
         Term,
         When,
     )
-    from privtab.ir.semantics import HierarchyKind
     from privtab.ir.serialise import program_json, vocabulary
     from privtab.ir.shapes import rule_flags
     from privtab.ir.some_minimal_sets import minimal_listing
@@ -75,18 +73,17 @@ else:
         {
             "algebra": "Algebra Rebuilder",
             "canonical": "Leaf Listing atom_of canonical_form",
-            "comparisons": "Comparisons representatives",
+            "comparisons": "Comparisons",
             "deserialise": "program_from_json",
             "exact": "ImplicationChecker request_settings",
-            "facts": "Assigned Fact Granted Holding Owned",
-            "formula": "RequestAlgebra Truth asked_condition compared_terms direct_atoms has_absent move_to_slot "
+            "facts": "Fact Holding",
+            "formula": "RequestAlgebra Truth asked_condition compared_terms direct_atoms move_to_slot "
             "on_entity reached_atoms replace_atoms resolve_can uses_below walk_condition walk_reached "
             "with_targets",
             "names": "atom_text atom_words condition_text effect_texts privilege_names value_text",
             "nodes": "ALWAYS Alias And Atom Below ByType Can Compare Conflict Effect EntityType Formula Has HasBelow Holds "
             "Member NEVER OnTarget Or Owner OwnsBelow Program RESOURCE Rule Self ServiceAdmin SqlFilter "
             "Target Term When",
-            "semantics": "HierarchyKind",
             "serialise": "program_json vocabulary",
             "shapes": "rule_flags",
             "some_minimal_sets": "minimal_listing",

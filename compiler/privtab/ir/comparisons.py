@@ -12,7 +12,7 @@ The search assigns one attribute after another and gives up (`Undecided`) after 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -171,36 +171,8 @@ class _Search:
         type_ = self.types[term]
         if type_.default is not None:
             constants.add(type_.default)
-        found = representatives(type_, constants, self.types.values())
+        found = type_.representatives(constants, self.types.values())
         return [None, *found] if type_.default is None else sorted(found, key=lambda value: value != type_.default)
-
-
-def representatives(type_: Attribute, constants: Collection[Scalar], types: Collection[Attribute]) -> list[Scalar]:
-    """Values of a type, unless it is a set, that stand for all others in comparisons with constants and attributes of some types.
-
-    >>> representatives(Attribute(type="bool"), (), ())
-    [True, False]
-    """
-    alike = [other for other in types if other.type == type_.type]
-    match type_.type:
-        case "bool":
-            return [True, False]
-        case "enum":
-            return list(type_.values)
-        case "integer":
-            points = {
-                int(constant) for constant in constants if isinstance(constant, int) and not isinstance(constant, bool)
-            }
-            points |= {edge for other in alike for edge in (other.lowest, other.highest)}
-            near = {point + step for point in points for step in range(-len(alike), len(alike) + 1)}
-            fitting = [number for number in near if type_.lowest <= number <= type_.highest]
-            fitting.sort(key=lambda number: (abs(number), number))
-            return [*fitting]
-        case _:
-            words = {constant for constant in constants if isinstance(constant, str)}
-            words |= {word for other in types if other.type == "set" for word in other.values}
-            others = (name for number in range(len(words) + len(alike)) if (name := f"text{number + 1}") not in words)
-            return [*sorted(words), *(next(others) for _ in alike)]
 
 
 class _Bound:

@@ -27,11 +27,7 @@ EVERYONE = "everyone: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """A row of `grants`; `name` may be a privilege, an alias or a set.
-
-    >>> Granted(effect="deny", name="READ", target=ir.Target(slot="", type="table")).carrier
-    'user'
-    """
+    """A row of `grants`; `name` may be a privilege, an alias or a set."""
 
     effect: Literal["allow", "deny"]
     name: str
@@ -41,11 +37,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """A row of `owners`: the caller, or a group or role of theirs, owns the target.
-
-    >>> Owned(target=ir.Target(slot="", type="table")).kind
-    'user'
-    """
+    """A row of `owners`: the caller, or a group or role of theirs, owns the target."""
 
     target: ir.Target
     kind: PrincipalKind = "user"
@@ -62,11 +54,7 @@ class BelongsTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assigned:
-    """The caller has a declared role, everywhere or within the scope.
-
-    >>> Assigned(role="reader").scope is None
-    True
-    """
+    """The caller has a declared role, everywhere or within the scope."""
 
     role: str
     scope: ir.Target | None = None

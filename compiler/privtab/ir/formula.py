@@ -390,30 +390,15 @@ def without_absent(program: ir.Program, rule: ir.Rule, formula: ir.Formula) -> i
 
     def leaf(part: ir.Atom | ir.Can) -> ir.Formula:
         if isinstance(part, ir.Compare):
-            return ir.NEVER if has_absent(program, rule, part) else part
-        if isinstance(part, ir.Can) and any(has_absent(program, rule, node) for node in walk_reached(program, part)):
+            return ir.NEVER if rule.compares_absent(program, part) else part
+        if isinstance(part, ir.Can) and any(
+            rule.compares_absent(program, node) for node in walk_reached(program, part)
+        ):
             return replace_atoms(resolve_can(program, part), leaf)
         return part
 
     changed = replace_atoms(formula, leaf)
     return formula if changed == formula else flat(changed)
-
-
-def has_absent(program: ir.Program, rule: ir.Rule, part: ir.Formula) -> bool:
-    """Whether a condition compares an attribute of an entity around an object of the row, which only requests about that entity give.
-
-    Example:
-        absent = any(has_absent(program, rule, atom) for atom in direct_atoms(rule.requires))
-    """
-    own = {ir.RESOURCE: (rule.entity,), **{slot.name: slot.types for slot in rule.withs}}
-
-    def absent(term: ir.Term) -> bool:
-        target, declared = term.target, program.attribute(term)
-        if target is None or declared is None or "state" in declared.origins:
-            return False
-        return target.type not in own[target.slot] or target.level != "nearest"
-
-    return isinstance(part, ir.Compare) and any(map(absent, part.terms))
 
 
 def without_name(program: ir.Program, formula: ir.Formula, type_: str) -> ir.Formula:

@@ -311,6 +311,18 @@ class Rule:
         """Whether a request may omit the last name: a listing or bulk call, or a creation."""
         return self.each is not None or self.creates is not None
 
+    def compares_absent(self, program: Program, part: Formula) -> bool:
+        """Whether a condition compares an attribute of an entity around an object of the row, which only requests about that entity give."""
+        own = {RESOURCE: (self.entity,), **{slot.name: slot.types for slot in self.withs}}
+
+        def absent(term: Term) -> bool:
+            target, declared = term.target, program.attribute(term)
+            if target is None or declared is None or "state" in declared.origins:
+                return False
+            return target.type not in own[target.slot] or target.level != "nearest"
+
+        return isinstance(part, Compare) and any(map(absent, part.terms))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:

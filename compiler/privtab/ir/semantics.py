@@ -12,7 +12,6 @@ Inheritance: TypeAlias = Literal["none", "down"]
 DenyMode: TypeAlias = Literal["none", "overrides"]
 GroupSource: TypeAlias = Literal["state", "request"]
 HierarchyKind: TypeAlias = Literal["groups", "roles"]
-"""A kind of principals that contain others of their kind: `"groups" in program.semantics.hierarchy`."""
 RoleNarrowing: TypeAlias = Literal["none", "request"]
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.base import Entity, UsageError, Vocabulary
-from privtab.ir import HierarchyKind, uses_below
+from privtab.ir import uses_below
 from privtab.state import as_written, located_places
 from privtab_spark.arguments import RequestColumns
 from privtab_spark.frames import union
@@ -158,7 +158,7 @@ class _Portions:
         self.policy, self.state, self.request = policy, state, request
         self.spark = request.frame.sparkSession
         self.names = policy.vocabulary
-        self.hierarchy: Sequence[HierarchyKind] = policy.json["semantics"].get("hierarchy", ())
+        self.hierarchy: Sequence[Literal["groups", "roles"]] = policy.json["semantics"].get("hierarchy", ())
         self.below = uses_below(policy.as_program)
         self.requests = 0
         self.places = shipped_places(self.spark, state.tables["entities"]) if self.names.flat else None

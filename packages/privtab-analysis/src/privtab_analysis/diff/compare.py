@@ -12,7 +12,6 @@ from privtab.base import Undecided
 from privtab.ir import (
     ImplicationChecker,
     effect_texts,
-    has_absent,
     levels_that_matter,
     reached_atoms,
     unrolled,
@@ -330,7 +329,7 @@ def _content(rule: ir.Rule) -> tuple[object, ...]:
 
 def _check_objects(program: ir.Program, rule: ir.Rule) -> None:
     """Raise Undecided for a row that compares an attribute of an entity which may be one of its `with` objects, or not."""
-    if rule.withs and any(has_absent(program, rule, part) for part in walk_reached(program, rule.item_condition)):
+    if rule.withs and any(rule.compares_absent(program, part) for part in walk_reached(program, rule.item_condition)):
         raise Undecided("not decided: whether an object of the request is the entity whose attribute is compared")
 
 

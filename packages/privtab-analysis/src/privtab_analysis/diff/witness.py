@@ -9,19 +9,16 @@ from functools import partial
 from privtab.base import NOT_SET, AttributeValue, Entity, InvalidRequest, Request, base_type
 from privtab.ir import (
     NEVER,
-    Assigned,
     Atom,
     Can,
     Compare,
     Comparisons,
     Fact,
     Formula,
-    Granted,
     Holding,
     ImplicationChecker,
     Listing,
     Or,
-    Owned,
     Program,
     Rule,
     Target,
@@ -136,7 +133,7 @@ def separation(exact: ImplicationChecker, first: Shape, second: Shape, *, denied
             )
         applies = solver.literal(condition, 0), -solver.literal(unless, 0)
         must_hold = [*applies, -other_holds if denied else other_holds, *constraints]
-        model = solver.fewest(must_hold, slots, partial(_plainest_first, exact, asked, other_asked))
+        model = solver.fewest(must_hold, slots, partial(exact.plainest_facts, asked, other_asked))
         if model is not None and (best is None or len(model.facts) < len(best.facts)):
             flags = model.flags & (first.flags | second.flags)
             unset = {
@@ -147,36 +144,6 @@ def separation(exact: ImplicationChecker, first: Shape, second: Shape, *, denied
             found = Separation(facts=model.facts, flags=flags | unset, types=model.types, form=form)
             best = _with_values(exact, found, other_asked if denied else other_unless, unless)
     return best
-
-
-def _plainest_first(exact: ImplicationChecker, first: Formula, second: Formula) -> list[Fact]:
-    """The facts that two conditions depend on; first the facts that take one row, about the caller alone, and by privileges.
-
-    Grants are near their object. Who owns is the owner of the root, which objects of a request may share. Last are comparisons in other
-    conditions, which these may imply.
-    """
-    found: dict[Fact, tuple[object, ...]] = {}
-    for semantics, condition in ((exact.semantics, first), (exact.other_semantics, second)):
-        for atom in dict.fromkeys(reached_atoms(semantics.program, condition)):
-            denials = frozenset().union(*(given.denying for given in semantics.giving(atom)))
-            for fact in (*semantics.options(atom), *denials):
-                target = getattr(fact, "target", None)
-                depth = 0 if target is None else len(semantics.program.chain(target.type))
-                place = depth if isinstance(fact, Owned) else -depth
-                found.setdefault(fact, (*_oddity(semantics.program, fact), 0 if fact in denials else place, repr(fact)))
-    others = (fact for fact in exact.solver.facts if isinstance(fact, Holding) and fact not in found)
-    return [*sorted(found, key=found.__getitem__), *others]
-
-
-def _oddity(program: Program, fact: Fact) -> tuple[int, bool, bool, bool, bool]:
-    """The number of rows that a fact takes besides its own, and further reasons to prefer other facts."""
-    carrier, name = getattr(fact, "carrier", None) or "user", getattr(fact, "name", None)
-    by_role = getattr(fact, "kind", "") == "role"
-    if isinstance(fact, Granted):
-        by_role = ("user" if carrier == "user" else "group") not in program.semantics.grantees
-    is_set = name is not None and name not in program.privileges
-    is_denial = getattr(fact, "effect", "allow") == "deny"
-    return by_role + (carrier == "group"), carrier != "user", is_set, is_denial, isinstance(fact, Assigned)
 
 
 class ProgramPairWitnessBuilder(WitnessBuilder):

@@ -20,7 +20,6 @@ from privtab.ir import (
     asked_condition,
     compared_terms,
     reached_atoms,
-    representatives,
     vocabulary,
 )
 from privtab.reference import EvaluationContext, Reference
@@ -81,7 +80,7 @@ class GivenValues:
             return [list(words) for size in sizes for words in combinations(type_.values, size)]
         if self._pool is None:
             self._pool = {*self._constants(), *(value for term in self._terms for value in self._of_states(term))}
-        return [*representatives(type_, self._pool, self._types.values())]
+        return [*type_.representatives(self._pool, self._types.values())]
 
     def _constants(self) -> Iterator[str | int | bool]:
         for compare in self._compares:

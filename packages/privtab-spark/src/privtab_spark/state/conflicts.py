@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import functions as fn
 
 from privtab.base import UsageError
-from privtab.ir import HierarchyKind, Program, vocabulary
+from privtab.ir import Program, vocabulary
 from privtab.state import LINK_COLUMNS, RowProblem, invalid_links, two_values_problem, wrong_places
 from privtab_spark.shipping import PackedState, ShippedBytes
 
@@ -78,7 +78,7 @@ def _rows(columns: tuple[str, ...], problems: Mapping[tuple[str | None, ...], Ro
     return ConflictingRows(columns=columns, problems=problems) if problems else None
 
 
-def _links(kind: HierarchyKind, rows: DataFrame) -> dict[tuple[str, str], RowProblem]:
+def _links(kind: Literal["groups", "roles"], rows: DataFrame) -> dict[tuple[str, str], RowProblem]:
     """The links that lie on a cycle or make a chain too long."""
     _, member, container, prefix = LINK_COLUMNS[kind]
     return invalid_links(

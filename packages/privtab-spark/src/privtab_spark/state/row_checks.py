@@ -10,13 +10,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import functions as fn
 
 from privtab.base import ALWAYS, WINDOW_COLUMNS, Entity, Window, parse_moment
-from privtab.ir import HierarchyKind, Program
+from privtab.ir import Program
 from privtab.state import (
     LINK_COLUMNS,
     TABLE_COLUMNS,
@@ -182,7 +182,9 @@ def _checker(known: _ProgramKey) -> ColumnChecker:
 Keys: TypeAlias = Callable[[Entity], list[str]]
 
 
-def closed(kinds: Sequence[HierarchyKind], keys: Keys, tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+def closed(
+    kinds: Sequence[Literal["groups", "roles"]], keys: Keys, tables: Mapping[str, DataFrame]
+) -> dict[str, DataFrame]:
     """The tables with the rows that follow. A table may be missing.
 
     `kinds`: the hierarchy of the policy. `keys`: the keys on the path of an entity; it is sent to the workers.
