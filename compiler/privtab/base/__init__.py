@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from privtab.base.shard_names import sharded_revision
     from privtab.base.signatures import Trust
     from privtab.base.source import SourceFile
-    from privtab.base.sql_text import FILTER_KINDS, AppliedFilter, FilterWord
+    from privtab.base.sql_text import FILTER_KINDS, FilterWord
     from privtab.base.staged import staged_file, write_file, write_files
     from privtab.base.strict_json import StrictDecoder, strict_loads
     from privtab.base.vocabulary import Vocabulary
@@ -106,7 +106,7 @@ else:
             "shard_names": "sharded_revision",
             "signatures": "Trust",
             "source": "SourceFile",
-            "sql_text": "AppliedFilter FILTER_KINDS FilterWord",
+            "sql_text": "FILTER_KINDS FilterWord",
             "staged": "staged_file write_file write_files",
             "strict_json": "StrictDecoder strict_loads",
             "vocabulary": "Vocabulary",

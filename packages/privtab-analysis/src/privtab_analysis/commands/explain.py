@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import FILTER_KINDS, AppliedFilter, count
+from privtab.base import FILTER_KINDS, count
 from privtab.command import (
     FormatOption,
     QuestionOptions,
@@ -34,7 +34,6 @@ from privtab_analysis.commands._shown import (
 if TYPE_CHECKING:
     from privtab.base import Request
     from privtab.ir import Program
-    from privtab.state import State
     from privtab_analysis.changes import Change
     from privtab_analysis.explanation import Part, Proposal, RequestExplanation
     from privtab_analysis.provenance import Chain
@@ -66,6 +65,7 @@ def run(
       privtab explain bob run job:m/j -p gravitino/1.1.0 -s state.yaml \\
               --with template=job_template:m/nightly
     """
+    from privtab.ir import vocabulary
     from privtab.pipeline import policy_revision
     from privtab.reference import Reference
     from privtab_analysis.entitlements.universe import asked_entities
@@ -79,7 +79,8 @@ def run(
     reference = Reference(program, loaded, revision=revision)
     applied = None
     if action in FILTER_KINDS and (request.resource.type, action) not in program.rules:
-        applied = _applied(program, loaded, request, asked.moment())
+        vocabulary(program).check_filtered(request)
+        applied = open_engine(program, loaded, asked.moment()).engine.applied(request)
     with err().spinner("looking for ways", after=1.0):
         explanations = []
         for one in [request] if applied is None else _tried(program, request):
@@ -88,22 +89,14 @@ def run(
                 break  # no later filter is tried
     principals = [f"user:{request.user}", *(f"group:{name}" for name in request.groups)]
     notes = unknown(program, loaded, principals, asked_entities(program, request))
-    document = _json(explanations[0]) if applied is None else _applied_json(request, applied, explanations)
+    document = _json(explanations[0]) if applied is None else _applied_json(request, asdict(applied), explanations)
     if not print_if_data(format_, {**document, "notes": list(notes)}):
         if applied is not None:
-            _show_applied(out(), explanations[-1], applied)
+            _show_applied(out(), explanations[-1], applied.sql, denied=applied.denied)
         for explanation in explanations:
             _ExplanationPrinter(out(), program, explanation, everything).show()
         ask.show_notes(notes)
     fail_if(partial)
-
-
-def _applied(program: Program, state: State, request: Request, moment: int) -> AppliedFilter:
-    """The row filter or column mask that applies. Raises InvalidRequest for types that have none."""
-    from privtab.ir import vocabulary
-
-    vocabulary(program).check_filtered(request)
-    return open_engine(program, state, moment).engine.applied(request)
 
 
 def _tried(program: Program, request: Request) -> list[Request]:
@@ -113,20 +106,20 @@ def _tried(program: Program, request: Request) -> list[Request]:
 
 
 def _applied_json(
-    request: Request, applied: AppliedFilter, explanations: Sequence[RequestExplanation]
+    request: Request, applied: Mapping[str, Any], explanations: Sequence[RequestExplanation]
 ) -> dict[str, Any]:
     tried = [{"operation": one.request.action, **_json(one)} for one in explanations]
-    return {"request": request.to_json(), **asdict(applied), "tried": tried}
+    return {"request": request.to_json(), **applied, "tried": tried}
 
 
-def _show_applied(console: Terminal, last: RequestExplanation, applied: AppliedFilter) -> None:
+def _show_applied(console: Terminal, last: RequestExplanation, sql: str, *, denied: bool) -> None:
     """The answer, before the explanations of the filters that were tried, of which this is the last."""
     request, (kind, _, name) = last.request, last.request.action.partition(".")
     found = f"{kind.replace('_', ' ')} {name}" if last.decision.allowed else f"no {kind.replace('_', ' ')}"
-    lacking = ": a value for its text is missing" if last.decision.allowed and applied.denied else ""
-    style = "bold red" if applied.denied else "bold green"
+    lacking = ": a value for its text is missing" if last.decision.allowed and denied else ""
+    style = "bold red" if denied else "bold green"
     console.print(styled((found, style), f"{lacking}  user:{request.user} {request.resource}"))
-    console.print(f"  {applied.sql}\n", soft_wrap=True)
+    console.print(f"  {sql}\n", soft_wrap=True)
 
 
 def _json(explanation: RequestExplanation) -> dict[str, Any]:
