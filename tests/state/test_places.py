@@ -5,7 +5,8 @@ from pathlib import Path
 from privtab import pipeline
 from privtab.state.findings import RowLocation
 from privtab.state.load import from_tables, load_raw_state, validate, validate_with_places
-from privtab.state.names import NO_PLACES, place_text
+from privtab.state.names import NO_PLACES
+from privtab.state.row_texts import place_text
 
 STATE = """\
 members:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from privtab.state.links import LINK_COLUMNS, derived_rows, invalid_links, with_derived_rows
     from privtab.state.load import as_raw, from_tables, load_raw_state, no_table_message, validate, validate_with_places
     from privtab.state.located import located_places, locations, lying_in, wrong_places
-    from privtab.state.names import NO_PLACES, Places, RowProblem, StateNames, UsedParts, filters_need, place_text
+    from privtab.state.names import NO_PLACES, Places, RowProblem, StateNames, UsedParts, filters_need
     from privtab.state.nodes import (
         ENTITY_COLUMNS,
         Assignment,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from privtab.state.read_parquet import TABLE_FORMATS, table_format
     from privtab.state.read_yaml import read_yaml_rows
     from privtab.state.row_index import row_index_document
-    from privtab.state.row_texts import row_sentence, row_text
+    from privtab.state.row_texts import place_text, row_sentence, row_text
     from privtab.state.shards import PEOPLE_PART, PartText, check_windows_of_shards, part_roots
     from privtab.state.written import as_written
 else:
@@ -54,14 +54,14 @@ else:
             "links": "LINK_COLUMNS derived_rows invalid_links with_derived_rows",
             "load": "as_raw from_tables load_raw_state no_table_message validate validate_with_places",
             "located": "located_places locations lying_in wrong_places",
-            "names": "NO_PLACES Places RowProblem StateNames UsedParts filters_need place_text",
+            "names": "NO_PLACES Places RowProblem StateNames UsedParts filters_need",
             "nodes": "Assignment AttributeRow ColumnRows ENTITY_COLUMNS Effect Grant Placement State",
             "principal_rows": "may_name_entity principal_entity scoped_principal",
             "raw": "NotText RawReader RawRow RawState TABLE_COLUMNS arrow_cells",
             "read_parquet": "TABLE_FORMATS table_format",
             "read_yaml": "read_yaml_rows",
             "row_index": "row_index_document",
-            "row_texts": "row_sentence row_text",
+            "row_texts": "place_text row_sentence row_text",
             "shards": "PEOPLE_PART PartText check_windows_of_shards part_roots",
             "written": "as_written",
         },

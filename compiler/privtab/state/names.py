@@ -409,15 +409,3 @@ class SelectedRows(Sequence[RawRow]):
 
 NO_PLACES = Places()
 """The places of rows that were not read from files: `NO_PLACES.of("grants", 0)` is None."""
-
-
-def place_text(place: RowLocation | None) -> str:
-    """`state.yaml:12`, or `state.json: grants row 3` if the line is unknown; empty without a place.
-
-    >>> from privtab.state import RowLocation
-    >>> place_text(RowLocation(path="state.yaml", table="grants", row=3, line=12)), place_text(None)
-    ('state.yaml:12', '')
-    """
-    if place is None:
-        return ""
-    return f"{place.path}: {place.table} row {place.row}" if place.line is None else f"{place.path}:{place.line}"

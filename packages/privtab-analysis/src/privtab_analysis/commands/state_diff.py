@@ -30,7 +30,6 @@ from privtab.command import (
     stop,
     styled,
 )
-from privtab.state import NO_PLACES, place_text
 from privtab_analysis.commands._ask import show_notes
 from privtab_analysis.commands._failing import failing_words
 from privtab_analysis.commands._shown import show_rows
@@ -154,6 +153,8 @@ class _Sides:
             states, places = (first[0], second[0]), (first[1], second[1])
             notes: tuple[str, ...] = ()
             if any(is_stored(path) for path in (self.before, self.after) if path is not None):
+                from privtab.state import NO_PLACES
+
                 states, places = (
                     (as_stored(self.program, states[0]), as_stored(self.program, states[1])),
                     (NO_PLACES, NO_PLACES),
@@ -287,4 +288,6 @@ def _group(console: Terminal, group: Group, most: int) -> None:
 
 
 def _rows(console: Terminal, rows: Iterable[ChangedRow], *, indent: int) -> None:
+    from privtab.state import place_text
+
     show_rows(console, [(f"{'+' if r.added else '-'} {r.text}", place_text(r.place)) for r in rows], indent=indent)

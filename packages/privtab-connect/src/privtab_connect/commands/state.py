@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base import STATE_HELP, Entity, UsageError, count, parse_key_values, read_text
 from privtab.command import (
@@ -29,7 +29,6 @@ from privtab.command import (
     show_findings,
     stop,
 )
-from privtab_connect.documents import names
 from privtab_connect.state_files import write_tables
 
 if TYPE_CHECKING:
@@ -38,6 +37,13 @@ if TYPE_CHECKING:
 
 MAX_SHOWN = 20
 """Number of lines shown of translated or left-out items."""
+
+
+def _documents(kind: Literal["import", "mapping"]) -> str:
+    """The names of the documents of a kind, for the help of an argument: looking for them loads the compiler."""
+    from privtab_connect.documents import names
+
+    return names(kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +66,7 @@ class Connection:
 
 def import_(
     document: Annotated[
-        str, argument("DOCUMENT", lambda: f"Import document: a name ({names('import')}) or a YAML file.")
+        str, argument("DOCUMENT", lambda: f"Import document: a name ({_documents('import')}) or a YAML file.")
     ],
     source: Annotated[
         str,
@@ -134,7 +140,7 @@ def _show(result: ImportResult, output: Path | None) -> None:
 
 def push(
     document: Annotated[
-        str, argument("DOCUMENT", lambda: f"Mapping document: a name ({names('mapping')}) or a YAML file.")
+        str, argument("DOCUMENT", lambda: f"Mapping document: a name ({_documents('mapping')}) or a YAML file.")
     ],
     target: Annotated[str, argument("TARGET", "URL of the database or server, or a file of its policies.")],
     policy: PolicyChoice,
