@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 
 from privtab.base.moments import WINDOW_COLUMNS
-from privtab.state.raw import TABLE_COLUMNS, RowLocation
+from privtab.state.findings import RowLocation
+from privtab.state.raw import TABLE_COLUMNS
 
 _PLAIN = re.compile(r"[A-Za-z][\w/.:%+-]*[\w]", re.ASCII)
 
