@@ -204,7 +204,7 @@ SWITCHER = """\
 import json, sys
 from contextlib import ExitStack
 from pathlib import Path
-from privtab.base.errors import RegistryConflict, RegistryError
+from privtab_server.errors import RegistryConflict, RegistryError
 from privtab_server.registry import Registry, names, records
 
 url, options, channel, paths, rounds = json.loads(sys.argv[1])

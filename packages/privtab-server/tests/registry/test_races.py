@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 RACER = """\
 import json, sys
-from privtab.base.errors import RegistryConflict
+from privtab_server.errors import RegistryConflict
 from privtab_server.registry import Registry
 
 url, options, name, policies, states, rounds = json.loads(sys.argv[1])

@@ -30,7 +30,7 @@ import os, sys
 sys.path[:0] = [{support!r}]
 from pathlib import Path
 from lake_policy import asks, grant
-from privtab.base.errors import StoreConflict
+from privtab_server.errors import StoreConflict
 from privtab.pipeline import load_program
 from privtab_server.store.store import Store
 url, policy, folder, together, *names = sys.argv[1:]
