@@ -9,9 +9,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
-from checkout import PACKAGES, ROOT, modules
+import pytest
+from checkout import PACKAGES, PYPROJECT, ROOT, modules
 
 import privtab
 
@@ -263,3 +265,12 @@ def test_the_front_door_loads_nothing_heavy() -> None:
         env={"PYTHONPATH": str(PACKAGE.parent)},
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "point", [value for group in PYPROJECT["project"]["entry-points"].values() for value in group.values()]
+)
+def test_an_entry_point_names_what_there_is(point: str) -> None:
+    module, _, name = point.partition(":")
+    loaded = import_module(module)
+    assert not name or hasattr(loaded, name)
