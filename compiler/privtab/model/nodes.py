@@ -132,6 +132,12 @@ class Simple:
     __slots__ = ()
 
 
+class OnCaller(Simple):
+    """A condition about the caller alone; conditions of one class with equal fields, but for their spot, are the same."""
+
+    __slots__ = ()
+
+
 class OnPlaces(Simple):
     """A condition that holds on any of its places."""
 
@@ -164,7 +170,7 @@ class IsSelf(Simple):
 
 
 @dataclass(frozen=True, slots=True)
-class IsServiceAdmin(Simple):
+class IsServiceAdmin(OnCaller):
     """The caller is a service administrator."""
 
     places: ClassVar[tuple[TargetSlot, ...]] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import assert_never
 
 from privtab.base.diagnostics import Diagnostic
@@ -228,8 +228,9 @@ def _form(condition: m.Condition) -> Hashable:
             return _any(("can", operation, _place(place)) for place in places)
         case m.IsSelf():
             return "self"
-        case m.IsServiceAdmin():
-            return "service admin"
+        case m.OnCaller():
+            own = (field.name for field in fields(condition) if field.name != "spot")
+            return (type(condition).__name__, *(getattr(condition, name) for name in own))
         case m.Compared(left=left, operator=operator, right=right):
             return ("compare", _use(left), operator, _use(right) if isinstance(right, m.TermUse) else right)
         case m.AllOf(parts=parts):
