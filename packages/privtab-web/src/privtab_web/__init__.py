@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
-from privtab_web._answers import Caller, Tell, acting_as, caller, decision
-from privtab_web._guard import GUARD, Guard
+from typing import TYPE_CHECKING
 
-allowed = GUARD.allowed
-bind = GUARD.bind
-requires = GUARD.requires
+from privtab.base import face
 
-__all__ = ["Caller", "Guard", "Tell", "acting_as", "allowed", "bind", "caller", "decision", "requires"]
+if TYPE_CHECKING:
+    from privtab_web._answers import Caller, Tell, acting_as, caller, decision
+    from privtab_web._guard import Guard, allowed, bind, requires
+else:
+    __getattr__, __dir__, __all__ = face(
+        __name__, {"_answers": "Caller Tell acting_as caller decision", "_guard": "Guard allowed bind requires"}
+    )

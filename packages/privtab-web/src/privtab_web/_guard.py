@@ -186,6 +186,7 @@ class Guard:
 
 GUARD = Guard()
 """The guard behind the module-level functions."""
+allowed, bind, requires = GUARD.allowed, GUARD.bind, GUARD.requires
 
 
 def _user_and_details(asker: AnyAsker, asked_by: Caller | None, details: dict[str, Any]) -> tuple[str, dict[str, Any]]:
