@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ranger import LAKE, ranger_policy
 
-from privtab_connect.commands import state
+from privtab_connect import documents
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_only_help_looks_for_documents(
         looked.append(kind)
         return "there"
 
-    monkeypatch.setattr(state, "names", names)
+    monkeypatch.setattr(documents, "names", names)
     assert privtab("state", command, "no-such-document").code == 2
     assert looked == []
     assert "a name (there) or" in privtab("state", command, "--help").out
