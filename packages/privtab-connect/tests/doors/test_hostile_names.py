@@ -17,7 +17,7 @@ from privtab.base import encode_name
 
 pytestmark = pytest.mark.slow
 
-REQUESTS = 4_000
+REQUESTS = 10_000
 HELD = tuple(dict.fromkeys([*(n for n in CARRIED if len(n) < 100), *(n for group in ALIKE for n in group)]))
 """Names that a state can hold."""
 NAMES = tuple(
