@@ -18,7 +18,7 @@ from privtab.base.errors import (
     PrivtabError,
     UsageError,
 )
-from privtab.base.lazy import lazily, listed
+from privtab.base.lazy import face
 from privtab.base.request import Decision, Entity, Request
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ __all__ = [
     "connect",
 ]
 
-__getattr__ = lazily(
-    __name__, dict.fromkeys(("AsyncClient", "Client", "Embedded", "Mode", "connect"), "privtab.client")
-)
-__dir__ = listed(__all__)
+__getattr__ = face(__name__, {"client": "AsyncClient Client Embedded Mode connect"})[0]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,25 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
-
-
-def lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's `__getattr__` that imports each name from its module."""
-
-    def get(name: str) -> Any:
-        if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(modules[name]), name)
-
-    return get
-
-
-def listed(names: Sequence[str]) -> Callable[[], list[str]]:
-    """A module's `__dir__`: all exports, loaded or not, so that shells and notebooks complete them."""
-    return lambda: sorted(names)
 
 
 def face(
@@ -37,12 +21,18 @@ def face(
     ('UsageError', ['PolicyError', 'UsageError'])
     """
     places = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
-    get = lazily(package, places)
+    names = sorted(places)
 
-    def get_also_former(name: str) -> Any:
-        if former is None or name not in former:
-            return get(name)
-        warnings.warn(f"`{package}.{name}` is now `{former[name]}`", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(package), former[name])
+    def get(name: str) -> Any:
+        if former is not None and name in former:
+            warnings.warn(f"`{package}.{name}` is now `{former[name]}`", DeprecationWarning, stacklevel=2)
+            return getattr(import_module(package), former[name])
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = getattr(import_module(places[name]), name)
+        # Kept in the package: `ir.Has` in a loop is looked up once.
+        setattr(import_module(package), name, found)
+        return found
 
-    return get_also_former, listed(tuple(places)), sorted(places)
+    # Shells and notebooks complete all exports, loaded or not.
+    return get, lambda: names, names
