@@ -307,3 +307,11 @@ def test_an_engine_that_nothing_has_stops_the_command(
     assert ran.code == 2
     assert "did you mean `python`?" in " ".join(ran.err.split())
     assert not ran.out
+
+
+def test_an_engine_that_nothing_has_stops_the_command_also_where_an_opa_decides(
+    privtab: Callable[..., Any], policy: Path
+) -> None:
+    ran = privtab("decide", "-p", policy, "--url", "http://127.0.0.1:9", "--engine", "nonsense", "-r", "/dev/null")
+    assert ran.code == 2
+    assert "there are `opa`, `python` and `reference`" in " ".join(ran.err.split())

@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal, TypeAlias
 
 from privtab.base.errors import UsageError
-from privtab.base.hints import hint
+from privtab.base.hints import hint, listed_names
 
 Group: TypeAlias = Literal[
     "privtab.backends",
@@ -38,7 +38,8 @@ def load_plugin(group: Group, name: str, built_in: Sequence[str] = ()) -> Any:
     """
     found = _found(group).get(name)
     if found is None:
-        near = hint(name, (*built_in, *plugin_names(group)))
+        known = sorted({*built_in, *plugin_names(group)})
+        near = hint(name, known) or (f"; there are {listed_names(known)}" if known else "")
         raise UsageError(f"no installed package has `{name}` among its entry points `{group}`{near}")
     try:
         return found.load()

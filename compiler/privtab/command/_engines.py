@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from privtab.base import plugins
 from privtab.base.moments import current_moment
@@ -38,23 +38,24 @@ class Answers:
     chunk: int = 1000
 
 
-def answering(engine: str, program: Program, state: State) -> AbstractContextManager[Answers]:
-    """Answers from an engine, with this policy and this state. Raises UsageError for an engine that nothing has.
+Answering: TypeAlias = Callable[["Program", "State"], AbstractContextManager[Answers]]
+"""What an engine is: answers with a policy and a state, while a block runs. The entry point of an engine is one."""
 
-    The entry point of an engine is a function with the parameters `program` and `state`.
-    """
-    match engine:
+
+def engine_named(name: str) -> Answering:
+    """The engine with a name. Raises UsageError for an engine that nothing has."""
+    match name:
         case "reference":
-            return nullcontext(reference(program, state))
+            return lambda program, state: nullcontext(reference(program, state))
         case "opa":
-            return started(program, state)
+            return started
         case "python":
-            return nullcontext(Answers(open_engine(program, state, current_moment()).engine.decide_many))
-        case _:
-            plugin: Callable[[Program, State], AbstractContextManager[Answers]] = plugins.load_plugin(
-                "privtab.engines", engine, ENGINES
+            return lambda program, state: nullcontext(
+                Answers(open_engine(program, state, current_moment()).engine.decide_many)
             )
-            return plugin(program, state)
+        case _:
+            plugin: Answering = plugins.load_plugin("privtab.engines", name, ENGINES)
+            return plugin
 
 
 def engine_names() -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from privtab.base.errors import FileError, InvalidRequest, UsageError
 from privtab.base.formats import STATE_HELP
 from privtab.base.request import Request
 from privtab.base.vocabulary import Vocabulary
-from privtab.command._engines import ENGINES, Answers, answering, asked_at, engine_names
+from privtab.command._engines import ENGINES, Answers, asked_at, engine_named, engine_names
 from privtab.command._options import AtOption, PartialOption, PolicyOptions, QuestionOptions
 from privtab.command._output import fail_if, flush, print_error_line, print_line
 from privtab.command._parameters import option
@@ -65,6 +65,7 @@ def run(
         raise UsageError("`--state` and `--url` exclude each other: the OPA at the URL has its own state")
     if at is not None and url is not None:
         raise UsageError("`--at` and `--url` exclude each other: the OPA at the URL decides by its own clock")
+    opened = engine_named(engine)  # before a policy or a state is read
     program = policy.program()
     with ExitStack() as stack:
         lines = stack.enter_context(_lines(requests))
@@ -74,7 +75,7 @@ def run(
             assert state is not None
             asked = QuestionOptions(policy=policy.policy, state=state, at=at, allow_partial=allow_partial)
             loaded, _, partial = asked.rows(program)
-            answers = stack.enter_context(answering(engine, program, loaded))
+            answers = stack.enter_context(opened(program, loaded))
         wrong = _run(lines, answers, vocabulary(program))
     fail_if(wrong or partial)
 
