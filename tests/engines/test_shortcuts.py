@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import worlds
 from seeds import seeds
 
-from privtab import Embedded
+from privtab import Embedded, InvalidRequest
 from privtab.base.attributes import GivenAttributes
 from privtab.base.source import SourceFile
 from privtab.bundle.pack import state_bundle
@@ -55,6 +56,9 @@ def test_requests_and_small_batches_take_shortcuts_and_answer_as_the_reference(s
     assert list(map(client.check, asked)) == expected
     plain = [number for number, request in enumerate(asked) if request.plain]
     assert client.check_many([asked[number] for number in plain]) == [expected[number] for number in plain]
+    lookalike = SimpleNamespace(user="ann", action=asked[0].action, resource=asked[0].resource, plain=True)
+    with pytest.raises(InvalidRequest, match="is not a Request"):
+        client.check_many([lookalike])  # type: ignore[list-item]
     for start in range(0, len(asked), 7):  # plain ones beside others
         assert client.check_many(asked[start : start + 7]) == expected[start : start + 7]
 

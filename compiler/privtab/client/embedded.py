@@ -209,8 +209,10 @@ class Embedded(Asker):
         try:
             shortcuts = self._shortcuts()
             for asked in requests:
+                if type(asked) is not Request or not asked.plain:
+                    return None
                 resource = asked.resource
-                found = shortcuts[resource.type, asked.action](asked.user, resource.id) if asked.plain else None
+                found = shortcuts[resource.type, asked.action](asked.user, resource.id)
                 if found is None:
                     return None
                 answers.append(found)
