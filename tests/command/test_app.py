@@ -9,12 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from typer.testing import CliRunner
 
 from privtab import command as cli
-from privtab.command import _app
+from privtab.command import _app, argument
 
 
 def every_command(group: Any, *above: str) -> Iterator[list[str]]:
@@ -264,3 +265,15 @@ def test_commands_about_one_policy_take_it_as_an_option(
 ) -> None:
     ran = privtab(command, *given)
     assert (ran.code, "cdap" in ran.out) == (0, True)
+
+
+def test_a_text_that_is_made_for_help_stands_in_the_help_of_any_command() -> None:
+    app = _app.Commands()
+
+    @app.command("show")
+    def show(*, name: Annotated[str, argument("NAME", lambda: "A name that help looks for.")]) -> None:
+        """Show."""
+
+    ran = CliRunner().invoke(app, ["--help"])
+    assert ran.exit_code == 0, ran.exception
+    assert "A name that help looks for." in ran.output

@@ -40,7 +40,7 @@ class Commands(typer.Typer):
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
         """Register a function as a command."""
-        return _registering(super().command, name, settings)
+        return _registering(super().command, name, {"cls": _Command, **settings})
 
     def callback(self, **settings: Any) -> Callable[[Any], Any]:
         """Register what runs before any command of the group, or without one."""
@@ -109,7 +109,23 @@ def moved_first(args: list[str], option: tuple[str, str]) -> list[str]:
     return args
 
 
-class PolicyCommand(TyperCommand):
+class _Command(TyperCommand):
+    """A command whose parameters may have functions that make their help."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print help, with the texts that are made for it."""
+        params: list[Any] = self.params
+        made = [(parameter, parameter.help) for parameter in params if callable(parameter.help)]
+        try:
+            for parameter, meaning in made:
+                parameter.help = meaning()
+            super().format_help(ctx, formatter)
+        finally:
+            for parameter, meaning in made:
+                parameter.help = meaning
+
+
+class PolicyCommand(_Command):
     """A command, whose policy may be given as `--policy` also where the policy is the first argument.
 
     >>> SETTINGS = {"cls": PolicyCommand}  # of the module of a command
@@ -123,16 +139,6 @@ class PolicyCommand(TyperCommand):
         """Parse the arguments, with the value of the option moved to the front if the command has the argument."""
         is_argument = any(p.param_type_name == "argument" and p.name in self.names for p in self.params)
         return super().parse_args(ctx, moved_first(args, self.option) if is_argument else args)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print help, with the texts that are made for it."""
-        params: list[Any] = self.params
-        made = [(parameter, parameter.help) for parameter in params if callable(parameter.help)]
-        for parameter, meaning in made:
-            parameter.help = meaning()
-        super().format_help(ctx, formatter)
-        for parameter, meaning in made:
-            parameter.help = meaning
 
 
 def application(commands: Mapping[str, Callable[[], Any]]) -> Commands:
