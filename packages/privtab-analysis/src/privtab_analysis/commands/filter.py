@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,6 +66,7 @@ def run(
       privtab filter alice load table -p lake.yaml -s state.yaml --dialect mysql
       privtab filter alice load table -p lake.yaml -s store:grants.db --dialect sqlite --rows store:grants.db --table filters
     """
+    from privtab.filters import filter_of
     from privtab.ir import vocabulary
     from privtab_analysis.entitlements.universe import notes as unknown
 
@@ -74,7 +76,7 @@ def run(
     known.check_context(request, known.check_operation(type_, operation))
     known.check_active_roles(request)
     with needing("`privtab filter`", "filter"):
-        from privtab.filters import filter_of
+        import_module("sqlglot")  # before a state is read
     with err().spinner("reading the state"):
         state, _, partial = load_state(program, asked.state, allow_partial=asked.allow_partial, for_queries=True)
         engine = open_engine(program, state, asked.moment())
@@ -113,7 +115,7 @@ def _keep(rows: str, table: str | None, found: Filter) -> None:
         raise UsageError("`--rows store:…` needs `--table`")
     with needing("`--rows store:…`", "store"):
         keep_rows = load_plugin("privtab.states", "store").keep_rows
-    keep_rows(rows, table, found.columns_of_rows, found.rows(), found.key, found.revision)
+        keep_rows(rows, table, found.columns_of_rows, found.rows(), found.key, found.revision)
 
 
 def _show(console: Terminal, found: Filter, text: str, parameters: Sequence[str]) -> None:

@@ -75,9 +75,9 @@ def run(
     from privtab_analysis.goals import goal, operation_goal
 
     _check(user, target, resource, operation, all_users=all_users)
-    with needing("a path through a store", "store"):
-        of_store = load_plugin("privtab.states", "store").authority
     program = asked.program()
+    with needing("a path through a store", "store"):
+        authority = load_plugin("privtab.states", "store").authority(program, authorise or ())
     flags = caller.flags(program)
     loaded, _, partial = asked.rows(program)
     reference = Reference(program, loaded)
@@ -86,7 +86,7 @@ def run(
     query = _PathsQuery(
         reference,
         loaded,
-        of_store(program, authorise or ()),
+        authority,
         _administrators(program),
         max_steps=max_steps,
         format=format_,
