@@ -65,6 +65,8 @@ def test_the_page_names_what_a_decision_has() -> None:
 def test_former_names_still_work_and_warn() -> None:
     with pytest.warns(DeprecationWarning, match="ReachableRights"):
         assert analysis.Reach is analysis.ReachableRights  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match="remedies"):
+        assert analysis.ways is analysis.remedies  # type: ignore[attr-defined]
     with pytest.warns(DeprecationWarning, match="DeclarationChange"):
         assert diff.Declared is diff.DeclarationChange
     with pytest.raises(AttributeError, match="Nothing"):

@@ -33,6 +33,8 @@ else:
             "May": "AllowedOperation",
             "Reach": "ReachableRights",
             "Through": "Evidence",
+            "Ways": "Remedies",
             "Why": "RequestExplanation",
+            "ways": "remedies",
         },
     )
