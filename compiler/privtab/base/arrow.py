@@ -50,8 +50,8 @@ def truth_array(values: Truth) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
 
 
-def array_numbers(array: pa.Array, null: int = -1) -> Codes:
-    """The integers in an array; `null` stands for nulls.
+def array_numbers(array: pa.Array) -> Codes:
+    """The integers in an array; -1 stands for nulls.
 
     >>> array_numbers(pa.Array.from_buffers(pa.int32(), 2, [None, pa.py_buffer(np.array([3, 4], np.int32))])).tolist()
     [3, 4]
@@ -62,7 +62,7 @@ def array_numbers(array: pa.Array, null: int = -1) -> Codes:
         return np.zeros(0, np.int64)
     found = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * width).astype(np.int64)
     if array.null_count:
-        found[~array_truth(array.is_valid())] = null  # pyarrow's `fill_null` loads pandas
+        found[~array_truth(array.is_valid())] = -1  # pyarrow's `fill_null` loads pandas
     return found
 
 

@@ -147,7 +147,8 @@ def others_with_access(path: Path, *, beside: bool = True) -> str | None:
     """Say why another user could have written a file; None if only this user and root could.
 
     In a folder above with the sticky bit, such as /tmp, others cannot replace what they do not own; beside the file itself
-    they could have been first, unless not `beside`: the file is not found there, but named. A group that is the owner's alone counts as the owner. Access lists are not read.
+    they could have been first, unless not `beside`: the file is not found there, but named. A group that is the owner's alone
+    counts as the owner. Access lists are not read.
     """
     if not hasattr(os, "geteuid"):
         return None

@@ -10,7 +10,7 @@ from privtab.base.attributes import GivenAttributes
 from privtab.base.errors import InvalidRequest
 from privtab.base.names import encode_name
 from privtab.base.request import NOT_SET, Entity, Request, exact, flag_name
-from privtab.client._protocol import ActiveSystem
+from privtab.client._protocol import ActiveSystem, read_active_system
 
 Item = TypeVar("Item")
 EntityLike: TypeAlias = Entity | str | tuple[str, str | Sequence[str]]
@@ -179,8 +179,6 @@ def checked_request(
 
         checked_request(artifacts.program, "alice", "load", "table:m/c/s/t")
     """
-    from privtab.client._protocol import read_active_system
-
     found = request(user, action, resource, **details)
     active = read_active_system(str(program.get("system")), program)
     active.vocabulary.check(found)

@@ -65,7 +65,7 @@ class ClientEngine(Protocol):
         """The positions of the allowed items, ascending; of the request's resource only the type counts."""
 
     def filter(self, request: Request) -> Eventual[Filter]:
-        """Return the filter for which the request is allowed, whatever entity of its resource's type the request names."""
+        """The filter of the entities of the resource's type on which the request is allowed; the entity that it names does not count."""
 
     def applied(self, requests: Sequence[Request]) -> Eventual[list[AppliedFilter]]:
         """The row filter or column mask that applies to each request, whose action is the kind, by position."""

@@ -164,9 +164,9 @@ def http_transport(settings: Settings, observer: Observer) -> HttpTransport:
 def connect(target: str | os.PathLike[str] | None = None, **settings: Any) -> Asker:
     """Return a Client for the address of an OPA, Embedded for bundles.
 
-    `http://host:port`, `https://…` and `unix:/path` are addresses of an OPA, unless they end in `.tar.gz`: addresses of archives, files, folders
-    and `package:name` are bundles. `target` defaults to PRIVTAB_URL, the settings file, or an OPA on this machine.
-    `engine="opa"` requires an OPA; `Embedded` lists the other engines.
+    `http://host:port`, `https://…` and `unix:/path` are addresses of an OPA, unless they end in `.tar.gz`: addresses of
+    archives, files, folders and `package:name` are bundles. `target` defaults to PRIVTAB_URL, the settings file, or an OPA on
+    this machine. `engine="opa"` requires an OPA; for bundles, the engine is that of `Embedded`.
 
     >>> connect("http://127.0.0.1:8181").mode.value
     'enforce'

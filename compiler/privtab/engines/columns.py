@@ -336,7 +336,7 @@ class GivenColumns:
 
     @classmethod
     def read(cls, values: Mapping[str, Any] | None, declared: Attributes) -> GivenColumns:
-        """Read columns in the form of `given_attributes`. Raises InvalidRequest for an attribute that requests do not give."""
+        """Read columns in the form of `GivenAttributes.read`. Raises InvalidRequest for an attribute that requests do not give."""
         found = {(kind, slot, name): value for kind, slot, name, value in GivenAttributes.read(values or {}).each()}
         for kind, _, name in found:
             requested_attribute(

@@ -2,8 +2,9 @@
 
 The common request, with only a user and a named resource, is one function that looks up nothing but the state.
 
-Where rows hold for a time, the index is that of one moment, until the next at which it differs. Windows only add to what holds at any time, a denial as well as a grant. So the index at a moment is a copy of the lasting one, with
-the entries that are open added; both share what these do not concern.
+Where rows hold for a time, the index is that of one moment, until the next at which it differs. Windows only add to what holds
+at any time, a denial as well as a grant. So the index at a moment is a copy of the lasting one, with the entries that are open
+added; both share what these do not concern.
 """
 
 from __future__ import annotations
