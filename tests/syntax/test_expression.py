@@ -263,3 +263,14 @@ def test_a_name_of_several_words_without_quotes_is_an_error_that_says_so() -> No
     error = x.parse_condition("USE CATALOG (catalog)")
     assert isinstance(error, CellError)
     assert error.expected[-1] == "quotes around a name of several words"
+
+
+@pytest.mark.parametrize("hidden", ["\u3164", "\u115f", "\u1160", "\uffa0", "\u200b", "\ufe0f"])
+@pytest.mark.parametrize(
+    "cell", ["READ (table) when force?", "READ? (table)", "READ (table?)", "owner? (table)", 'user.a? = "b"']
+)
+def test_a_character_that_nobody_sees_is_an_error_in_any_word(hidden: str, cell: str) -> None:
+    parsed = x.parse_condition(cell.replace("?", hidden))
+    assert isinstance(parsed, CellError)
+    assert parsed.start == cell.index("?")
+    assert "which nobody sees" in parsed.message

@@ -363,7 +363,7 @@ def parse_condition(text: str) -> Expression | CellError:
     >>> type(parse_condition("READ (table) or owner (table)")).__name__
     'AnyOf'
     """
-    if _NO_SHAPE.search(text):
+    if _NO_SHAPE.search(text) or invisible(text) is not None:  # a character that nobody sees may be part of a word
         compared: Expression | CellError = _parse(text, "condition")
         return compared
     shape, words = _shape(text)
