@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
-from privtab.base import plugins
-
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
 
@@ -46,6 +44,8 @@ def backend(name: str) -> Backend:
     """
     if name in BACKENDS:
         return cast(Backend, import_module(f"{__package__}.{name}"))
+    from privtab.base import plugins  # what only packs bundles needs none
+
     return cast(Backend, plugins.load_plugin("privtab.backends", name, BACKENDS))
 
 
@@ -55,4 +55,6 @@ def backend_names() -> tuple[str, ...]:
     >>> "rego" in backend_names()
     True
     """
+    from privtab.base import plugins
+
     return (*BACKENDS, *plugins.plugin_names("privtab.backends"))

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from privtab.base.printable import printable_text
-from privtab.ir.nodes import Program
 from privtab.state.nodes import ENTITIES, TABLES
+
+if TYPE_CHECKING:
+    from privtab.ir.nodes import Program
 
 FINDING_NAMES = {
     "S001": "unreadable-file",
