@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from privtab.backends.protocol import Compilation
 from privtab.backends.rego.body import Body, Clause, Functions, RowView, filter_views
 from privtab.backends.rego.layout import rego_string, rego_template
 from privtab.base.attributes import AttributeKind
-from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT, PLAIN_CHARACTERS, UNUSABLE
+from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT, UNUSABLE
 from privtab.base.paths import SEVERAL
 from privtab.base.request import MOST_ACTIVE_ROLES
-from privtab.base.resources import text_templates
 from privtab.base.sql_text import DENIAL, DIALECTS, NO_IDENTIFIER
 from privtab.ir.formula import (
     compared_terms,
@@ -28,9 +25,6 @@ from privtab.ir.formula import (
 )
 from privtab.ir.nodes import ALWAYS, And, Atom, Below, Can, Compare, Formula, Program, Rule, Self, When
 from privtab.ir.serialise import KINDS_OF_NODES, vocabulary
-
-if TYPE_CHECKING:
-    from jinja2 import Environment, Template
 
 ENTRY = "allowed"
 """The entry function for requests; each clause first compares the operation and the type with literals."""
