@@ -296,6 +296,11 @@ class Rule:
         return And.of(self.gate, self.requires)
 
     @property
+    def source_text(self) -> str | None:
+        """The place in a source document that the row is from, `document:line`; None without one."""
+        return None if self.source is None else self.source.text
+
+    @property
     @once_for_each
     def item_condition(self) -> Formula:
         """The condition of a named item: gate, `requires` and `each`."""

@@ -200,7 +200,7 @@ def _rule(program: ir.Program, rule: ir.Rule) -> dict[str, Any]:
         "id": rule.id,
         "title": rule.title,
         "origin": rule.origin,
-        "source": (None if rule.source is None else rule.source.text),
+        "source": rule.source_text,
         **_requests(program, rule),
         "report": rule.report,
         **{name: True for name in ("destructive", "sensitive") if getattr(rule, name)},

@@ -424,7 +424,7 @@ class Explanation:
             "missing": [] if self.allowed or self.evaluation.unheld or unplaced else self.missing(),
             "reasons": self.reasons() if self.allowed else [],
             "effects": [self.effect_text(effect) for effect in self.rule.effects] if self.allowed else [],
-            "source": (None if self.rule.source is None else self.rule.source.text),
+            "source": self.rule.source_text,
         }
         if unplaced:
             context["error"] = not_placed(unplaced)

@@ -98,7 +98,7 @@ class Emitter(Functions):
             requires=rule.requires_text,
             each=rule.each_text,
             note=rule.note,
-            source=(None if rule.source is None else rule.source.text),
+            source=rule.source_text,
             origin=rule.origin,
             clauses=(*entries, *clauses, *body.helpers),
         )

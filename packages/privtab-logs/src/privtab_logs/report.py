@@ -219,7 +219,7 @@ def _place(pair: tuple[str, ...], moments: Moments, revision: str | None) -> tup
         if rule is not None:
             if rule.span.line:
                 return rule.span, f"{rule.span.path}:{rule.span.line}"
-            return None, None if rule.source is None else f"{rule.source.document}:{rule.source.line}"
+            return None, rule.source_text
     return None, None
 
 

@@ -317,7 +317,7 @@ def cell(program: ir.Program, rule: ir.Rule) -> Cell:
         unnamed=rule.unnamed,
         sql=sql(program, rule),
         note=rule.note,
-        source=(None if rule.source is None else rule.source.text),
+        source=rule.source_text,
         span=rule.span,
     )
 

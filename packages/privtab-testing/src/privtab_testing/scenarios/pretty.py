@@ -57,7 +57,7 @@ def _failure(console: Console, result: Result, failure: Failure) -> None:
     rule = result.rule(case)
     _print_hanging(console, "✗ ", Text(case.name, style="bold"), head_style="bold red")
     prefix = "" if failure.fault in {"decision", "engines"} else f"{failure.fault}: "
-    source = None if rule.source is None else rule.source.text
+    source = rule.source_text
     reading = result.chosen_reading(case)
     facts = [
         ("expected", prefix + failure.expected),

@@ -167,7 +167,7 @@ def row_json(rule: Rule) -> dict[str, Any]:
         "rule": rule.id,
         "path": rule.span.path,
         "line": rule.span.line,
-        "source": (None if rule.source is None else rule.source.text),
+        "source": rule.source_text,
     }
 
 
