@@ -15,7 +15,7 @@ from privtab.base.caching import once
 from privtab.base.diagnostics import Diagnostic, Severity, sorted_diagnostics
 from privtab.base.errors import FileError, PolicyInvalid, UsageError
 from privtab.base.hints import did_you_mean
-from privtab.base.source import SUFFIXES, SourceFile, files_below, is_marked
+from privtab.base.source import SourceFile, files_below
 from privtab.base.worker import LARGE, beside
 from privtab.checks.lint.config import OWN_FILE, settings_above
 from privtab.checks.lint.settings import Settings
@@ -283,11 +283,11 @@ def find_policy(policy: str | Path) -> Path:
     if path.exists() and not path.is_dir():
         return path
     for folder in policy_folders():
-        for suffix in SUFFIXES:
+        for suffix in SourceFile.SUFFIXES:
             found = folder / f"{policy}{suffix}"
             if found.is_file() and found.stem not in resources.RESERVED:
                 return found
-    if path.suffix in SUFFIXES:
+    if path.suffix in SourceFile.SUFFIXES:
         raise FileError(f"no such file: {path}")
     known = policy_names()
     near = did_you_mean(str(policy), known, cutoff=0.4)
@@ -393,4 +393,4 @@ def _names(folder: Path) -> list[str]:
 
 def _below(folder: Path) -> list[Path]:
     # YAML that cannot be read is listed, so that it is reported.
-    return [path for path in files_below(folder) if is_marked(path, MARK, unreadable=path.suffix != ".json")]
+    return [path for path in files_below(folder) if SourceFile.is_marked(path, MARK, unreadable=path.suffix != ".json")]

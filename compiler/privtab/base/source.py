@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from privtab.base.diagnostics import Span
 from privtab.base.errors import FileError
@@ -29,6 +30,8 @@ class SourceFile:
     undecodable: int | None = None
     """Offset in `text` of the first byte that is not UTF-8; the text has U+FFFD there."""
     starts: tuple[int, ...] = field(default=(0,), repr=False)
+    SUFFIXES: ClassVar = (".yaml", ".yml", ".json")
+    """The endings of the files that policies and scenarios may be in."""
 
     @classmethod
     def of(cls, path: str, text: str, *, undecodable: int | None = None) -> SourceFile:
@@ -66,6 +69,14 @@ class SourceFile:
             undecodable = None if undecodable is None else undecodable - 1
         return cls.of(path, text, undecodable=undecodable)
 
+    @staticmethod
+    def is_marked(path: Path, key: str, *, unreadable: bool) -> bool:
+        """Whether a file is marked with a key, without an index of its lines. `unreadable`: the answer for a file that cannot be read."""
+        try:
+            return _has_mark(read_content(path).decode("utf-8-sig"), key)
+        except (OSError, FileError, UnicodeDecodeError):
+            return unreadable
+
     def has_mark(self, key: str) -> bool:
         r"""Whether the file is a document in YAML or JSON with a key, in any way of writing it.
 
@@ -92,24 +103,13 @@ def _shown(file: Path) -> str:
     return file.as_posix()
 
 
-SUFFIXES = (".yaml", ".yml", ".json")
-
-
 def files_below(folder: Path) -> Iterator[Path]:
     """The YAML and JSON files in a folder and below it, sorted, with pipes and links that lead nowhere, which no reader may pass over.
 
     Left out are hidden links: editors mark a file by such a link while they change it.
     """
-    found = (path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES and not path.is_dir())
+    found = (path for path in sorted(folder.rglob("*")) if path.suffix in SourceFile.SUFFIXES and not path.is_dir())
     return (path for path in found if path.exists() or not path.name.startswith("."))
-
-
-def is_marked(path: Path, key: str, *, unreadable: bool) -> bool:
-    """Whether a file is marked with the key. `unreadable`: the answer for a file that cannot be read."""
-    try:
-        return _has_mark(read_content(path).decode("utf-8-sig"), key)
-    except (OSError, FileError, UnicodeDecodeError):
-        return unreadable
 
 
 def _has_mark(text: str, key: str) -> bool:

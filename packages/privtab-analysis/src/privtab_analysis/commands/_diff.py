@@ -202,7 +202,7 @@ def _changed_policies(revision: str) -> Iterator[tuple[Side, Side]]:
 
 def _policies_at(revision: str, paths: Iterable[Path]) -> dict[str, SourceFile]:
     """The policies of a revision at or below the paths, by path relative to the working directory."""
-    names = {name for path in paths for name in files_at(revision, path) if name.endswith((".yaml", ".yml", ".json"))}
+    names = {name for path in paths for name in files_at(revision, path) if name.endswith(SourceFile.SUFFIXES)}
     files = {name: SourceFile.decode(required_file_at(revision, f"./{name}"), f"{revision}:{name}") for name in names}
     return {name: file for name, file in files.items() if file.has_mark("privtab")}
 

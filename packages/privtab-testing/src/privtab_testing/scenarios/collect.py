@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from privtab.base import Diagnostic, FileError, PolicyInvalid, Severity, SourceFile, UsageError, sorted_diagnostics
+from privtab.base import Diagnostic, PolicyInvalid, Severity, SourceFile, UsageError, sorted_diagnostics
 from privtab.ir import Can, Program, Rule, walk_reached
 from privtab.language import YamlNode, compose_yaml
 from privtab.pipeline import find_policies, lint_policy, system_folder
@@ -18,7 +18,6 @@ from privtab_testing.scenarios.needs import read_needs
 from privtab_testing.scenarios.tree import Fields, ScenarioReader, read_params
 
 MARK = "scenarios"
-_SUFFIXES = (".yaml", ".yml", ".json")
 """The key that marks a scenario file."""
 
 
@@ -50,7 +49,7 @@ def _scripts(paths: Iterable[str | Path], found: list[Diagnostic]) -> tuple[list
     policies: set[Path] = set()
     for argument in map(Path, paths):
         path = system_folder(argument) or argument
-        if path.is_file() and (".scenarios." in path.name or _is_marked(path)):
+        if path.is_file() and (".scenarios." in path.name or SourceFile.is_marked(path, MARK, unreadable=False)):
             scripts |= _read([path], found)
             continue
         folder_policies = find_policies([path])
@@ -77,14 +76,16 @@ def _read(files: Iterable[Path], found: list[Diagnostic]) -> dict[Path, Script]:
 
 def is_scenarios(path: Path) -> bool:
     """Return whether a file is meant as a scenario file, by its name or by its key."""
-    return path.suffix in _SUFFIXES and (".scenarios." in path.name or _is_marked(path))
+    return path.suffix in SourceFile.SUFFIXES and (
+        ".scenarios." in path.name or SourceFile.is_marked(path, MARK, unreadable=False)
+    )
 
 
 def default_policy(path: Path) -> Path | None:
     """The policy of a file that names none: for `X.scenarios.yaml` `X.yaml`, else the only policy of the folder."""
     stem = path.name.partition(".scenarios.")[0]
     if stem != path.name:
-        candidates = [path.with_name(f"{stem}{suffix}") for suffix in _SUFFIXES]
+        candidates = [path.with_name(f"{stem}{suffix}") for suffix in SourceFile.SUFFIXES]
         return next(filter(Path.is_file, candidates), candidates[0])
     neighbours = [policy for policy in find_policies([path.parent]) if policy.parent == path.parent]
     return neighbours[0] if len(neighbours) == 1 else None
@@ -221,7 +222,7 @@ def read_script(
 
 def _policy(path: Path, name: str) -> Path:
     sibling = path.parent / name
-    if sibling.is_file() or Path(name).suffix in _SUFFIXES:
+    if sibling.is_file() or Path(name).suffix in SourceFile.SUFFIXES:
         return sibling
     return path.parent / f"{name}.yaml"
 
@@ -240,12 +241,3 @@ def cases_of(script: Script, program: Program, found: list[Diagnostic]) -> tuple
     if not author.cases and not found:
         reader.report("T203", fields["scenarios"], "the file has no cases")
     return author.states, author.cases
-
-
-def _is_marked(path: Path) -> bool:
-    """Return whether a file can be read and is marked as a scenario file."""
-    try:
-        file = SourceFile.load(path)
-    except FileError:
-        return False
-    return file.undecodable is None and file.has_mark(MARK)

@@ -101,7 +101,7 @@ def run(
     found: list[Diagnostic] = []
     documents, answers = [], None
     seen = None
-    if Path(app).suffix in (".yaml", ".yml", ".json"):
+    if Path(app).suffix in SourceFile.SUFFIXES:
         if probe != "none":
             raise UsageError("`--probe` asks an application: name it as module:app")
         documents.append(read_openapi(SourceFile.load(app), found))
