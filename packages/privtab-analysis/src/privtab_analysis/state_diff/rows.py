@@ -36,10 +36,9 @@ def _only(before: State, after: State, table: str) -> tuple[list[int], list[int]
         from privtab.state import CodedColumn
         from privtab_analysis.state_diff.columns import only_in_one
 
-        before_columns, after_columns = (
-            [CodedColumn.of_column(state.column(table, name)) for name in names] for state in (before, after)
-        )
-        return only_in_one(zip(before_columns, after_columns, strict=True))
+        coded = CodedColumn.of_column
+        # One pair after the other: all columns of large tables at once take much memory.
+        return only_in_one((coded(before.column(table, name)), coded(after.column(table, name))) for name in names)
     return _only_in_one(before.texts(table, *names), after.texts(table, *names))
 
 
