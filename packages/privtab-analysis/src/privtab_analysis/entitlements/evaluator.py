@@ -8,7 +8,7 @@ conjunction, the part that can hold for the fewest is evaluated first, and the o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias, assert_never
@@ -257,17 +257,15 @@ class Evaluator:
         of_user = (operand.attribute for operand in comparison.operands if operand.of == "user")
         if question.values.given.user.keys() >= set(of_user):
             everyone = self.subjects.everyone if among is None else among
-            return everyone if self._compares(part, question, question.values) else NOBODY
+            return everyone if self._compares(comparison.holds, question, question.values) else NOBODY
         having = self.subjects.with_attributes if among is None else self.subjects.with_attributes & among
         of_users = self.index.user_attributes
         values = ((n, replace(question.values, of_user=of_users[str(self.subjects.all[n].user)])) for n in having)
-        return frozenset(n for n, of_user in values if self._compares(part, question, of_user))
+        return frozenset(n for n, of_user in values if self._compares(comparison.holds, question, of_user))
 
-    def _compares(self, part: Part, question: EntityQuestion, values: RequestValues) -> bool:
-        assert part.atom is not None
-        assert part.atom.comparison is not None
+    def _compares(self, holds: Callable[..., bool], question: EntityQuestion, values: RequestValues) -> bool:
         depth = self.reader.depth
-        return part.atom.comparison.holds(
+        return holds(
             lambda operand: values.value(
                 operand, question.path(operand.slot, depth(operand.type)) if operand.type else None
             )
