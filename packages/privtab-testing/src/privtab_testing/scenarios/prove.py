@@ -11,13 +11,12 @@ from typing import Literal, TypeAlias
 from privtab.base import Undecided
 from privtab.ir import (
     And,
+    Below,
     Compare,
     Formula,
-    HasBelow,
     ImplicationChecker,
     Leaf,
     Or,
-    OwnsBelow,
     Program,
     Rule,
     Tool,
@@ -154,7 +153,7 @@ class Coverage:
         the levels of a type that nests.
         """
         related = self.program.nests or any(
-            isinstance(atom, HasBelow | OwnsBelow | Compare) for atoms_ in (*sets, atoms) for atom in atoms_
+            isinstance(atom, Below | Compare) for atoms_ in (*sets, atoms) for atom in atoms_
         )
         if not ((self._owners_hold and atoms) or related):
             return False
@@ -330,12 +329,12 @@ def suggested(plan: CasePlan, coverage_: Coverage | None, score_: Score | None) 
     for rule in undecided(coverage_, score_):
         # Not every kind of request was looked at: start with those without flags and those with all of them.
         types = tuple((slot.name, slot.types[0]) for slot in rule.withs if slot.polymorphic)
-        request_settings: set[Setting] = {
+        first_settings: set[Setting] = {
             (flags, types, form)
             for flags in (frozenset[str](), frozenset(rule_flags(plan.program, rule)))
             for form in request_forms(plan.program, rule)
         }
-        settings_by_rule[rule.id] = rule, request_settings
+        settings_by_rule[rule.id] = rule, first_settings
     rules_with_survivors = {mutant.original.id for mutant in score_.survived} if score_ else set()
     for cell in coverage_.cells if coverage_ else ():
         if not cell.covered or cell.rule.id in rules_with_survivors:
