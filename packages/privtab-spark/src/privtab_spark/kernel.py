@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines import TextDictionary, Unevaluated, distinct_requests
@@ -227,7 +226,10 @@ def readable(column: pa.Array) -> pa.Array:
     """The column with null in place of invalid UTF-8: Spark accepts any bytes as a string."""
     is_list = pa.types.is_list(column.type)
     texts = column.flatten() if is_list else column
-    if not pa.types.is_string(texts.type) or pc.all(pc.string_is_ascii(texts), min_count=0).as_py():
+    if not pa.types.is_string(texts.type):
+        return column
+    data = texts.buffers()[2]
+    if data is None or not data.size or np.frombuffer(data, np.uint8).max() < 128:  # all at once, not text by text
         return column
     try:
         texts.validate(full=True)
