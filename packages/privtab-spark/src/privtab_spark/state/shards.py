@@ -126,7 +126,8 @@ def granted(program: Program, state: State, findings: Findings) -> dict[str, int
     keys, names = (CodedColumn(column.codes[of_row], column.array) for column in (entities, grantees))
     numbers = numbered_rows((privileges, keys, names))
     denied = (effects.codes == next((code for code, name in enumerate(effects.names) if name == "deny"), -1))[of_row]
-    allowed_once, denied_once = np.unique(numbers[~denied]), np.unique(numbers[denied])
+    # With counts, numpy sorts; without, it builds a hash table first, which takes four to ten times as long.
+    allowed_once, denied_once = (np.unique(numbers[of], return_counts=True)[0] for of in (~denied, denied))
     both = denied_once[np.isin(denied_once, allowed_once)]
     among = np.flatnonzero(denied & np.isin(numbers, both))
     first = among[np.unique(numbers[among], return_index=True)[1]].tolist()
