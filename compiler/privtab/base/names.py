@@ -1,6 +1,6 @@
 """Names of entities and principals: how paths encode them, and which are invalid.
 
-Standard library only. Columns of names (Arrow, Spark) use the same `ESCAPES`.
+Standard library only. Columns of names in Arrow use the same `ESCAPES`, and Spark derives its own from `encode_name`.
 """
 
 from __future__ import annotations
