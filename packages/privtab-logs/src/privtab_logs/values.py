@@ -164,9 +164,7 @@ class _Scanner:
         self._compact = not any(spaced in self._text for spaced in _SPACED)
         in_ascii = self._text.isascii()  # at once; looking for surrogates takes a third of the time of reading
         self._suspect = (
-            "\\ud" in self._text
-            or "\\uD" in self._text
-            or (not in_ascii and _SURROGATE.search(self._text) is not None)
+            "\\ud" in self._text or "\\uD" in self._text or (not in_ascii and _SURROGATE.search(self._text) is not None)
         )
         return bool(more)
 
