@@ -17,7 +17,7 @@ from privtab.base import resources
 from privtab.base.source import SourceFile
 from privtab.ir.serialise import program_json
 from privtab.language.fmt import format_source
-from privtab.language.syntax.expression import comments
+from privtab.language.syntax.yaml_tree import comments
 from privtab.pipeline import find_policies, load_program
 
 POLICIES = find_policies([resources.policies()])

@@ -5,7 +5,7 @@ import pytest
 from privtab.base.diagnostics import Diagnostic
 from privtab.base.source import SourceFile
 from privtab.checks.lint.judge import Ignore, ignores
-from privtab.language.syntax.expression import comments
+from privtab.language.syntax.yaml_tree import comments
 
 
 def read(text: str) -> tuple[tuple[Ignore, ...], list[Diagnostic]]:

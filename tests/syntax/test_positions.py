@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from privtab.base.diagnostics import Diagnostic
 from privtab.base.source import SourceFile
-from privtab.language.syntax.nodes import offsets
-from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, compose_yaml
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, compose_yaml, offsets
 
 
 def scalar(text: str) -> ScalarNode:

@@ -11,11 +11,10 @@ if TYPE_CHECKING:
     from privtab.language.report import CaseFailure, CaseResult, RuleInfo, SuiteResult, SuppressedFinding, junit
     from privtab.language.report.sarif import sarif
     from privtab.language.syntax import read_policy
-    from privtab.language.syntax.expression import RESERVED_WORDS, CellError, parse_condition, parse_effects
+    from privtab.language.syntax.expression import RESERVED_WORDS, CellError, cell_names, parse_constants
     from privtab.language.syntax.keys import OPEN_NAME, policy_schema
-    from privtab.language.syntax.name_uses import NameUse, ParsedCell, names_in, parse_constants
     from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-    from privtab.language.syntax.nodes import Cell, RowDecl, Tables, VariantDecl
+    from privtab.language.syntax.nodes import Tables
     from privtab.language.syntax.yaml_tree import (
         MappingNode,
         ScalarNode,
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
         YamlNode,
         compose_yaml,
         plain_yaml,
-        yaml_events,
     )
 else:
     __getattr__, __dir__, __all__ = face(
@@ -33,11 +31,10 @@ else:
             "report": "CaseFailure CaseResult RuleInfo SuiteResult SuppressedFinding junit",
             "report.sarif": "sarif",
             "syntax": "read_policy",
-            "syntax.expression": "RESERVED_WORDS CellError parse_condition parse_effects",
-            "syntax.name_uses": "NameUse ParsedCell names_in parse_constants",
+            "syntax.expression": "RESERVED_WORDS CellError cell_names parse_constants",
             "syntax.keys": "OPEN_NAME policy_schema",
             "syntax.node_reader": "DocumentProblem DocumentReader",
-            "syntax.nodes": "Cell RowDecl Tables VariantDecl",
-            "syntax.yaml_tree": "MappingNode ScalarNode SequenceNode YamlNode compose_yaml plain_yaml yaml_events",
+            "syntax.nodes": "Tables",
+            "syntax.yaml_tree": "MappingNode ScalarNode SequenceNode YamlNode compose_yaml plain_yaml",
         },
     )

@@ -13,7 +13,7 @@ from privtab.base.source import SourceFile
 from privtab.checks.lint.settings import FIRST_CONFIGURABLE, Settings, codes, unknown
 from privtab.language.findings import unreadable
 from privtab.language.report import SuppressedFinding
-from privtab.language.syntax.expression import comments
+from privtab.language.syntax.yaml_tree import comments
 
 _HINT = re.compile(r"#[ \t]*privtab[ \t]*:")
 _WORDS = re.compile(r"#[ \t]*privtab[ \t]*:[ \t]*(?P<word>[A-Za-z][A-Za-z_-]*)(?P<rest>.*)")

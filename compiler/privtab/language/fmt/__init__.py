@@ -15,8 +15,7 @@ from privtab.base.errors import FormatError
 from privtab.base.source import SourceFile
 from privtab.language.fmt.attach import attach
 from privtab.language.fmt.layout import lay_out
-from privtab.language.syntax.expression import comments
-from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, comments, compose_yaml
 
 __all__ = ["format_source", "is_policy", "yaml_files"]
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from privtab.base.source import SourceFile
-from privtab.language.syntax.expression import comments
-from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
+from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, comments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

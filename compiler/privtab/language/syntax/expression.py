@@ -1,7 +1,7 @@
 """Parse the text of cells to conditions or effects. Offsets are relative to the cell, so equal cells share one tree.
 
 Cells that differ only in names are parsed once: large tables have thousands of cells and a few dozen shapes. A fault in a cell
-that does not parse is explained in plain words. Comments of a YAML text are also found here, since its events do not include them.
+that does not parse is explained in plain words.
 """
 
 from __future__ import annotations
@@ -11,22 +11,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import resources
-from typing import Any, Literal, TypeAlias, assert_never, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, assert_never, cast
 
-import yaml
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from privtab.base.names import invisible
 from privtab.base.nodes import dataclass
-from privtab.language.syntax.yaml_tree import events
 
 
 @dataclass(frozen=True, slots=True)
 class CellError:
     """A cell that does not parse: the position and the error, and what is expected there in plain words.
 
-    >>> parse_condition("READ (table").message
+    >>> cell_names("READ (table", "condition").message
     'the cell ends too early'
     """
 
@@ -100,31 +98,6 @@ def _plain_words(expected: set[str]) -> tuple[str, ...]:
 
 RelatedKind: TypeAlias = Literal["owner", "member", "holds"]
 WordKind: TypeAlias = Literal["self", "service_admin", "anyone"]
-_COMMENT = re.compile(r"#[^\r\n]*")
-_LINE_END = re.compile(r"\r\n|\n|\r")
-
-
-def comments(text: str) -> Iterator[tuple[int, int]]:
-    """The offsets of every comment; a `#` inside a text is not one. Raises YAMLError if the text is not YAML."""
-    position = 0
-    for start, end in (*_texts(text), (len(text), len(text))):
-        while found := _COMMENT.search(text, position, start):
-            # The search stops where a scalar begins; the comment itself continues to the end of its line.
-            comment = _COMMENT.match(text, found.start())
-            assert comment is not None
-            yield comment.span()
-            position = comment.end()
-        position = max(position, end)
-
-
-def _texts(text: str) -> Iterator[tuple[int, int]]:
-    """The ranges in which `#` is part of a text: scalars, and for block scalars the lines below their `|` or `>`."""
-    for event, start, end in events(text):
-        if isinstance(event, yaml.ScalarEvent):
-            head = _LINE_END.search(text, start) if event.style and event.style in "|>" else None
-            begin = head.end() if head else start
-            if begin < end:
-                yield begin, end
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +223,18 @@ class EffectTerm:
 Effects: TypeAlias = tuple[EffectTerm, ...]
 
 
+class NameUse(NamedTuple):
+    """A name in a condition or in effects, and what it is there."""
+
+    kind: Literal["privilege", "operation", "target", "attribute", "owner"]
+    name: Name
+    of: tuple[Name, ...] = ()
+    """The targets of an operation."""
+
+
 _DEEP = 100
 RESERVED_WORDS = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
-"""The words of conditions that name nothing of a policy: `"owner" in RESERVED_WORDS`."""
-"""Words of the grammar, which cannot be names of privileges or sets."""
+"""The words of conditions that cannot be names of privileges or sets: `"owner" in RESERVED_WORDS`."""
 _NO_SHAPE = re.compile(r"[.=<>{\"]|[(,][ \t\r\n]*service[ \t\r\n]+admin\b")
 """The characters of comparisons and of names in quotes, and two names of a target that look like one word; cells with them are parsed as they are."""
 _NAMES = frozenset({"NAME", "TEXT", "ANY_PRIVILEGE", "NAMED_PRIVILEGE"})
@@ -364,23 +345,20 @@ def parse_condition(text: str) -> Expression | CellError:
     'AnyOf'
     """
     if _NO_SHAPE.search(text) or invisible(text) is not None:  # a character that nobody sees may be part of a word
-        compared: Expression | CellError = _parse(text, "condition")
-        return compared
+        return cast("Expression | CellError", _parse(text, "condition"))
     shape, words = _shape(text)
     placed: list[Expression] = []
     for start, alternative in _alternatives(shape):
         parsed = _parse_shape(alternative)
         if isinstance(parsed, CellError):
-            error: Expression | CellError = _parse(text, "condition")
-            return error
+            return cast("Expression | CellError", _parse(text, "condition"))
         placed.append(_placed(parsed, words, start))
     return placed[0] if len(placed) == 1 else AnyOf(tuple(placed))
 
 
 @lru_cache(maxsize=1 << 12)
 def _parse_shape(shape: str) -> Expression | CellError:
-    parsed: Expression | CellError = _parse(shape, "condition")
-    return parsed
+    return cast("Expression | CellError", _parse(shape, "condition"))
 
 
 def _alternatives(shape: str) -> Iterator[tuple[int, str]]:
@@ -457,8 +435,7 @@ def parse_effects(text: str) -> Effects | CellError:
     >>> [name.text for term in parse_effects("READ + WRITE (entity)") for name in term.names]
     ['READ', 'WRITE']
     """
-    parsed: Effects | CellError = _parse(text, "effects")
-    return parsed
+    return cast("Effects | CellError", _parse(text, "effects"))
 
 
 def _parse(text: str, start: str) -> Any:
@@ -479,4 +456,44 @@ def _too_deep(text: str) -> int | None:
         depth += (character == "(") - (character == ")")
         if depth > _DEEP:
             return position
+    return None
+
+
+def names_in(tree: Expression | Effects) -> Iterator[NameUse]:
+    """Every name in a condition or in effects, in the order of the text."""
+    for part in tree if isinstance(tree, tuple) else walk_expression(tree):
+        match part:
+            case PrivilegeTerm(privileges=names) | EffectTerm(names=names):
+                yield from (NameUse("owner" if name.text == "owner" else "privilege", name) for name in names)
+            case CanDo():
+                yield NameUse("operation", part.operation, part.targets)
+            case Related(kind="owner"):
+                yield NameUse("owner", part.word)
+            case Comparison():
+                yield from (NameUse("attribute", term) for term in (part.left, part.right) if isinstance(term, Name))
+            case _:
+                pass
+        if isinstance(part, OnTargets | EffectTerm):
+            yield from (NameUse("target", target) for target in part.targets)
+
+
+def cell_names(text: str, kind: Literal["condition", "effects"]) -> tuple[NameUse, ...] | CellError:
+    """The names in the text of a cell, or the error in the cell.
+
+    >>> [(use.kind, use.name.text) for use in cell_names("can load (schema) and owner (table)", "condition")]
+    [('operation', 'load'), ('target', 'schema'), ('owner', 'owner'), ('target', 'table')]
+    """
+    tree = parse_condition(text) if kind == "condition" else parse_effects(text)
+    return tree if isinstance(tree, CellError) else tuple(names_in(tree))
+
+
+def parse_constants(relation: str, text: str) -> tuple[str | int | bool, ...] | None:
+    """The constants beside an attribute in a comparison, or None if the text has none.
+
+    >>> parse_constants("in", "{public, internal}"), parse_constants(">=", "3"), parse_constants("=", "a b")
+    (('public', 'internal'), (3,), None)
+    """
+    parsed = parse_condition(f"{text} in user.a" if relation == "contains" else f"user.a {relation} {text}")
+    if isinstance(parsed, Comparison) and isinstance(parsed.right, tuple):
+        return tuple(constant.value for constant in parsed.right)
     return None

@@ -12,84 +12,28 @@ from privtab.base.effects import EffectKind
 from privtab.base.names import PRINCIPAL_KINDS, PrincipalKind
 from privtab.base.nodes import dataclass
 from privtab.base.source import SourceFile
-from privtab.language.syntax.expression import Effects, Expression, Name
-
-_ESCAPES = {"x": 4, "u": 6, "U": 10}
-
-
-def offsets(raw: str, text: str, style: str, start: int, end: int) -> list[int]:
-    """File offsets for each character of `text` and for its end; `raw[start:end]` is the scalar as written.
-
-    If the two cannot be matched any further, the remaining characters map to the start of the scalar.
-    """
-    position, limit = _content(raw, style, start, end)
-    places: list[int] = []
-    i = 0
-    while i < len(text):
-        if style == '"' and raw[position : position + 1] == "\\":
-            kind = raw[position + 1 : position + 2]
-            if kind in ("\n", "\r"):
-                position = _skip(raw, position + 1, limit)
-                continue
-            places.append(position)
-            position += _ESCAPES.get(kind, 2)
-            i += 1
-        elif text[i] in " \n\t":
-            run = i
-            while run < len(text) and text[run] in " \n\t":
-                run += 1
-            after = _skip(raw, position, limit)
-            if after == position:
-                break
-            places.extend(min(position + k, after - 1) for k in range(run - i))
-            position, i = after, run
-        else:
-            if raw[position : position + 1].isspace():
-                position = _skip(raw, position, limit)
-            if position >= limit or raw[position] != text[i]:
-                break
-            places.append(position)
-            position += 2 if style == "'" and raw[position] == "'" else 1
-            i += 1
-    places.extend([start] * (len(text) - len(places)))
-    last = places[-1] + 1 if places else position
-    places.append(last if i == len(text) else end)
-    return places
-
-
-def _content(raw: str, style: str, start: int, end: int) -> tuple[int, int]:
-    """The start and end of the content: after the opening quote, or after the header line of a block scalar."""
-    if style in ("'", '"') and style:
-        return start + 1, end - 1
-    if style in ("|", ">") and style:
-        line = raw.find("\n", start, end)
-        return (line + 1 if line >= 0 else end), end
-    return start, end
-
-
-def _skip(raw: str, position: int, limit: int) -> int:
-    while position < limit and raw[position].isspace():
-        position += 1
-    return position
-
+from privtab.language.syntax.expression import Effects, Expression, Name, names_in
+from privtab.language.syntax.yaml_tree import ScalarNode
 
 Word = Located[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """The text of a cell and its position; the positions of its parts are computed on demand: `cell.part(0, 4)`."""
+    """The scalar of a cell; the positions of its parts are computed on demand."""
 
-    text: str
+    node: ScalarNode
     source: SourceFile
-    style: str
-    start: int
-    end: int
+
+    @property
+    def text(self) -> str:
+        """The text, unquoted."""
+        return self.node.text
 
     @property
     def span(self) -> Span:
         """The span of the whole cell."""
-        return self.source.span(self.start, self.end)
+        return self.source.span(self.node.start, self.node.end)
 
     def at(self, name: Name) -> Span:
         """The span of a name in the cell."""
@@ -97,12 +41,12 @@ class Cell:
 
     def part(self, start: int, end: int) -> Span:
         """The span of `text[start:end]`."""
-        if not self.style and self.end - self.start == len(self.text):
-            return self.source.span(self.start + start, self.start + max(end, start + 1))
-        places = offsets(self.source.text, self.text, self.style, self.start, self.end)
-        first = places[min(start, len(self.text))]
-        last = places[min(max(end, start + 1), len(self.text)) - 1] if self.text else first
-        return self.source.span(first, max(first, last) + 1)
+        return self.node.part(self.source, start, end)
+
+    def names(self, tree: Expression | Effects | None) -> Iterator[tuple[str, Word, tuple[str, ...]]]:
+        """Every name in the cell's tree: its kind, the name, and of an operation the targets."""
+        for kind, name, targets in names_in(tree or ()):
+            yield kind, Located(name.text, self.at(name)), tuple(target.text for target in targets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +109,14 @@ class RowBody:
         """All effect cells, in the order grants, becomes, revokes, delegates, withdraws."""
         keys = (self.grants, self.becomes, self.revokes, self.delegates, self.withdraws)
         return tuple(cell for cells in keys for cell in cells or ())
+
+    @property
+    def names(self) -> Iterator[tuple[str, Word, tuple[str, ...]]]:
+        """Every name in its conditions and effects, as `Cell.names` returns them."""
+        for condition in self.conditions:
+            yield from condition.cell.names(condition.expression)
+        for effect in self.effects:
+            yield from effect.cell.names(effect.terms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,6 +347,18 @@ class Tables:
     def all_rows(self) -> Iterator[RowDecl]:
         """Every row, rows of variants last."""
         return chain(rows_of(self), *map(rows_of, self.variants))
+
+    @property
+    def rows_with_types(self) -> Iterator[tuple[RowDecl, tuple[Word, ...] | None]]:
+        """Every row with the types that it is for; None for all types."""
+        yield from ((row, row.for_types) for row in chain(self.core, self.any))
+        yield from ((row, row.for_types) for variant in self.variants for row in chain(variant.core, variant.any))
+        yield from ((row, (table.entity,)) for table in self.all_tables for row in table.rows)
+
+    @property
+    def all_tables(self) -> Iterator[TableDecl]:
+        """Every table, tables of variants last."""
+        return chain(self.tables, *(variant.tables for variant in self.variants))
 
     @property
     def all_roles(self) -> Iterator[RoleDecl]:

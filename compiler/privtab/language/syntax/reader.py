@@ -248,7 +248,7 @@ class PolicyReader(NodeReader):
     def cell(self, node: YamlNode, what: str, expected: str, instead: str) -> Cell | None:
         """The text of a cell with its place; `expected` and `instead` are for the finding if it is no text."""
         if isinstance(node, ScalarNode) and isinstance(node.value, str) and node.style != "*":
-            return Cell(text=node.text, source=self.source, style=node.style, start=node.start, end=node.end)
+            return Cell(node=node, source=self.source)
         self.wrong(node, what, expected, instead)
         return None
 
@@ -290,27 +290,17 @@ class PolicyReader(NodeReader):
         instead, complete = advice(cell.text, error)
         self.take(unreadable.cell_syntax(span, error.message, () if complete else error.expected, instead))
 
-    def parts(self, node: ScalarNode) -> list[Word]:
-        """The words of `start, stop, debug`, each with its position."""
-        return self._split(node, r"[^,]+")
-
-    def joined(self, node: ScalarNode) -> list[Word]:
-        """The words of `read + write`, each with its position."""
-        return self._split(node, r"[^+]+")
-
-    def _split(self, node: ScalarNode, pattern: str) -> list[Word]:
-        cell = Cell(text=node.text, source=self.source, style=node.style, start=node.start, end=node.end)
-        return [
-            Located(m.group().strip(), cell.part(m.start() + _lead(m.group()), m.start() + len(m.group().rstrip())))
-            for m in re.finditer(pattern, node.text)
-            if m.group().strip()
-        ]
+    def split(self, node: ScalarNode, separator: str) -> list[Word]:
+        """The words of `start, stop, debug` or `read + write`, each with its position."""
+        word = rf"[^\s{separator}](?:[^{separator}]*[^\s{separator}])?"
+        return [Located(m.group(), node.part(self.source, *m.span())) for m in re.finditer(word, node.text)]
 
 
 def _after_cell(cell: Cell) -> Span:
-    end = cell.end - (1 if cell.style in ("'", '"') and cell.style else 0)
-    written = cell.source.text[cell.start : end].rstrip()
-    return cell.source.span(cell.start + len(written), cell.start + len(written) + 1)
+    node = cell.node
+    end = node.end - (node.style in ("'", '"'))
+    start = node.start + len(cell.source.text[node.start : end].rstrip())
+    return cell.source.span(start, start + 1)
 
 
 def _word_for_boolean(node: YamlNode, known: Sequence_[str], *, no: str = "none") -> str | None:
@@ -320,10 +310,6 @@ def _word_for_boolean(node: YamlNode, known: Sequence_[str], *, no: str = "none"
         return None
     word = str(node.text).lower()
     return on_words[0] if word in ("true", "yes", "on") else no if word in ("false", "no", "off") else None
-
-
-def _lead(text: str) -> int:
-    return len(text) - len(text.lstrip())
 
 
 def _kind(node: YamlNode) -> str:

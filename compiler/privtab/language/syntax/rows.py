@@ -61,7 +61,7 @@ def read_filters(reader: PolicyReader, fields: Fields) -> tuple[nodes.RowDecl, .
 
 def _operations(reader: PolicyReader, key: ScalarNode) -> list[nodes.Word]:
     operations: list[nodes.Word] = []
-    for word in reader.parts(key):
+    for word in reader.split(key, ","):
         if _NAME.fullmatch(word.value):
             operations.append(word)
         else:

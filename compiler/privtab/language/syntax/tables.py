@@ -384,7 +384,7 @@ def _role_grants(reader: PolicyReader, node: YamlNode) -> tuple[tuple[nodes.Word
     for key, value in reader.entries(node, "`grants` of a role"):
         words: tuple[nodes.Word, ...] | None
         if isinstance(value, ScalarNode) and isinstance(value.value, str) and "+" in value.text:
-            words = tuple(reader.joined(value))
+            words = tuple(reader.split(value, "+"))
         elif isinstance(value, SequenceNode) and not value.items:
             words = ()
         else:

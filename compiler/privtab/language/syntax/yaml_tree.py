@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias, assert_never
 
 import yaml
 
-from privtab.base.diagnostics import Diagnostic
+from privtab.base.diagnostics import Diagnostic, Span
 from privtab.base.nodes import dataclass
 from privtab.base.source import SourceFile
 from privtab.base.yaml_text import DEEPEST, check_line_breaks
@@ -26,6 +26,9 @@ Placed: TypeAlias = tuple[Any, int, int]
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _REFUSED = "found unexpected ':'"
 _NO_VALUE = re.compile(r"(?<=\w:)(?=[,}\]])")
+_COMMENT = re.compile(r"#[^\r\n]*")
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_ESCAPES = {"x": 4, "u": 6, "U": 10}
 
 
 def events(text: str) -> Iterable[Placed]:
@@ -44,22 +47,27 @@ def events(text: str) -> Iterable[Placed]:
     return patched if patched is not None else _parsed(text, yaml.SafeLoader)
 
 
-def yaml_events(text: str) -> list[Placed]:
-    """The events of a text that may end anywhere, as far as there are any.
+def comments(text: str) -> Iterator[tuple[int, int]]:
+    """The offsets of every comment; a `#` inside a text is not one. Raises YAMLError if the text is not YAML."""
+    position = 0
+    for start, end in (*_texts(text), (len(text), len(text))):
+        while found := _COMMENT.search(text, position, start):
+            # The search stops where a scalar begins; the comment itself continues to the end of its line.
+            comment = _COMMENT.match(text, found.start())
+            assert comment is not None
+            yield comment.span()
+            position = comment.end()
+        position = max(position, end)
 
-    >>> len(yaml_events("a: [b, c"))
-    7
-    """
-    found: list[Placed] = []
-    for loader in (_FAST, yaml.SafeLoader):
-        found.clear()
-        try:
-            found.extend(_parsed(text, loader))
-        except yaml.YAMLError as error:
-            if getattr(error, "problem", None) == _REFUSED:
-                continue
-        break
-    return found
+
+def _texts(text: str) -> Iterator[tuple[int, int]]:
+    """The ranges in which `#` is part of a text: scalars, and for block scalars the lines below their `|` or `>`."""
+    for event, start, end in events(text):
+        if isinstance(event, yaml.ScalarEvent):
+            head = _LINE_END.search(text, start) if event.style and event.style in "|>" else None
+            begin = head.end() if head else start
+            if begin < end:
+                yield begin, end
 
 
 def _parsed(text: str, loader: Any) -> Iterator[Placed]:
@@ -108,6 +116,62 @@ _LONGEST_NUMBER = 100
 """Limit on the characters of a number; longer ones are text, since Python does not read numbers of any length."""
 
 
+def offsets(raw: str, text: str, style: str, start: int, end: int) -> list[int]:
+    """File offsets for each character of `text` and for its end; `raw[start:end]` is the scalar as written.
+
+    If the two cannot be matched any further, the remaining characters map to the start of the scalar.
+    """
+    position, limit = _content(raw, style, start, end)
+    places: list[int] = []
+    i = 0
+    while i < len(text):
+        if style == '"' and raw[position : position + 1] == "\\":
+            kind = raw[position + 1 : position + 2]
+            if kind in ("\n", "\r"):
+                position = _skip(raw, position + 1, limit)
+                continue
+            places.append(position)
+            position += _ESCAPES.get(kind, 2)
+            i += 1
+        elif text[i] in " \n\t":
+            run = i
+            while run < len(text) and text[run] in " \n\t":
+                run += 1
+            after = _skip(raw, position, limit)
+            if after == position:
+                break
+            places.extend(min(position + k, after - 1) for k in range(run - i))
+            position, i = after, run
+        else:
+            if raw[position : position + 1].isspace():
+                position = _skip(raw, position, limit)
+            if position >= limit or raw[position] != text[i]:
+                break
+            places.append(position)
+            position += 2 if style == "'" and raw[position] == "'" else 1
+            i += 1
+    places.extend([start] * (len(text) - len(places)))
+    last = places[-1] + 1 if places else position
+    places.append(last if i == len(text) else end)
+    return places
+
+
+def _content(raw: str, style: str, start: int, end: int) -> tuple[int, int]:
+    """The start and end of the content: after the opening quote, or after the header line of a block scalar."""
+    if style in ("'", '"') and style:
+        return start + 1, end - 1
+    if style in ("|", ">") and style:
+        line = raw.find("\n", start, end)
+        return (line + 1 if line >= 0 else end), end
+    return start, end
+
+
+def _skip(raw: str, position: int, limit: int) -> int:
+    while position < limit and raw[position].isspace():
+        position += 1
+    return position
+
+
 @dataclass(frozen=True, slots=True)
 class ScalarNode:
     """A scalar: its value, its text after folding and unquoting, and its offsets.
@@ -130,6 +194,15 @@ class ScalarNode:
     def with_text(self, text: str) -> ScalarNode:
         """The scalar with another text, whose value follows from it as in a file."""
         return replace(self, text=text, value=text if self.style else plain_scalar(text))
+
+    def part(self, source: SourceFile, start: int, end: int) -> Span:
+        """The span of `text[start:end]` in the file."""
+        if not self.style and self.end - self.start == len(self.text):
+            return source.span(self.start + start, self.start + max(end, start + 1))
+        places = offsets(source.text, self.text, self.style, self.start, self.end)
+        first = places[min(start, len(self.text))]
+        last = places[min(max(end, start + 1), len(self.text)) - 1] if self.text else first
+        return source.span(first, max(first, last) + 1)
 
 
 @dataclass(frozen=True, slots=True)

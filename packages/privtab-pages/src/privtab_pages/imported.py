@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from html import unescape
 from itertools import zip_longest
 from shlex import quote
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from unicodedata import normalize
 
 import yaml
 
 from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, UsageError, did_you_mean, listed_names
-from privtab.language import CellError, ParsedCell, format_source, names_in, parse_condition, parse_effects
+from privtab.language import CellError, cell_names, format_source
 from privtab_pages.tables import STRUCK, Cell, Table
 
 UNREADABLE = FindingKind("T101", "unreadable-cell", Severity.ERROR)
@@ -226,7 +226,9 @@ class TableReader:
             or any(cell.text or cell.lost for cell in cells[at:])
         ):
             return False
-        return bool(cells[at - 1].text) and not isinstance(_condition(cells[at - 1].text)[1], CellError)
+        return bool(cells[at - 1].text) and not isinstance(
+            cell_names(_condition(cells[at - 1].text), "condition"), CellError
+        )
 
     def _plain(self, cell: Cell) -> bool:
         """Return whether all characters of a cell are seen as what they are; reports a finding if not."""
@@ -266,10 +268,10 @@ class TableReader:
         self, written: dict[str, dict[str, Any]], row: _Row, operation: str, title: str, times: Counter[tuple[str, str]]
     ) -> None:
         cell = row.parts["requires"]
-        condition = self._text(cell, *_condition(cell.text))
+        condition = self._text(cell, _condition(cell.text), "condition")
         grants = None
         if (effects := row.parts.get("effects")) and effects.text:
-            grants = self._text(effects, _joined(effects.text), parse_effects(_joined(effects.text)))
+            grants = self._text(effects, _joined(effects.text), "effects")
             if grants is None:
                 return
         if times[row.entity, operation] > 1:
@@ -285,16 +287,16 @@ class TableReader:
                 "source": cell.span.line,
             }
 
-    def _text(self, cell: Cell, text: str, tree: ParsedCell) -> str | None:
+    def _text(self, cell: Cell, text: str, kind: Literal["condition", "effects"]) -> str | None:
         """A condition or effects with the policy's names; None, and a finding, if some name is unknown or it follows no pattern."""
-        if isinstance(tree, CellError):
-            self._refuse(cell, f"cannot read `{_joined(cell.text)}`: {tree.message}", _HELP)
+        names = cell_names(text, kind)
+        if isinstance(names, CellError):
+            self._refuse(cell, f"cannot read `{_joined(cell.text)}`: {names.message}", _HELP)
             return None
-        names = list(names_in(tree))
         targets = [use.name for use in names if use.kind == "target"]
         self._owners |= any(use.kind == "owner" for use in names)
         for name in (use.name for use in names if use.kind == "privilege"):
-            if name.text not in self.sets and not isinstance(tree, tuple):
+            if name.text not in self.sets and kind == "condition":
                 self._privileges.setdefault(name.text)
             elif name.text not in (*self.sets, *self._privileges):
                 self._unknown[name.text] = cell
@@ -346,16 +348,13 @@ class TableReader:
 _HELP = "write it as the language does: `READ (table)`, `READ/WRITE (table)`, `owner (schema) and USE (catalog)`"
 
 
-def _condition(text: str) -> tuple[str, ParsedCell]:
-    """A condition as the language writes it, and its tree or the error: as it stands, else by the patterns."""
-    text = _joined(text)
-    parsed = parse_condition(text)
-    if not isinstance(parsed, CellError):
-        return text, parsed
-    for pattern, instead in PATTERNS:
-        text = pattern.sub(instead, text)
-    again = parse_condition(text)
-    return text, parsed if isinstance(again, CellError) else again
+def _condition(text: str) -> str:
+    """A condition as the language writes it: as it stands, else using the patterns."""
+    written = text = _joined(text)
+    if isinstance(cell_names(text, "condition"), CellError):
+        for pattern, instead in PATTERNS:
+            text = pattern.sub(instead, text)
+    return written if isinstance(cell_names(text, "condition"), CellError) else text
 
 
 def _heading(cell: Cell) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import yaml
 
 from privtab.base import SourceFile, listed_names, quoted_privilege
-from privtab.language import RESERVED_WORDS, CellError, parse_condition, policy_schema, read_policy, yaml_events
+from privtab.language import RESERVED_WORDS, CellError, cell_names, policy_schema, read_policy
 from privtab.model import DeclaredNames
 from privtab_pages.lsp.occurrences import Kind, in_policy
 
@@ -141,7 +141,7 @@ def _place(text: str) -> _Place | None:
             close, at = open_[-1]
             open_[-1] = (close, at + 1 if isinstance(at, int) else None)
 
-    for event, _, _ in yaml_events(text):
+    for event in _events(text):
         match event:
             case yaml.MappingStartEvent():
                 open_.append(("}" if event.flow_style else "", None))
@@ -166,6 +166,20 @@ def _place(text: str) -> _Place | None:
         return None
     closing = "".join(close for close, _ in reversed(open_))
     return _Place(path=found[0], is_key=found[1], before=found[2], closing=closing)
+
+
+def _events(text: str) -> list[Any]:
+    """The events of a text that may end anywhere, as far as there are any; libyaml refuses `{table:, view:}`."""
+    found: list[Any] = []
+    for loader in (getattr(yaml, "CSafeLoader", yaml.SafeLoader), yaml.SafeLoader):
+        found.clear()
+        try:
+            found.extend(yaml.parse(text, Loader=loader))
+        except yaml.YAMLError as error:
+            if getattr(error, "problem", None) == "found unexpected ':'":
+                continue
+        break
+    return found
 
 
 def _expected(text: str) -> Iterator[Kind]:
@@ -199,7 +213,7 @@ def _keywords(place: _Place, kinds: set[Kind]) -> Iterator[Item]:
     for word in _KEYWORDS:
         rests = ("", " (x)", " x (x)", " x")
         texts = (f"{place.before}{word}{rest}{closing}" for rest in rests)
-        if any(not isinstance(parse_condition(text), CellError) for text in texts):
+        if any(not isinstance(cell_names(text, "condition"), CellError) for text in texts):
             yield Item(text=word, kind="keyword", about="")
 
 

@@ -8,18 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from privtab.base import ANY_PRIVILEGE, Located, SourceFile, Span
-from privtab.language import (
-    Cell,
-    MappingNode,
-    NameUse,
-    RowDecl,
-    ScalarNode,
-    SequenceNode,
-    Tables,
-    VariantDecl,
-    YamlNode,
-    names_in,
-)
+from privtab.language import MappingNode, ScalarNode, SequenceNode, Tables, YamlNode
 
 Kind: TypeAlias = Literal["type", "privilege", "set", "operation"]
 Types: TypeAlias = frozenset[str] | None
@@ -95,62 +84,48 @@ class _Policy:
         if tables.semantics.owner is not None:
             yield from self.privileges(tables.semantics.owner.holds)
         if (gate := tables.semantics.gate) is not None and gate.expression is not None:
-            yield from self.names(names_in(gate.expression), gate.cell, None, {})
+            for use in gate.cell.names(gate.expression):
+                yield from self.used(*use, None, {})
         for conflict in tables.conflicts:
             for word in conflict.operations:
                 yield from _of_type(word, word.value.index("/"))
-        layers: tuple[Tables | VariantDecl, ...] = (tables, *tables.variants)
-        for layer in layers:
-            yield from self.layer(layer)
-
-    def layer(self, layer: Tables | VariantDecl) -> Iterator[Occurrence]:
-        """The rows and roles of the file, or of a variant."""
-        for row in (*layer.core, *layer.any):
-            of = None if row.for_types is None else frozenset(word.value for word in row.for_types)
-            yield from self.row(row, of)
-        for table in layer.tables:
-            yield from self.types_in((table.entity,))
-            for row in table.rows:
-                yield from self.row(row, frozenset({table.entity.value}))
-        for role in layer.roles:
+        yield from self.types_in(table.entity for table in tables.all_tables)
+        for role in tables.all_roles:
             yield from self.types_in(filter(None, (role.scope,)))
             for type_, privileges in role.grants:
                 yield from self.types_in((type_,))
                 yield from self.privileges(privileges)
+        yield from self.rows()
 
-    def row(self, row: RowDecl, types: Types) -> Iterator[Occurrence]:
-        """One row for some types."""
-        operation = row.operation
-        yield Occurrence(kind="operation", name=operation.value, span=operation.span, declares=True, types=types)
-        objects: dict[str, Types] = {}
-        for with_ in row.withs:
-            objects[with_.name.value] = None if with_.types is None else frozenset(t.value for t in with_.types)
-            yield from self.types_in(w for w in with_.types or () if w.value != "none" or "none" in self.types)
-        yield from self.types_in(row.for_types or ())
-        for body in row.bodies:
-            for condition in body.conditions:
-                if condition.expression is not None:
-                    yield from self.names(names_in(condition.expression), condition.cell, types, objects)
-            for effect in body.effects:
-                yield from self.names(names_in(effect.terms or ()), effect.cell, types, objects)
+    def rows(self) -> Iterator[Occurrence]:
+        """The rows, variants' included."""
+        for row, of in self.tables.rows_with_types:
+            types = None if of is None else frozenset(word.value for word in of)
+            operation = row.operation
+            yield Occurrence(kind="operation", name=operation.value, span=operation.span, declares=True, types=types)
+            objects: dict[str, Types] = {}
+            for with_ in row.withs:
+                objects[with_.name.value] = None if with_.types is None else frozenset(t.value for t in with_.types)
+                yield from self.types_in(w for w in with_.types or () if w.value != "none" or "none" in self.types)
+            yield from self.types_in(row.for_types or ())
+            for use in (use for body in row.bodies for use in body.names):
+                yield from self.used(*use, types, objects)
 
-    def names(
-        self, uses: Iterable[NameUse], cell: Cell, types: Types, objects: Mapping[str, Types]
+    def used(
+        self, kind: str, name: Located[str], targets: Iterable[str], types: Types, objects: Mapping[str, Types]
     ) -> Iterator[Occurrence]:
-        """The names of a condition or of effects in a row for some types, with these objects."""
-        for kind, name, targets in uses:
-            span = cell.part(name.start, name.end)
-            if kind == "privilege":
-                yield from self.privileges([Located(name.text, span)])
-            elif kind == "operation":
-                of = joined(_types_of(target.text, types, objects) for target in targets)
-                yield Occurrence(kind="operation", name=name.text, span=span, types=of)
-            elif kind == "target" and name.text not in objects:
-                yield from self.types_in([Located(name.text, span)])
-            elif kind == "attribute":
-                owner, dot, _ = name.text.partition(".")
-                if dot and owner in self.types and owner not in objects:
-                    yield from self.types_in([Located(owner, cell.part(name.start, name.start + len(owner)))])
+        """A name in a condition or effects of a row for some types, with these objects."""
+        if kind == "privilege":
+            yield from self.privileges([name])
+        elif kind == "operation":
+            of = joined(_types_of(target, types, objects) for target in targets)
+            yield Occurrence(kind="operation", name=name.value, span=name.span, types=of)
+        elif kind == "target" and name.value not in objects:
+            yield from self.types_in([name])
+        elif kind == "attribute":
+            owner, dot, _ = name.value.partition(".")
+            if dot and owner in self.types and owner not in objects:
+                yield from self.types_in([name.part(0, len(owner))])
 
     def types_in(self, words: Iterable[Located[str]]) -> Iterator[Occurrence]:
         """Names of types."""
@@ -223,15 +198,12 @@ def _in_node(
 def _in_scalar(
     node: ScalarNode, source: SourceFile, kinds: Mapping[str, set[Kind]], key: str, types: Types
 ) -> Iterator[Occurrence]:
-    cell = Cell(text=node.text, source=source, style=node.style, start=node.start, end=node.end)
-
     def at(start: int, end: int, *wanted: Kind, types: Types = types) -> Iterator[Occurrence]:
         name = node.text[start:end]
         kind = next((kind for kind in wanted if kind in kinds.get(name, ())), None)
         if kind is not None:
-            yield Occurrence(
-                kind=kind, name=name, span=cell.part(start, end), types=types if kind == "operation" else None
-            )
+            span = node.part(source, start, end)
+            yield Occurrence(kind=kind, name=name, span=span, types=types if kind == "operation" else None)
 
     order: tuple[Kind, ...] = ("operation",) if key in _ASKING else ("privilege", "set")
     if node.text in kinds:
