@@ -14,7 +14,7 @@ from privtab.base.lazy import face
 from privtab.base.resources import how_to_install
 
 if TYPE_CHECKING:
-    from privtab.command._app import Commands, PolicyCommand
+    from privtab.command._app import Commands
     from privtab.command._engines import Answers, open_engine
     from privtab.command._files import row_counts
     from privtab.command._options import (
@@ -63,7 +63,7 @@ else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
-            "_app": "Commands PolicyCommand",
+            "_app": "Commands",
             "_engines": "Answers open_engine",
             "_files": "row_counts",
             "_options": "AtOption OutputOption PartialOption PolicyArguments PolicyChoice QuestionOptions SigningKeyOption"

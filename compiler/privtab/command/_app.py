@@ -23,7 +23,7 @@ from privtab.base import errors, files, plugins, staged
 from privtab.base.errors import UsageError
 from privtab.base.printable import printable_output
 from privtab.command._output import Terminal, deliver, print_error, show_findings
-from privtab.command._parameters import with_options
+from privtab.command._parameters import options_of_arguments, with_options
 
 EXAMPLE = "Example:\n"
 """Begins a paragraph whose lines are not rewrapped."""
@@ -40,18 +40,23 @@ class Commands(typer.Typer):
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
         """Register a function as a command."""
-        return _registering(super().command, name, {"cls": _Command, **settings})
+        register = super().command
+
+        def registered(function: Callable[..., None]) -> Any:
+            run = with_options(function)
+            moved = {"cls": partial(_Command, options=options_of_arguments(run))}
+            return register(name, help=_help(function), **moved | settings)(run)
+
+        return registered
 
     def callback(self, **settings: Any) -> Callable[[Any], Any]:
         """Register what runs before any command of the group, or without one."""
-        return _registering(super().callback, None, settings)
+        register = super().callback
+        return lambda function: register(help=_help(function), **settings)(with_options(function))
 
 
-def _registering(register: Callable[..., Any], name: str | None, settings: dict[str, Any]) -> Callable[[Any], Any]:
-    named = {} if name is None else {"name": name}
-    return lambda function: register(help=rewrap(inspect.getdoc(function) or ""), **named, **settings)(
-        with_options(function)
-    )
+def _help(function: Callable[..., None]) -> str:
+    return rewrap(inspect.getdoc(function) or "")
 
 
 def rewrap(text: str) -> str:
@@ -93,7 +98,7 @@ def modules_of(folders: Sequence[str] = (str(Path(__file__).parent),)) -> dict[s
     return {name.replace("_", "-"): f"privtab.command.{name}" for name in names if not name.startswith("_")}
 
 
-def moved_first(args: list[str], option: tuple[str, str]) -> list[str]:
+def moved_first(args: list[str], option: Sequence[str]) -> list[str]:
     """Arguments with the value of an option moved to the front, where an argument is.
 
     >>> moved_first(["prod", "--registry", "/srv/registry", "lake"], ("--registry", "-r"))
@@ -110,7 +115,17 @@ def moved_first(args: list[str], option: tuple[str, str]) -> list[str]:
 
 
 class _Command(TyperCommand):
-    """A command whose parameters may have functions that make their help."""
+    """A command whose arguments may be written as options, too, and may have functions that make their help."""
+
+    def __init__(self, *args: Any, options: Sequence[Sequence[str]], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._options = options
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, with the values of options that are arguments moved to the front."""
+        for option in self._options:
+            args = moved_first(args, option)
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print help, with the texts that are made for it."""
@@ -123,22 +138,6 @@ class _Command(TyperCommand):
         finally:
             for parameter, meaning in made:
                 parameter.help = meaning
-
-
-class PolicyCommand(_Command):
-    """A command, whose policy may be given as `--policy` also where the policy is the first argument.
-
-    >>> SETTINGS = {"cls": PolicyCommand}  # of the module of a command
-    """
-
-    option = ("--policy", "-p")
-    names: tuple[str, ...] = ("policy", "policies")
-    """What the argument is called in functions."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, with the value of the option moved to the front if the command has the argument."""
-        is_argument = any(p.param_type_name == "argument" and p.name in self.names for p in self.params)
-        return super().parse_args(ctx, moved_first(args, self.option) if is_argument else args)
 
 
 def application(commands: Mapping[str, Callable[[], Any]]) -> Commands:
@@ -176,9 +175,7 @@ def _place(command: tuple[str, Any]) -> int:
 
 def _register(group: typer.Typer, name: str, module: Any, **settings: Any) -> None:
     """Add a command: the `run` of a module, or a function that an entry point names itself."""
-    group.command(name, **settings, **getattr(module, "SETTINGS", {"cls": PolicyCommand}))(
-        getattr(module, "run", module)
-    )
+    group.command(name, **settings, **getattr(module, "SETTINGS", {}))(getattr(module, "run", module))
 
 
 _added: set[tuple[int, str]] = set()

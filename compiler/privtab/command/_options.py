@@ -30,7 +30,9 @@ PolicyOption = Annotated[
         "A policy by name (cdap/final), a path, a bundle, or registry:URL#CHANNEL[@RELEASE].",
     ),
 ]
-PolicyArgument = Annotated[str, argument("POLICY", "A policy by name (cdap/final) or a path; or `--policy`.")]
+PolicyArgument = Annotated[
+    str, argument("POLICY", "A policy by name (cdap/final) or a path; or `--policy`.", also="--policy -p")
+]
 VariantOption = Annotated[str | None, option("--variant NAME", "Compile this variant of the tables.")]
 DoorOption = Annotated[
     list[str] | None, option("--door DOCUMENT", "Also answer another system in its own form; repeatable.")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path, PosixPath
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.models import ArgumentInfo
 
 from privtab.base.errors import PrivtabError, UsageError
 from privtab.base.resources import how_to_install
@@ -47,15 +48,28 @@ def option(written: str, meaning: str, **settings: Any) -> Any:
     return typer.Option(*names, metavar=value, help=meaning, **_typed(value, settings))
 
 
-def argument(name: str, meaning: str | Callable[[], str], *, kind: str | None = None, **settings: Any) -> Any:
-    """An argument with the name that help gives it. `kind`: `STATE` or `POLICY`, where the name does not say so.
+def argument(
+    name: str, meaning: str | Callable[[], str], *, kind: str | None = None, also: str = "", **settings: Any
+) -> Any:
+    """An argument with the name that help gives it.
 
+    `kind`: `STATE` or `POLICY`, where the name does not say so. `also`: the option that the first argument may be written as.
     A function as the meaning is called when help is printed: it may look for files.
 
-    >>> argument("A", "The policy to compare.", kind="POLICY").metavar
+    >>> argument("A", "The policy to compare.", kind="POLICY", also="--policy -p").metavar
     'A'
     """
-    return typer.Argument(metavar=name, **_typed(kind or name, {"help": meaning, **settings}))
+    found = typer.Argument(metavar=name, **_typed(kind or name, {"help": meaning, **settings}))
+    found.param_decls = also.split()  # which Typer reads of options alone
+    return found
+
+
+def options_of_arguments(command: Callable[..., None]) -> list[Sequence[str]]:
+    """The options that arguments of a command may be written as (`argument`)."""
+    metadata = [getattr(annotation, "__metadata__", ()) for annotation in command.__annotations__.values()]
+    return [
+        info.param_decls for infos in metadata for info in infos if isinstance(info, ArgumentInfo) and info.param_decls
+    ]
 
 
 def _typed(kind: str | None, settings: dict[str, Any]) -> dict[str, Any]:

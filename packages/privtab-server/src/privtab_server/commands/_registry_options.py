@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.base import FileError, UsageError, count, parse_key_values
-from privtab.command import PolicyCommand, argument, needing, option, out, print_error, read_token, table
+from privtab.command import argument, needing, option, out, print_error, read_token, table
 from privtab_server.commands._tokens import is_http
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ RegistryArgument = Annotated[
         "URL",
         "A folder, s3://bucket/folder, or another URL that fsspec supports; or `--registry URL`.",
         envvar="PRIVTAB_REGISTRY",
+        also="--registry -r",
     ),
 ]
 ChannelArgument = Annotated[str, argument("CHANNEL", "Channel name, such as dev or prod.", autocompletion=channels)]
@@ -49,13 +50,6 @@ StorageOption = Annotated[list[str] | None, option("--storage KEY=VALUE", "Stora
 RegistryTokenOption = Annotated[
     Path | None, option("--registry-token-file FILE", "Bearer token for a registry behind http(s)://.")
 ]
-
-
-class RegistryCommand(PolicyCommand):
-    """A command whose registry is its first argument, or `--registry` as in `deploy` and `status`."""
-
-    option = ("--registry", "-r")
-    names = ("url",)
 
 
 def open_registry(

@@ -33,7 +33,7 @@ PANEL = "Ship"
 app = Commands(help="Store bundles, and choose which of them each channel runs.", no_args_is_help=True)
 
 
-@app.command("init", cls=registry_options.RegistryCommand)
+@app.command("init")
 def init(
     url: registry_options.RegistryArgument,
     verification_key: Annotated[
@@ -59,7 +59,7 @@ def init(
     out().print(f"{registry.url}  {accepts}")
 
 
-@app.command("put", cls=registry_options.RegistryCommand)
+@app.command("put")
 def put(
     url: registry_options.RegistryArgument,
     bundle: Annotated[list[Path], argument("BUNDLE…", "Bundles, or folders with bundles.")],
@@ -94,7 +94,7 @@ def put(
             out().print(f"{current.channel}/{current.system} is at release {current.sequence}")
 
 
-@app.command("list", cls=registry_options.RegistryCommand)
+@app.command("list")
 def list_(
     url: registry_options.RegistryArgument,
     system: Annotated[str | None, option("--system NAME", "Only this system.")] = None,
@@ -141,7 +141,7 @@ def list_(
     out().print(count(len(listed), "revision"), style="dim")
 
 
-@app.command("show", cls=registry_options.RegistryCommand)
+@app.command("show")
 def show(
     url: registry_options.RegistryArgument,
     channel: Annotated[str | None, argument("[CHANNEL]", "Only this channel.", autocompletion=channels)] = None,
@@ -164,7 +164,7 @@ def show(
         registry_options.show_channels(current)
 
 
-@app.command("history", cls=registry_options.RegistryCommand)
+@app.command("history")
 def history(
     url: registry_options.RegistryArgument,
     channel: registry_options.ChannelArgument,
@@ -187,8 +187,8 @@ def history(
         registry_options.show_channels(releases)
 
 
-@app.command("switch", cls=registry_options.RegistryCommand, hidden=True)
-@app.command("release", cls=registry_options.RegistryCommand)
+@app.command("switch", hidden=True)
+@app.command("release")
 def release(
     url: registry_options.RegistryArgument,
     channel: registry_options.ChannelArgument,
@@ -228,7 +228,7 @@ def release(
         registry_options.show_channels([current])
 
 
-@app.command("get", cls=registry_options.RegistryCommand)
+@app.command("get")
 def get(
     url: registry_options.RegistryArgument,
     channel: registry_options.ChannelArgument,
@@ -274,7 +274,7 @@ def get(
         out().print(f"{path}  {keys[path]}")
 
 
-@app.command("gc", cls=registry_options.RegistryCommand)
+@app.command("gc")
 def gc(
     url: registry_options.RegistryArgument,
     keep: Annotated[int, option("--keep N", "Keep the bundles of the last N releases.", min=1)] = 10,
@@ -314,7 +314,7 @@ def gc(
     out().print(f"{summary} {fate}; {count(swept.kept, 'revision')} stay")
 
 
-@app.command("check", cls=registry_options.RegistryCommand)
+@app.command("check")
 def check(
     url: registry_options.RegistryArgument,
     repair: Annotated[bool, option("--repair", "Rewrite the copies for static servers.")] = False,

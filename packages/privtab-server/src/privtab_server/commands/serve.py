@@ -14,7 +14,6 @@ import typer
 
 from privtab.base import UsageError
 from privtab.command import Commands, PartialOption, load_state, needing, option
-from privtab_server.commands._registry_options import RegistryCommand
 from privtab_server.commands._serving import ConnectionsOption, ServerSettings, serve_registry, serve_store
 from privtab_server.store_states import running_store
 
@@ -29,7 +28,7 @@ STORE_REFRESH = 1.0
 
 app = Commands(invoke_without_command=True)
 app.command("store")(serve_store)
-app.command("registry", cls=RegistryCommand)(serve_registry)
+app.command("registry")(serve_registry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,11 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from typer.core import TyperCommand
+
 from privtab.base import SourceFile, UsageError, count, no_formula, parse_key_values
 from privtab.command import (
     OutputOption,
-    PolicyCommand,
     Terminal,
     VariantOptions,
     argument,
@@ -41,7 +42,7 @@ Probe = Literal["none", "safe", "all"]
 """Methods of the probe."""
 
 
-class RoutesCommand(PolicyCommand):
+class RoutesCommand(TyperCommand):
     """A command whose `--probe` alone is `--probe safe`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
