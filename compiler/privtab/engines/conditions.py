@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, Literal, TypeAlias, TypeVar, assert_never, cast
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, assert_never, cast
 
 from privtab.base.attributes import Attributes, GivenAttributes, Operator, holds
 from privtab.base.names import quoted_privilege
@@ -80,12 +80,7 @@ def operand(value: Mapping[str, Any], slot: str, declared: Attributes) -> Operan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestValues:
-    """The attributes that a request gives, and those that the state has.
-
-    For example:
-
-        RequestValues.of(request, slots, index)
-    """
+    """The attributes that a request gives, and those that the state has."""
 
     given: GivenAttributes = GivenAttributes.NONE
     entities: Mapping[tuple[str, str], object] = field(default_factory=dict)
@@ -157,6 +152,11 @@ class _Part:
         visit(cast("Condition", self))
         return found
 
+    @property
+    def always(self) -> bool:
+        """Whether the condition holds for everybody."""
+        return self == ALWAYS_TRUE
+
     def atoms(self) -> list[Atom]:
         """Every atom in the condition."""
         return [part for part in self.places() if isinstance(part, Atom)]
@@ -213,16 +213,15 @@ class _Combined(_Part):
 
 
 class AllOf(_Combined):
-    """Every part holds.
+    """Every part holds."""
 
-    For example:
-
-        always = AllOf() in conditions
-    """
+    kind: ClassVar[Literal["all"]] = "all"
 
 
 class AnyOf(_Combined):
     """At least one part holds."""
+
+    kind: ClassVar[Literal["any"]] = "any"
 
 
 Condition: TypeAlias = Atom | AllOf | AnyOf

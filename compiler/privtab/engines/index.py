@@ -28,7 +28,7 @@ Table: TypeAlias = dict[str, Holders]
 _PEOPLE = ""
 """The people's part, among names of shards."""
 OWNER_BIT = 1
-"""The bit of owners among those of privileges: `bits & OWNER_BIT`."""
+"""The bit of owners among those of privileges."""
 SEPARATOR = "\n"
 _MOST_CALLERS = 1 << 16
 """Users whose principals are kept together with those of every user."""
@@ -50,6 +50,9 @@ class PrivilegeNumbers:
 
         PrivilegeNumbers().allowed("SELECT")
     """
+
+    owned = OWNER_BIT
+    """The bit of owners."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

@@ -248,8 +248,11 @@ class FormPlan:
         """The path of the entity of an atom or of an attribute; None if it has none, or if the request does not name it."""
         return named_prefix(paths[of.slot], self.reader.depth(of.type)) if of.type else None
 
-    def _compares(self, comparison: conditions.Comparison, caller: Caller, paths: Mapping[str, list[str]]) -> bool:
-        return comparison.holds(lambda operand: caller.values.value(operand, self.path(operand, paths)))
+    def compares(
+        self, comparison: conditions.Comparison, values: conditions.RequestValues, paths: Mapping[str, list[str]]
+    ) -> bool:
+        """Whether a comparison holds for the values of a request."""
+        return comparison.holds(lambda operand: values.value(operand, self.path(operand, paths)))
 
     def gather(self, caller: Caller, paths: Mapping[str, list[str]]) -> int:
         """The atoms as one number."""
@@ -259,7 +262,7 @@ class FormPlan:
             if test.through(caller.user, caller.principals, caller.active, path):
                 known |= test.bit
         for bit, comparison in self.comparisons:
-            if self._compares(comparison, caller, paths):
+            if self.compares(comparison, caller.values, paths):
                 known |= bit
         inherited, denies, owner_bits, scopes = self.inherited, self.semantics.denies, self.owner_bits, caller.scopes
         narrowed = caller.active is not caller.principals
@@ -298,7 +301,7 @@ class FormPlan:
     def sources(self, atom: conditions.Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[Source]:
         """Through what an atom holds; nothing if it does not hold."""
         if atom.comparison is not None:
-            if self._compares(atom.comparison, caller, paths):
+            if self.compares(atom.comparison, caller.values, paths):
                 yield Source(0, 0, "", "attribute")
             return
         path = self.path(atom, paths)

@@ -33,12 +33,7 @@ from privtab.engines.plan import Caller, FormPlan, GrantSemantics, beginnings, n
 
 
 class MinimalSets:
-    """The minimal sets of a rule's condition for one form of request, as numbers of atoms.
-
-    For example:
-
-        MinimalSets(rule, plan).effects(paths)
-    """
+    """The minimal sets of a rule's condition for one form of request, as numbers of atoms."""
 
     def __init__(self, rule: Mapping[str, Any], plan: FormPlan) -> None:
         """`rule`: as in the program's JSON. `sets` is empty if there are too many forms to list."""
@@ -251,11 +246,19 @@ class RowEngine:
         plan, paths = located
         caller = self.caller(request)
         allowed = not caller.unheld and plan.holds(caller, paths)
-        listed = self._listed.get(plan)
-        if listed is None:
-            listed = self._listed[plan] = MinimalSets(rule, plan)
-        explanation = Explanation(listed, caller, paths)
+        explanation = Explanation(self.minimal_sets(rule, plan), caller, paths)
         return Decision(allowed=allowed, context=explanation.context(self.program.get("revision"), allowed=allowed))
+
+    def minimal_sets(self, rule: Mapping[str, Any], plan: FormPlan) -> MinimalSets:
+        """The minimal sets of a rule, as in the program's JSON, for requests of one form."""
+        found = self._listed.get(plan)
+        if found is None:
+            found = self._listed[plan] = MinimalSets(rule, plan)
+        return found
+
+    def values(self, request: Request, index: Index) -> RequestValues:
+        """The attributes that a request gives, and those that an index has."""
+        return RequestValues.of(request, self.shapes[request.resource.type, request.action][1], index)
 
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
         """Decisions with explanations, by position."""
@@ -406,7 +409,7 @@ class RowEngine:
         groups = request.groups if self.semantics.request_groups else ()
         index, user = self.index, request.user
         scopes = index.scopes(user, groups) if self.semantics.roles else _NOTHING
-        values = RequestValues.of(request, self.shapes[request.resource.type, request.action][1], index)
+        values = self.values(request, index)
         principals = index.principals(user, groups)
         if request.active_roles is None or not self.semantics.active_roles:
             return Caller(user=user, principals=principals, scopes=scopes, active=principals, values=values)

@@ -8,13 +8,14 @@ conjunction, the part that can hold for the fewest is evaluated first, and the o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias, assert_never
 
 from privtab.base import Request, base_type, last_name
-from privtab.engines import OWNER_BIT, Index, RequestValues
+from privtab.engines import Index
 from privtab.ir import RESOURCE
 from privtab_analysis.entitlements.request_forms import (
     ADMIN,
@@ -66,6 +67,7 @@ class Evaluator:
     def _open(self, assumed: Collection[str] | None) -> None:
         self.engine = self.forms.engine
         self.reader, self.semantics = self.engine.reader, self.engine.semantics
+        self._owner_bit = self.index.numbers.owned
         self.found: list[Source] = []
         """Every source that was found."""
         self._number_of: dict[Source, int] = {}
@@ -175,7 +177,7 @@ class Evaluator:
             case "service_admin":
                 return subjects.admins
             case "owner":
-                return self._at(OWNER_BIT, type_, path)
+                return self._at(self._owner_bit, type_, path)
             case "member":
                 users = self._members(type_, path)
                 if self.reader.principal[type_] == "group":
@@ -208,7 +210,7 @@ class Evaluator:
             case "has":
                 path, bit = (
                     question.paths[part.slot],
-                    self.index.numbers.allowed(part.privilege) | OWNER_BIT * part.owned,
+                    self.index.numbers.allowed(part.privilege) | self._owner_bit * part.owned,
                 )
                 found = sum(self._count(bit, base_type(type_), path[depth]) for type_, depth in part.chain)
                 if self.semantics.roles:
@@ -228,7 +230,7 @@ class Evaluator:
             if holders:
                 for principal in principals:
                     bits |= holders.get(principal, 0)
-        if part.owned and bits & OWNER_BIT:
+        if part.owned and bits & self._owner_bit:
             return True
         if self.semantics.denies and bits & self.index.numbers.denied(part.privilege):
             return False
@@ -255,21 +257,14 @@ class Evaluator:
         comparison = None if part.atom is None else part.atom.comparison
         assert comparison is not None
         of_user = (operand.attribute for operand in comparison.operands if operand.of == "user")
+        compares, paths = partial(question.form.plan.compares, comparison), question.paths
         if question.values.given.user.keys() >= set(of_user):
             everyone = self.subjects.everyone if among is None else among
-            return everyone if self._compares(comparison.holds, question, question.values) else NOBODY
+            return everyone if compares(question.values, paths) else NOBODY
         having = self.subjects.with_attributes if among is None else self.subjects.with_attributes & among
         of_users = self.index.user_attributes
         values = ((n, replace(question.values, of_user=of_users[str(self.subjects.all[n].user)])) for n in having)
-        return frozenset(n for n, of_user in values if self._compares(comparison.holds, question, of_user))
-
-    def _compares(self, holds: Callable[..., bool], question: EntityQuestion, values: RequestValues) -> bool:
-        depth = self.reader.depth
-        return holds(
-            lambda operand: values.value(
-                operand, question.path(operand.slot, depth(operand.type)) if operand.type else None
-            )
-        )
+        return frozenset(n for n, of_user in values if compares(of_user, paths))
 
     def _members(self, type_: str, path: str) -> Numbers:
         users = self.index.members.get(type_, {}).get(path)
@@ -317,7 +312,7 @@ class Evaluator:
         if self.semantics.denies:
             denied += tuple(filter(None, [self._at(numbers.denied(part.privilege), base, at)]))
         if part.owned:
-            owners += tuple(filter(None, [self._at(OWNER_BIT, base, at)]))
+            owners += tuple(filter(None, [self._at(self._owner_bit, base, at)]))
         found = _Reach(granted, denied, owners)
         self._keep(self._reached, key, found)
         return found
@@ -351,7 +346,7 @@ class Evaluator:
     def holding(self, numbers: Iterable[int], question: EntityQuestion, among: Numbers) -> Numbers:
         """The subjects, among some, for whom all atoms of a minimal set hold."""
         for part in (question.form.parts[number] for number in numbers):
-            if part.type and question.path(part.slot, part.depth) is None:
+            if part.type and part.atom is not None and question.form.plan.path(part.atom, question.paths) is None:
                 return NOBODY
             among = self.holders(part, question, among)
             if not among:
@@ -371,7 +366,7 @@ class Evaluator:
                 return [self._number(self._source_below(part, question, n)) for n in subjects]
             case "owner":
                 owners = self.index.table(type_)[path]
-                held = ((p for p in everybody[n].principals if owners.get(p, 0) & OWNER_BIT) for n in subjects)
+                held = ((p for p in everybody[n].principals if owners.get(p, 0) & self._owner_bit) for n in subjects)
                 return [self._number(Source(0, min(names), OWNS)) for names in held]
             case "member" if self.reader.principal[type_] != "group":
                 member, needed = self._number(Source(0, "", MEMBER)), self._number(Source(0, "", NEEDED))
@@ -410,7 +405,7 @@ class Evaluator:
         if left:
             self._kept += len(left)
             if part.owned:
-                left = self._assigned(part, OWNER_BIT, path, left, known)
+                left = self._assigned(part, self._owner_bit, path, left, known)
             left = self._assigned(part, self.index.numbers.allowed(part.privilege), path, left, known)
             assert not left, f"{part.privilege}: held without a source"
         return map(known.__getitem__, subjects)
@@ -456,7 +451,7 @@ class Evaluator:
             if not holders[principal] & bit or principal not in subjects.holders:
                 continue
             numbers = subjects.holders[principal]
-            if bit == OWNER_BIT:
+            if bit == self._owner_bit:
                 found[0].append((principal, OWNS, numbers))
             elif principal in index.within:
                 # A role within a scope is entered there; the rows may be about what contains the scope.
@@ -466,7 +461,7 @@ class Evaluator:
                         found[above].append((shown(index, principal), GRANT, numbers))
             else:
                 found[0].append((principal, GRANT, numbers))
-        if bit != OWNER_BIT:
+        if bit != self._owner_bit:
             found[0] += [(role, ROLE, numbers) for role, numbers in self._by_default(part, path, links) if numbers]
         return found
 
@@ -475,7 +470,7 @@ class Evaluator:
         path, principals = question.paths[part.slot], self.subjects.all[number].principals
         key = question.keys(part)[-1]
         if part.owned or not part.privilege:
-            owners = [*self._names_of(part, OWNER_BIT, path, number), *self.index.owning_below(key, principals)]
+            owners = [*self._names_of(part, self._owner_bit, path, number), *self.index.owning_below(key, principals)]
             if owners:
                 return Source(0, min(owners), OWNS)
         granted = [shown(self.index, principal) for principal in self._granted_below(part, key, number)]

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import or_
 from typing import Any, Literal, NamedTuple
 
 from privtab.base import Request, base_type
-from privtab.engines import (
-    OWNER_BIT,
-    AllOf,
-    Atom,
-    AtomWord,
-    Condition,
-    FormPlan,
-    Index,
-    MinimalSets,
-    RequestValues,
-    RowEngine,
-    named_prefix,
-)
+from privtab.engines import Atom, AtomWord, Condition, FormPlan, Index, RowEngine
 from privtab.ir import RESOURCE
 
 KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed", "attribute")
@@ -74,44 +61,48 @@ class RequestForm:
         """`rule`: as in the program's JSON; without its minimal sets, it has a condition only."""
         self.rule = rule
         self.condition = _whole(plan.condition, engine)
-        self._plan, self._engine = plan, engine
+        self.plan, self.engine = plan, engine
+        self._listed = partial(engine.minimal_sets, rule, plan)
 
-    @cached_property
-    def listed(self) -> MinimalSets:
+    @property
+    def sets(self) -> Sequence[Sequence[int]]:
         """The minimal sets, as numbers of atoms."""
-        return MinimalSets(self.rule, self._plan)
+        return self._listed().sets
+
+    def text(self, number: int, paths: Mapping[str, list[str]]) -> str:
+        """An atom of the minimal sets, with the entities on these paths."""
+        return self._listed().text(number, paths)
 
     @cached_property
     def parts(self) -> list[Part]:
         """The atoms of the minimal sets as parts of a condition."""
-        return [_of_set(atom, self._engine) for atom in self.listed.atoms]
+        return [_of_set(atom, self.engine) for atom in self._listed().atoms]
 
     @cached_property
     def bits(self) -> int:
         """The bits of the index that the form's atoms depend on, moved by one for `ALWAYS`."""
-        of_condition = (_part(atom, self._engine) for atom in self._plan.condition.atoms())
-        return reduce(or_, (_bits(part, self._engine) for part in (*of_condition, *self.parts)), ALWAYS)
+        of_condition = (_part(atom, self.engine) for atom in self.plan.condition.atoms())
+        return reduce(or_, (_bits(part, self.engine) for part in (*of_condition, *self.parts)), ALWAYS)
 
     @cached_property
     def meaning(self) -> tuple[Any, ...]:
         """Equal for forms that allow the same subjects, by the same minimal sets."""
-        atoms = self.listed.atoms
-        return self._plan.condition, tuple(tuple(atoms[number] for number in numbers) for numbers in self.listed.sets)
+        atoms = self._listed().atoms
+        return self.plan.condition, tuple(tuple(atoms[number] for number in numbers) for numbers in self.sets)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EntityQuestion:
     """A question about one entity. `paths`: by slot, the prefixes of the object's path by their number of names."""
 
-    form: RequestForm
-    paths: Mapping[str, list[str]]
-    values: RequestValues
-    known: dict[int, frozenset[int]] = field(default_factory=dict)
-    """The subjects for whom shared parts hold, by the identity of the part."""
+    __slots__ = ("form", "known", "paths", "values")
 
-    def path(self, slot: str, depth: int) -> str | None:
-        """The path of the entity with so many names; None if the request does not name it."""
-        return named_prefix(self.paths[slot], depth)
+    def __init__(self, form: RequestForm, paths: Mapping[str, list[str]], request: Request, index: Index) -> None:
+        """`index`: the one with the attributes of the objects."""
+        self.form = form
+        self.paths = paths
+        self.values = form.engine.values(request, index)
+        self.known: dict[int, frozenset[int]] = {}
+        """The subjects for whom shared parts hold, by the identity of the part."""
 
     def keys(self, part: Part) -> list[str]:
         """The keys of the entities on the path of an atom's entity whose grants count, its own last; none if it has none."""
@@ -144,8 +135,7 @@ class RequestForms:
         if form is None:
             rule = self.engine.program["rules"][request.resource.type][request.action]
             form = self._known[id(plan)] = RequestForm(rule, plan, self.engine)
-        slots = self.engine.shapes[request.resource.type, request.action][1]
-        return EntityQuestion(form=form, paths=paths, values=RequestValues.of(request, slots, index))
+        return EntityQuestion(form, paths, request, index)
 
 
 def _whole(condition: Condition, engine: RowEngine) -> Part:
@@ -160,7 +150,7 @@ def _whole(condition: Condition, engine: RowEngine) -> Part:
         parts = tuple(made[inner] for inner in part.parts)
         within = max((inner.within for inner in parts), default=NEVER_KEPT)
         made[part] = Part(
-            "all" if isinstance(part, AllOf) else "any",
+            part.kind,
             parts,
             shared=size > MOST_PARTS and places > 1,
             within=within,
@@ -201,4 +191,4 @@ def _bits(part: Part, engine: RowEngine) -> int:
         numbers = engine.index.numbers
         bits |= (numbers.allowed(part.privilege) | numbers.denied(part.privilege)) << 1
     # Whatever has an entity and no privilege may be ownership.
-    return bits | OWNER_BIT << 1 if part.owned or (part.type and not part.privilege) else bits
+    return bits | engine.index.numbers.owned << 1 if part.owned or (part.type and not part.privilege) else bits

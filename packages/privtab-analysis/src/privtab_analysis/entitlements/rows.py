@@ -38,7 +38,7 @@ def satisfied_sets(
     Raises AssertionError if none holds for a subject.
     """
     left, none, parts = subjects, subjects, question.form.parts
-    for numbers in question.form.listed.sets:
+    for numbers in question.form.sets:
         if not left:
             break
         found = evaluator.holding(numbers, question, left)

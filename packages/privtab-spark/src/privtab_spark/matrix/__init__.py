@@ -259,7 +259,7 @@ class _Rows:
             self._runs.append((run, len(self._texts), len(self._keys)))
             self._on.append((operation, entity.type, entity.id))
         paths = {**run.withs, RESOURCE: path}
-        self._texts += [run.form.listed.text(number, paths) for number in run.numbers]
+        self._texts += [run.form.text(number, paths) for number in run.numbers]
         self._keys += [f"{type_}:{paths[slot][depth]}" for slot, type_, depth in run.places]
         self.count += len(run.subjects) * len(operations)
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.base import Entity
-from privtab.engines import AllOf
 from privtab.ir import Program
 from privtab.state import UsedParts, as_written
 from privtab_analysis.entitlements.universe import PRINCIPALS, Universe
@@ -220,7 +219,9 @@ class PartitionedMatrix:
             type_: [c for named in (True, False) for c in self.matrix.conditions(type_, named=named)]
             for type_ in self.chains
         }
-        open_to_all = sorted(type_ for type_, of_type in conditions.items() if AllOf() in of_type)
+        open_to_all = sorted(
+            type_ for type_, of_type in conditions.items() if any(condition.always for condition in of_type)
+        )
         if self.policy.everyone:
             found.append(users.crossJoin(self.portions))
         elif open_to_all:
