@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from privtab.base.diagnostics import Diagnostic, Related, Severity, Span, render
+from privtab.base.diagnostics import Diagnostic, Located, Severity, Span, render
 
 
 def span(line: int, column: int, end: int, *, end_line: int | None = None) -> Span:
     return Span(path="a.yaml", line=line, column=column, end_line=end_line or line, end_column=end)
 
 
-def finding(where: Span, *, help_: str | None = None, related: tuple[Related, ...] = ()) -> Diagnostic:
+def finding(where: Span, *, help_: str | None = None, related: tuple[Located[str], ...] = ()) -> Diagnostic:
     return Diagnostic(
         code="P101",
         name="unknown-privilege",
@@ -30,7 +30,7 @@ def test_place_line_carets_and_help() -> None:
 
 
 def test_related_places_have_their_lines() -> None:
-    related = (Related(message="first here", span=span(1, 1, 5)),)
+    related = (Located("first here", span(1, 1, 5)),)
     shown = render([finding(span(2, 1, 5), related=related)], {"a.yaml": "open: x\nopen: y\n"})
     assert shown.splitlines()[3:] == ["  a.yaml:1:1: first here", "   1 | open: x", "     | ^^^^"]
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from privtab.base.diagnostics import Diagnostic, Related, Severity, Span
+from privtab.base.diagnostics import Diagnostic, Located, Severity, Span
 from privtab.language import report
 
 
@@ -34,7 +34,7 @@ def test_characters_that_would_end_a_field_or_a_line_are_escaped() -> None:
 
 
 def test_second_places_are_named_and_many_lines_have_no_columns() -> None:
-    far = Related(message="the first row", span=span("b.yaml", line=9))
+    far = Located("the first row", span("b.yaml", line=9))
     text = report.github_annotations([finding("x", Severity.ERROR, span(end_line=5), related=(far,))])
     assert ",line=3,endLine=5,title=" in text
     assert text.endswith("::x%0Ab.yaml:9:7: the first row\n")

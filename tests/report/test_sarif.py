@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from privtab.base.diagnostics import Diagnostic, Related, Severity, Span
+from privtab.base.diagnostics import Diagnostic, Located, Severity, Span
 from privtab.language.report import RuleInfo, SuppressedFinding
 from privtab.language.report.sarif import FINGERPRINT, sarif
 
@@ -49,7 +49,7 @@ def test_a_result_has_its_rule_place_advice_fix_and_second_places() -> None:
         summary="a privilege nobody listed",
         page="# P101",
     )
-    second_place = Related(message="listed here", span=span(2, 14, 18))
+    second_place = Located("listed here", span(2, 14, 18))
     written = run(sarif([finding(related=(second_place,))], [rule], texts={"policy_src/my shop.yaml": TEXT}))
     (described,) = written["tool"]["driver"]["rules"]
     assert described["id"] == "P101"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from privtab.base.attributes import Attribute, Attributes, AttributeValue, GivenAttributes, requested_attribute
     from privtab.base.caching import once
     from privtab.base.collection import no_collection
-    from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Related, Severity, Span, sorted_diagnostics
+    from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span, sorted_diagnostics
     from privtab.base.effects import PRINCIPAL_TABLES, Change, Effect
     from privtab.base.errors import (
         AccessDenied,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         PolicyInvalid,
         PrivtabError,
         SettingsInvalid,
-        SignatureRefused,
         StateInvalid,
         Undecided,
         UnsupportedError,
@@ -83,10 +82,10 @@ else:
             "attributes": "Attribute AttributeValue Attributes GivenAttributes requested_attribute",
             "caching": "once",
             "collection": "no_collection",
-            "diagnostics": "Diagnostic FindingKind Located Related Severity Span sorted_diagnostics",
+            "diagnostics": "Diagnostic FindingKind Located Severity Span sorted_diagnostics",
             "effects": "PRINCIPAL_TABLES Change Effect",
             "errors": "AccessDenied BrokenBundle DecisionError DecisionUnavailable ExitCode FileError HasWindows"
-            " InvalidRequest PolicyError PolicyInvalid PrivtabError SettingsInvalid SignatureRefused"
+            " InvalidRequest PolicyError PolicyInvalid PrivtabError SettingsInvalid"
             " StateInvalid Undecided UnsupportedError UsageError",
             "files": "check_secret note_read read_content read_secret read_text",
             "formats": "LOCAL_ENDINGS STATE_HELP state_location",

@@ -63,19 +63,6 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Related:
-    """A second position that belongs to a finding.
-
-    >>> place = Span(path="lake.yaml", line=3, column=7, end_line=3, end_column=9)
-    >>> Related(message="the first definition", span=place).message
-    'the first definition'
-    """
-
-    message: str
-    span: Span
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
     """One finding: a code and a name, a message, a position, and a computed hint.
 
@@ -93,7 +80,8 @@ class Diagnostic:
     message: str
     span: Span
     help: str | None = None
-    related: tuple[Related, ...] = ()
+    related: tuple[Located[str], ...] = ()
+    """Second positions that belong to the finding, and what they are."""
     fix: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -105,7 +93,7 @@ class Diagnostic:
             "message": self.message,
             "help": self.help,
             **asdict(self.span),
-            "related": [{"message": related.message, **asdict(related.span)} for related in self.related],
+            "related": [{"message": related.value, **asdict(related.span)} for related in self.related],
         }
 
     def render(self, source: str | None = None, *, color: bool = False) -> str:
@@ -133,7 +121,7 @@ class FindingKind:
         message: str,
         advice: str | None = None,
         *,
-        related: tuple[Related, ...] = (),
+        related: tuple[Located[str], ...] = (),
         fix: str | None = None,
     ) -> Diagnostic:
         """A finding of this kind; `advice` is its hint."""
@@ -198,7 +186,7 @@ def _rendered(diagnostic: Diagnostic, lines: Mapping[str, list[str]], *, color: 
         kind = f"{_COLORS[diagnostic.severity]}{kind}{_OFF}"
     parts = [f"{place} {kind} {printable_text(diagnostic.message)}", *_excerpt(span, lines, color=color)]
     for related in diagnostic.related:
-        parts.append(f"  {_place(related.span)} {printable_text(related.message)}")
+        parts.append(f"  {_place(related.span)} {printable_text(related.value)}")
         parts.extend(_excerpt(related.span, lines, color=color))
     if diagnostic.help:
         word = f"{_BOLD}help:{_OFF}" if color else "help:"

@@ -13,7 +13,7 @@ from math import prod
 from typing import Literal, NamedTuple, TypeAlias
 
 from privtab.base.caching import once
-from privtab.base.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
+from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span
 from privtab.base.errors import Undecided
 from privtab.ir.canonical import AtomSet, Canonical, canonical_form
 from privtab.ir.exact import ImplicationChecker, unrelated
@@ -38,7 +38,7 @@ class Found(NamedTuple):
     span: Span
     message: str
     advice: str
-    related: tuple[Related, ...] = ()
+    related: tuple[Located[str], ...] = ()
 
 
 Finder: TypeAlias = "Callable[[Policy], Iterator[Found]]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from privtab.base.diagnostics import Related, Severity
+from privtab.base.diagnostics import Located, Severity
 from privtab.base.hints import listed_names
 from privtab.checks._view import Comparison, Found, View, check, compare, declared, view_of
 from privtab.ir.formula import walk_reached
@@ -117,7 +117,7 @@ def deviates_from_core(policy: m.Policy) -> Iterator[Found]:
             first.decl.span,
             f"the row `{first.entity}/{operation}` {difference} the core row",
             f"explain why in a `note`, or drop the row so that the core row applies{same_rows}",
-            related=() if core_row is None else (Related(message="the core row", span=core_row.operation.span),),
+            related=() if core_row is None else (Located("the core row", core_row.operation.span),),
         )
 
 
@@ -162,7 +162,7 @@ def overridden_any_row(policy: m.Policy) -> Iterator[Found]:
                 word.span,
                 f"the row `{row.operation}` of `{row.entity}` says {meaning}, so this one never applies to it",
                 f"keep one: drop the row of the table, or leave `{row.entity}` out of `for`",
-                related=(Related(message="the row that applies", span=row.decl.span),),
+                related=(Located("the row that applies", row.decl.span),),
             )
 
 
@@ -182,7 +182,7 @@ def equal_variant_row(policy: m.Policy) -> Iterator[Found]:
                 row.decl.span,
                 f"`{row.entity}/{row.operation}` of the variant `{variant}` means the same as the row of the file",
                 "drop it, or write what the variant changes",
-                (Related(message="the row of the file", span=file_row.decl.span),),
+                (Located("the row of the file", file_row.decl.span),),
             )
 
 

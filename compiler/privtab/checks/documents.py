@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from privtab.base.diagnostics import Related, Severity
+from privtab.base.diagnostics import Located, Severity
 from privtab.base.errors import Undecided
 from privtab.checks._view import Found, FoundInRow, View, check, check_in_every_type, compare, declared, view_of
 from privtab.ir.canonical import AtomSet
@@ -198,5 +198,5 @@ def one_cell_two_meanings(policy: m.Policy) -> Iterator[Found]:
             decl.span,
             f"`{row.operation}` and `{earlier.operation}` come from one line of the document, but differ",
             "correct one of them, or explain in a `note` why they differ",
-            related=(Related(message="the other row", span=earlier.decl.span),),
+            related=(Located("the other row", earlier.decl.span),),
         )

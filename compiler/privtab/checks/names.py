@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from operator import itemgetter
 
-from privtab.base.diagnostics import Related, Severity, Span
+from privtab.base.diagnostics import Located, Severity, Span
 from privtab.base.names import mixed_scripts as letter_of_another_script
 from privtab.base.names import small_letters
 from privtab.checks._parts import condition_cells
@@ -214,7 +214,7 @@ def same_role(policy: m.Policy) -> Iterator[Found]:
                 places[role.name],
                 f"the role `{role.name}` grants the same as `{twin}`",
                 "one role is enough, unless states grant more to one of them",
-                related=(Related(message="the other role", span=places[twin]),) if twin in places else (),
+                related=(Located("the other role", places[twin]),) if twin in places else (),
             )
 
 

@@ -289,7 +289,7 @@ def _finding(finding: Diagnostic, texts: dict[str, list[str]], console: Console,
     for related in finding.related:
         file = "" if related.span.path == finding.span.path else f"{related.span.path}:"
         position = f"{file}{related.span.line}:{related.span.column}" if file else f"line {related.span.line}"
-        _print_indented(Text(f"{position}: ", style="dim").append_text(_prose(related.message)), console, width)
+        _print_indented(Text(f"{position}: ", style="dim").append_text(_prose(related.value)), console, width)
         _excerpt(related.span, texts, console, width)
     if finding.help:
         _print_indented(Text("help: ", style="bold").append_text(_prose(finding.help)), console, width)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, NamedTuple, ParamSpec
 
-from privtab.base.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
+from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -16,7 +16,7 @@ class Said(NamedTuple):
 
     message: str
     advice: str | None = None
-    related: tuple[Related, ...] = ()
+    related: tuple[Located[str], ...] = ()
     fix: str | None = None
 
 

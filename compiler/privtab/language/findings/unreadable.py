@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from privtab.base.diagnostics import Diagnostic, Related, Severity, Span
+from privtab.base.diagnostics import Diagnostic, Located, Severity, Span
 from privtab.base.hints import did_you_mean, listed_names, nearest
 from privtab.base.names import small_letters
 from privtab.language.findings import Said, finding
@@ -53,17 +53,17 @@ def yaml_error(source: SourceFile, error: YAMLError) -> Diagnostic:
 
 
 @finding("P002")
-def yaml_syntax(message: str, help_: str | None, related: tuple[Related, ...]) -> Said:
+def yaml_syntax(message: str, help_: str | None, related: tuple[Located[str], ...]) -> Said:
     """A text that is not YAML."""
     return Said(message, help_, related)
 
 
-def _yaml_syntax_opening(source: SourceFile, error: YAMLError, offset: int) -> tuple[Related, ...]:
+def _yaml_syntax_opening(source: SourceFile, error: YAMLError, offset: int) -> tuple[Located[str], ...]:
     """The start of the text that the YAML parser could not finish."""
     mark = getattr(error, "context_mark", None)
     if mark is None or mark.index >= offset:
         return ()
-    return (Related(message="it begins here", span=source.span(mark.index, mark.index + 1)),)
+    return (Located("it begins here", source.span(mark.index, mark.index + 1)),)
 
 
 POLICY = "a policy begins with `privtab: 1`, `system: NAME` and `version: NAME`"
@@ -127,7 +127,7 @@ def duplicate_key(key: str, first: Span) -> Said:
     return Said(
         f"duplicate key `{key}`",
         f"it already occurs on line {first.line}: merge the two",
-        related=(Related(message="first here", span=first),),
+        related=(Located("first here", first),),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from privtab.base.diagnostics import Related, Span
+from privtab.base.diagnostics import Located, Span
 from privtab.base.hints import did_you_mean, listed_names
 from privtab.base.names import ANY_PRIVILEGE, quoted_privilege
 from privtab.base.sql_text import DIALECTS
@@ -17,7 +17,7 @@ def duplicate_row(entity: str, operation: str, first: Span) -> Said:
     return Said(
         f"`{entity}` has the row `{operation}` twice",
         f"line {first.line} says the same: drop one",
-        (Related(message="first here", span=first),),
+        (Located("first here", first),),
     )
 
 
@@ -27,7 +27,7 @@ def contradicting_row(entity: str, operation: str, first: Span) -> Said:
     return Said(
         f"`{entity}` has two rows `{operation}` that contradict each other",
         f"line {first.line} says something else: keep one, or record the other under `ambiguous`",
-        (Related(message="the other row", span=first),),
+        (Located("the other row", first),),
     )
 
 
@@ -51,8 +51,8 @@ def _cycle(names: Sequence[str]) -> str:
     return " → ".join(f"`{name}`" for name in (*names, names[0]))
 
 
-def _and_here(spans: Sequence[Span]) -> tuple[Related, ...]:
-    return tuple(Related(message="and here", span=span) for span in spans)
+def _and_here(spans: Sequence[Span]) -> tuple[Located[str], ...]:
+    return tuple(Located("and here", span) for span in spans)
 
 
 @finding("P205")
@@ -89,7 +89,7 @@ def duplicate_name(what: str, name: str, first: Span) -> Said:
     return Said(
         f"{what} `{name}` is declared twice",
         f"line {first.line} declares `{name}`: every name is unique in a file",
-        (Related(message="first here", span=first),),
+        (Located("first here", first),),
     )
 
 

@@ -97,7 +97,7 @@ def _line(finding: Diagnostic) -> str:
     fields.append(("title", f"{finding.code} {finding.name}"))
     text = finding.message if finding.help is None else f"{finding.message}\nhelp: {finding.help}"
     for related in finding.related:
-        text += f"\n{related.span.path}:{related.span.line}:{related.span.column}: {related.message}"
+        text += f"\n{related.span.path}:{related.span.line}:{related.span.column}: {related.value}"
     head = ",".join(f"{name}={_property(value)}" for name, value in fields)
     return f"::{_COMMANDS[finding.severity]} {head}::{_data(text)}\n"
 

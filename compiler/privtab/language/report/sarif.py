@@ -91,7 +91,7 @@ class _Run:
         }
         if finding.related:
             result["relatedLocations"] = [
-                {"id": number, "message": {"text": related.message}, **self.location(related.span)}
+                {"id": number, "message": {"text": related.value}, **self.location(related.span)}
                 for number, related in enumerate(finding.related, start=1)
             ]
         if finding.fix is not None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
-from privtab.base import Diagnostic, FindingKind, Related, Request, Severity, Span
+from privtab.base import Diagnostic, FindingKind, Located, Request, Severity, Span
 from privtab.ir import value_text
 from privtab_analysis.diff import nodes
 
@@ -438,8 +438,8 @@ def _span(row: nodes.RowChange, file: str | None) -> Span:
     return row.before.span if file is None else Span(path=file, line=1, column=1, end_line=1, end_column=1)
 
 
-def _related(row: nodes.RowChange) -> tuple[Related, ...]:
+def _related(row: nodes.RowChange) -> tuple[Located[str], ...]:
     """The earlier row, unless it is in a git revision, which no tool could open."""
     if row.before is None or row.after is None or ":" in row.before.span.path:
         return ()
-    return (Related(message="the row before", span=row.before.span),)
+    return (Located("the row before", row.before.span),)

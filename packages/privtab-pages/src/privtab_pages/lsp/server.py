@@ -142,7 +142,7 @@ class PolicyServer(LanguageServer):
         page = uri_of(entry.path) if entry is not None and entry.path.is_file() else None
         others = (other for other in finding.related if other.span.path == document.source.path)
         related = [
-            t.DiagnosticRelatedInformation(location=self.location(other.span, document), message=other.message)
+            t.DiagnosticRelatedInformation(location=self.location(other.span, document), message=other.value)
             for other in others
         ]
         return t.Diagnostic(

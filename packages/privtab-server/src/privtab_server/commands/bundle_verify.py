@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import BrokenBundle, FileError, SignatureRefused, UsageError
+from privtab.base import BrokenBundle, FileError, PolicyError, UsageError
 from privtab.command import (
     FormatOption,
     VerificationOptions,
@@ -70,7 +70,7 @@ def _verify(bundle: Path, trusted: Trust, minimum_sequence: int | None) -> dict[
 
     try:
         signed = verified(bundle, trusted, newer_than=minimum_sequence)
-    except (SignatureRefused, BrokenBundle) as error:
+    except (PolicyError, BrokenBundle) as error:
         return {"bundle": str(bundle), "verified": False, "why": str(error)}
     said = {name: getattr(signed, name) for name in ("key", "algorithm", "scope", "sequence")}
     return {"bundle": str(bundle), "verified": True, **said, "files": len(signed.files)}
@@ -97,7 +97,7 @@ def _baseline_sequence(baseline: str, trusted: Trust) -> int:
 
     try:
         sequence = verified(baseline, trusted).sequence
-    except (SignatureRefused, BrokenBundle) as error:
+    except (PolicyError, BrokenBundle) as error:
         raise FileError(f"{baseline} is refused: {error}") from None
     if sequence is None:
         raise UsageError(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from privtab.base import SignatureRefused, UsageError
+from privtab.base import PolicyError, UsageError
 from privtab_server.errors import BundleRefused, RegistryConflict, RegistryError
 from privtab_server.registry import names, records
 from privtab_server.registry.nodes import (
@@ -373,7 +373,7 @@ class Registry:
 
         try:
             verify_bundle(bundle, trust)
-        except SignatureRefused as error:
+        except PolicyError as error:
             raise BundleRefused(f"{self.url} accepts only signed bundles, and this one is refused: {error}") from None
 
     def _check_trusted(self, before: Channel, after: Channel) -> None:
