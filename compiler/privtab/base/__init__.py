@@ -8,7 +8,7 @@ from privtab.base.lazy import face
 
 if TYPE_CHECKING:
     from privtab.base.arrow import array_numbers, array_truth, integer_array, text_array
-    from privtab.base.attributes import Attribute, Attributes, AttributeValue, GivenAttributes, requested_attribute
+    from privtab.base.attributes import Attribute, Attributes, AttributeValue, GivenAttributes
     from privtab.base.caching import once
     from privtab.base.collection import no_collection
     from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span, sorted_diagnostics
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
-    from privtab.base.files import check_secret, note_read, read_content, read_secret, read_text
-    from privtab.base.formats import LOCAL_ENDINGS, STATE_HELP, state_location
+    from privtab.base.files import check_secret, note_read, read_content, read_text
+    from privtab.base.formats import STATE_HELP, state_location
     from privtab.base.hints import did_you_mean, hint, listed_names, nearest
     from privtab.base.key_values import parse_key_values
     from privtab.base.locations import Locations
@@ -60,12 +60,12 @@ if TYPE_CHECKING:
         unencoded_name,
         unusable_character,
     )
-    from privtab.base.paths import PathShape, base_type, count_names
+    from privtab.base.paths import base_type
     from privtab.base.plugins import load_plugin, plugin_names
     from privtab.base.printable import count, no_formula, printable_json, printable_output, printable_text
     from privtab.base.recently_used import RecentlyUsed
-    from privtab.base.request import NOT_SET, Decision, Entity, Request, flag_name, read_context, smallest_sets
-    from privtab.base.resources import documents_below, find_document, how_to_install, templates_folder, text_templates
+    from privtab.base.request import NOT_SET, Decision, Entity, Request, flag_name, smallest_sets
+    from privtab.base.resources import Documents, how_to_install, text_templates
     from privtab.base.shard_names import sharded_revision
     from privtab.base.signatures import Trust
     from privtab.base.source import SourceFile
@@ -79,7 +79,7 @@ else:
         __name__,
         {
             "arrow": "array_numbers array_truth integer_array text_array",
-            "attributes": "Attribute AttributeValue Attributes GivenAttributes requested_attribute",
+            "attributes": "Attribute AttributeValue Attributes GivenAttributes",
             "caching": "once",
             "collection": "no_collection",
             "diagnostics": "Diagnostic FindingKind Located Severity Span sorted_diagnostics",
@@ -87,8 +87,8 @@ else:
             "errors": "AccessDenied BrokenBundle DecisionError DecisionUnavailable ExitCode FileError HasWindows"
             " InvalidRequest PolicyError PolicyInvalid PrivtabError SettingsInvalid"
             " StateInvalid Undecided UnsupportedError UsageError",
-            "files": "check_secret note_read read_content read_secret read_text",
-            "formats": "LOCAL_ENDINGS STATE_HELP state_location",
+            "files": "check_secret note_read read_content read_text",
+            "formats": "STATE_HELP state_location",
             "hints": "did_you_mean hint listed_names nearest",
             "key_values": "parse_key_values",
             "lazy": "face",
@@ -96,12 +96,12 @@ else:
             "moments": "ALWAYS WINDOW_COLUMNS Window WrongTime current_moment moment_text parse_moment",
             "names": "ANY_PRIVILEGE LEFT_OUT PRINCIPAL_KINDS bare_name check_principal decode_name encode_name"
             " is_wildcard last_name path_of quoted_privilege unencoded_name unusable_character",
-            "paths": "PathShape base_type count_names",
+            "paths": "base_type",
             "plugins": "load_plugin plugin_names",
             "printable": "count no_formula printable_json printable_output printable_text",
             "recently_used": "RecentlyUsed",
-            "request": "Decision Entity NOT_SET Request flag_name read_context smallest_sets",
-            "resources": "documents_below find_document how_to_install templates_folder text_templates",
+            "request": "Decision Entity NOT_SET Request flag_name smallest_sets",
+            "resources": "Documents how_to_install text_templates",
             "shard_names": "sharded_revision",
             "signatures": "Trust",
             "source": "SourceFile",

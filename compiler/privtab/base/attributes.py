@@ -198,6 +198,25 @@ class Attributes:
         """The attributes that entities of a type have."""
         return {name: attribute for name, attribute in self.entity.items() if type_ in attribute.on}
 
+    def requested(self, kind: str, name: str, *values: object, of_type: str | None = None, what: str = "") -> Attribute:
+        """The declaration of an attribute that a request gives: of an entity of some type if `of_type` is given.
+
+        Raises InvalidRequest, which says what has the attribute (`what`), if requests do not give it, and for a value of another type.
+
+        >>> Attributes(request={"mfa": Attribute(type="bool")}).requested("request", "mfa", True).type
+        'bool'
+        """
+        declared = self.of(kind) if of_type is None else self.declared_on(of_type)
+        what = what or (f"`{of_type}`" if of_type is not None else "entities" if kind == "entity" else f"the {kind}")
+        attribute = declared.get(name)
+        if attribute is None:
+            raise InvalidRequest(f"unknown attribute `{name}` of {what}" + hint(name, declared))
+        if "request" not in attribute.origins:
+            raise InvalidRequest(f"the attribute `{name}` of {what} comes from the state, so requests do not give it")
+        if not all(map(attribute.fits, values)):
+            raise InvalidRequest(f"the attribute `{name}` of {what} must be {attribute.describe()}")
+        return attribute
+
     def from_origin(self, origin: Origin) -> Attributes:
         """The attributes whose values may come from requests, or from the state."""
         if not self:
@@ -287,30 +306,6 @@ class GivenAttributes:
 
 
 GivenAttributes.NONE = GivenAttributes()
-
-
-def check_given(values: Given, declared: Mapping[str, Attribute], what: str) -> None:
-    """Check the values that a request gives of `what`. Raises InvalidRequest for an unknown name or a wrong type."""
-    for name, value in values.items():
-        requested_attribute(name, declared, what, value)
-
-
-def requested_attribute(name: str, declared: Mapping[str, Attribute], what: str, *values: object) -> Attribute:
-    """The declaration of an attribute that a request gives of `what`.
-
-    Raises InvalidRequest if requests do not give it, and for a value of another type.
-
-    >>> requested_attribute("mfa", {"mfa": Attribute(type="bool")}, "the request", True).type
-    'bool'
-    """
-    attribute = declared.get(name)
-    if attribute is None:
-        raise InvalidRequest(f"unknown attribute `{name}` of {what}" + hint(name, declared))
-    if "request" not in attribute.origins:
-        raise InvalidRequest(f"the attribute `{name}` of {what} comes from the state, so requests do not give it")
-    if not all(map(attribute.fits, values)):
-        raise InvalidRequest(f"the attribute `{name}` of {what} must be {attribute.describe()}")
-    return attribute
 
 
 def holds(left: object, operator: Operator, right: object) -> bool:

@@ -171,7 +171,7 @@ class Request:
         action = _text(_mapping(request.get("action"), "action").get("name"), "action.name")
         context = _mapping(request.get("context", {}), "context")
         objects = _mapping(context.get("with", {}), "context.with")
-        roles, flags = read_context(context)
+        roles, flags = cls.read_context(context)
         of_objects = ((f"context.with.{name}", one) for name, one in objects.items())
         for where, part in (("action", request["action"]), ("resource", request.get("resource")), *of_objects):
             _mapping(_mapping(part, where).get("properties", {}), f"{where}.properties")
@@ -188,6 +188,25 @@ class Request:
             flags=frozenset(flag for flag in flags if flag_name(flag) not in declared.request),
             attributes=_given_attributes(request, declared) if declared else GivenAttributes.NONE,
         )
+
+    @staticmethod
+    def read_context(context: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, list[str]]:
+        """The active roles and the flags in a context.
+
+        No roles for other values than a list of names, which are read as a flag: policies with active roles refuse it. All flags are set
+        except those that are `false`, since a flag can only require more.
+
+        >>> Request.read_context({"pii": True, "mfa": False, "active_roles": ["analyst"]})
+        (('analyst',), ['pii', 'mfa=false'])
+        """
+        value = context.get(ACTIVE_ROLES)
+        listed = (
+            isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(name, str) for name in value)
+        )
+        roles = tuple(value) if listed and value is not None else None
+        read = ("with",) if roles is None else ("with", ACTIVE_ROLES)
+        named = ((name, value) for name, value in context.items() if name and name not in read and "=" not in name)
+        return roles, [f"{name}{NOT_SET}" if value is False else name for name, value in named]
 
     def to_json(self) -> dict[str, Any]:
         """The AuthZEN evaluation request."""
@@ -440,20 +459,3 @@ def _declared(part: Mapping[str, Any], declared: Mapping[str, Attribute]) -> Giv
 
 def _is_given(attribute: Attribute | None) -> bool:
     return attribute is not None and "request" in attribute.origins
-
-
-def read_context(context: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, list[str]]:
-    """The active roles and the flags in a context.
-
-    No roles for other values than a list of names, which are read as a flag: policies with active roles refuse it. All flags are set
-    except those that are `false`, since a flag can only require more.
-
-    >>> read_context({"pii": True, "mfa": False, "active_roles": ["analyst"]})
-    (('analyst',), ['pii', 'mfa=false'])
-    """
-    value = context.get(ACTIVE_ROLES)
-    listed = isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(name, str) for name in value)
-    roles = tuple(value) if listed and value is not None else None
-    read = ("with",) if roles is None else ("with", ACTIVE_ROLES)
-    named = ((name, value) for name, value in context.items() if name and name not in read and "=" not in name)
-    return roles, [f"{name}{NOT_SET}" if value is False else name for name, value in named]

@@ -6,7 +6,7 @@ How to install extras: privtab is on no package index yet, so from a checkout or
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,35 +48,31 @@ RESERVED = frozenset({"names", "state", *(file.removesuffix(".yaml") for file in
 """Names of files in the folder of a system that are no versions."""
 
 
-def documents_below(folders: Iterable[Path], kind: str) -> dict[str, Path]:
+class Documents(dict[str, Path]):
     """The documents of a kind by the names of their systems' folders: those below `folders`, then the shipped ones.
 
-    >>> documents_below([], "door")["trino"].name
+    >>> Documents("door")["trino"].name
     'door.yaml'
     """
-    found: dict[str, Path] = {}
-    for folder in dict.fromkeys((*folders, policies())):
-        for path in sorted(folder.glob(f"*/{DOCUMENTS[kind]}")):
-            found.setdefault(path.parent.name, path)
-    return found
 
+    def __init__(self, kind: str, folders: Iterable[Path] = ()) -> None:
+        self.kind = kind
+        for folder in dict.fromkeys((*folders, policies())):
+            for path in sorted(folder.glob(f"*/{DOCUMENTS[kind]}")):
+                self.setdefault(path.parent.name, path)
 
-def find_document(name: str, kind: str, folders: Iterable[Path] = ()) -> tuple[str, Path]:
-    """The name of a document and its file, of a path or of a name. Raises UsageError.
+    def find(self, name: str) -> tuple[str, Path]:
+        """The name of a document and its file, of a path or of a name. Raises UsageError.
 
-    A document in the folder of a system has the name of the folder, any other that of its file.
-
-    >>> find_document("trino", "door")[0]
-    'trino'
-    """
-    path = Path(name)
-    if path.is_file():
-        return path.resolve().parent.name if path.name == DOCUMENTS[kind] else path.stem, path
-    known = documents_below(folders, kind)
-    if name in known:
-        return name, known[name]
-    advice = did_you_mean(name, known) or f"there are {', '.join(sorted(known))}"
-    raise UsageError(f"no {kind} document `{name}`: {advice}")
+        A document in the folder of a system has the name of the folder, any other that of its file.
+        """
+        path = Path(name)
+        if path.is_file():
+            return path.resolve().parent.name if path.name == DOCUMENTS[self.kind] else path.stem, path
+        if name in self:
+            return name, self[name]
+        advice = did_you_mean(name, self) or f"there are {', '.join(sorted(self))}"
+        raise UsageError(f"no {self.kind} document `{name}`: {advice}")
 
 
 def rules() -> Path:
@@ -89,9 +85,9 @@ def opa() -> Path:
     return _folder("opa")
 
 
-@lru_cache(maxsize=4)
+@cache
 def text_templates(folder: str) -> Environment:
-    """The templates of one folder. The output is not HTML, so nothing is escaped: quote values with a filter.
+    """The templates of one folder, or of all. The output is not HTML, so nothing is escaped: quote values with a filter.
 
     >>> text_templates("docs").from_string("{{ a }}").render(a="<")
     '<'

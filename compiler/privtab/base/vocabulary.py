@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from privtab.base.attributes import NO_ATTRIBUTES, Attributes, check_given
+from privtab.base.attributes import NO_ATTRIBUTES, Attributes
 from privtab.base.errors import InvalidRequest
 from privtab.base.hints import hint
 from privtab.base.names import (
@@ -189,13 +189,14 @@ class Vocabulary:
     def check_attributes(self, request: Request) -> None:
         """Check the attributes that a request gives. Raises InvalidRequest."""
         attributes, declared = request.attributes, self.attributes
-        check_given(attributes.user, declared.user, "the user")
-        check_given(attributes.request, declared.request, "the request")
+        for name, value in attributes.user.items():
+            declared.requested("user", name, value)
+        for name, value in attributes.request.items():
+            declared.requested("request", name, value)
         of_entities: dict[tuple[Entity, str], Any] = {}
         for slot, entity in (("", request.resource), *request.with_.items()):
-            values = attributes.of_slot(slot)
-            check_given(values, declared.declared_on(entity.type), f"`{entity.type}`")
-            for name, value in values.items():
+            for name, value in attributes.of_slot(slot).items():
+                declared.requested("entity", name, value, of_type=entity.type)
                 if of_entities.setdefault((entity, name), value) != value:
                     raise InvalidRequest(f"the request gives two values of the attribute `{name}` of `{entity}`")
         for slot in attributes.with_:

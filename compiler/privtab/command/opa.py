@@ -89,7 +89,7 @@ def run(
       privtab opa run -p mine.yaml -s state.yaml --watch --restart
       privtab opa run -p trino/476 --door trino -s state.yaml
     """
-    from privtab.base.resources import find_document
+    from privtab.base.resources import Documents
     from privtab.engines.opa.binary import choose
     from privtab.engines.opa.server import check_port
     from privtab.pipeline import find_policy, load_program, policy_folders
@@ -103,7 +103,7 @@ def run(
         check_port("127.0.0.1", port)
     chosen = choose(require_built=require_built)
     err().print(f"OPA is {chosen.path}: {chosen.why}", style="dim")
-    documents = [find_document(name, "door", policy_folders())[1] for name in door or ()]
+    documents = [Documents("door", policy_folders()).find(name)[1] for name in door or ()]
     file_watch = FileWatch([find_policy(policy.policy), *([state] if state else []), *documents]) if watch else None
     loaded = program, *_ = load()
     stop = threading.Event()

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from privtab.base import arrow
 from privtab.base.arrow import Codes, Truth, text_bytes
-from privtab.base.attributes import AttributeKind, Attributes, GivenAttributes, requested_attribute
+from privtab.base.attributes import AttributeKind, Attributes, GivenAttributes
 from privtab.base.names import ESCAPES, UNUSABLE
 from privtab.engines.arrays import Arrays, TypeArrays
 
@@ -339,9 +339,7 @@ class GivenColumns:
         """Read columns in the form of `GivenAttributes.read`. Raises InvalidRequest for an attribute that requests do not give."""
         found = {(kind, slot, name): value for kind, slot, name, value in GivenAttributes.read(values or {}).each()}
         for kind, _, name in found:
-            requested_attribute(
-                name, declared.of(kind), {"user": "the user", "entity": "entities", "request": "the request"}[kind]
-            )
+            declared.requested(kind, name)
         return cls(found)
 
     def of_types(self, declared: Attributes, types: Mapping[str, str]) -> GivenColumns:

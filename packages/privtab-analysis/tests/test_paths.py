@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from privtab import InvalidRequest
-from privtab.base import Entity, Request, UsageError, count_names, quoted_privilege
+from privtab.base import Entity, Request, UsageError, quoted_privilege
 from privtab.ir import RESOURCE, Has, Program, Rule, Target, vocabulary
 from privtab.reference import Reference
 from privtab.state import AttributeRow, Grant, Placement, State, locations
@@ -117,7 +117,7 @@ def small(program: Program, state: State, seed: int) -> State:
     shapes = vocabulary(program).shapes
 
     def fits(entity: Entity | None) -> bool:
-        return entity is None or count_names(entity.id) <= shapes[entity.type].written.most
+        return entity is None or len(entity.names) <= shapes[entity.type].written.most
 
     few = replace(
         state,

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from seeds import seeds
 
-from privtab.base import Entity, GivenAttributes, Request, Window, count_names
+from privtab.base import Entity, GivenAttributes, Request, Window
 from privtab.ir import RESOURCE, Compare, Program, Rule, reached_atoms, rule_flags, vocabulary
 from privtab.ir.formula import compares_given
 from privtab.reference import EvaluationContext, Reference
@@ -301,7 +301,7 @@ def objects(program: Program, universe: Universe, rule: Rule) -> Iterator[tuple[
             resources += [
                 Entity(rule.entity, parent.id and f"{parent.id}/")
                 for parent in above
-                if not nests or count_names(parent.id) < shape.most
+                if not nests or len(parent.names) < shape.most
             ]
     pools = [worlds.choices(slot, universe) for slot in rule.withs]
     for resource in resources:

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from privtab.base import templates_folder
+from privtab.base import text_templates
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -28,10 +28,7 @@ def page(name: str, /, **values: object) -> str:
 
 @cache
 def _html() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    loader = FileSystemLoader(templates_folder())
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made = text_templates("").overlay(autoescape=True, keep_trailing_newline=False)
     made.filters |= {"seen": visible, "coded": _coded, "number": lambda value: f"{value:,}"}
     return made
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from privtab.base import InvalidRequest, read_context
+from privtab.base import InvalidRequest, Request
 from privtab_logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, UNREAD, WRONG_ANSWER, Reading, Row
 from privtab_logs.wrapped import FIELDS
 from privtab_server.registry.server.decisions import RULES
@@ -336,7 +336,7 @@ def _with_more(request: Mapping[str, Any], asked: RequestColumns) -> RequestColu
         objects.append((slot, f"{type_}:{id_}"))
         if entity.get("properties"):
             more.setdefault("with", {})[slot] = {**entity["properties"]}
-    roles, flags = read_context(context)
+    roles, flags = Request.read_context(context)
     named = {"with"} if roles is None else {"with", "active_roles"}
     values = {name: value for name, value in context.items() if name not in named and not isinstance(value, bool)}
     if values:

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 import yaml
 from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
-from privtab.base import LOCAL_ENDINGS
 from privtab.state import TABLE_COLUMNS, RawState, row_text
 
 Gone: TypeAlias = Mapping[str, Collection[int]]
@@ -26,7 +25,8 @@ def is_edited(path: Path) -> bool:
     """Return whether `trimmed` edits the files of a state: no files that are packed, in parts, or have a row on each line."""
     files = [path] if path.is_file() else [file for file in path.iterdir() if not file.name.startswith((".", "_"))]
     if any(
-        file.suffix in (".gz", ".jsonl", ".ndjson") or (file.is_dir() and file.suffix != ".parquet") for file in files
+        file.suffix.lower() in (".gz", ".jsonl", ".ndjson") or (file.is_dir() and file.suffix != ".parquet")
+        for file in files
     ):
         return False
     return path.is_file() or not any(f.suffix == ".json" and f.read_bytes().lstrip().startswith(b"{") for f in files)
@@ -42,7 +42,7 @@ def trimmed(path: Path, raw: RawState, gone: Gone) -> dict[str, bytes]:
     files = {
         file.stem: file
         for file in sorted(path.iterdir())
-        if file.suffix.lower() in LOCAL_ENDINGS and file.stem in TABLE_COLUMNS
+        if file.suffix.lower() in (".parquet", *_TRIMMERS) and file.stem in TABLE_COLUMNS
     }
     return {
         file.name: _of_file(file, raw, gone, table) if gone.get(table) else file.read_bytes()
@@ -55,9 +55,7 @@ def _of_file(file: Path, raw: RawState, gone: Gone, table: str | None) -> bytes:
     content = file.read_bytes()
     if suffix == ".parquet":
         return _parquet(file, gone[str(table)])
-    text = content.decode("utf-8-sig").lstrip()
-    is_json = suffix == ".json" or (suffix not in LOCAL_ENDINGS and text[:1] in {"{", "["})
-    trim = _csv if suffix == ".csv" else _json if is_json else _yaml
+    trim = _TRIMMERS.get(suffix, _json if content.decode("utf-8-sig").lstrip()[:1] in {"{", "["} else _yaml)
     found = trim(content, gone, table)
     return _anew(raw, gone, table) if found is None else found
 
@@ -110,6 +108,10 @@ def _yaml(content: bytes, gone: Gone, table: str | None) -> bytes | None:
                 return None
             dropped.update(found)
     return "".join(line for number, line in enumerate(lines) if number not in dropped).encode()
+
+
+_TRIMMERS = {".csv": _csv, ".json": _json, ".yaml": _yaml, ".yml": _yaml}
+"""Leave rows out of a file, by its ending."""
 
 
 def _tables(root: Node | None, table: str | None) -> Iterator[tuple[str, SequenceNode]]:

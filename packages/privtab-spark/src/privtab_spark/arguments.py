@@ -21,7 +21,6 @@ from privtab.base import (
     did_you_mean,
     flag_name,
     hint,
-    requested_attribute,
 )
 from privtab.engines import Unevaluated
 from privtab_spark.attribute_columns import (
@@ -30,7 +29,6 @@ from privtab_spark.attribute_columns import (
     AttributesLike,
     check_kind,
     check_objects,
-    declared,
 )
 from privtab_spark.columns import encoded, joined, padded, unpadded
 from privtab_spark.frames import check_frame, described, flag_column, free
@@ -442,10 +440,10 @@ def _read_attributes(reader: ArgumentReader, argument: AttributesLike | None) ->
     """Add the columns of attributes to a reader. Raises InvalidRequest for attributes that requests do not give, UsageError for other values."""
     found = []
     for number, (kind, slot, name, value) in enumerate(GivenAttributes.read(argument or {}).each()):
-        attribute = requested_attribute(name, *declared(reader.vocabulary, kind))
+        attribute = reader.vocabulary.attributes.requested(kind, name)
         given = AttributeColumn(kind=kind, slot=slot, name=name)
         if isinstance(value, bool | int | list | tuple):
-            requested_attribute(name, *declared(reader.vocabulary, kind), value)
+            reader.vocabulary.attributes.requested(kind, name, value)
             found.append(AttributeColumn(kind=kind, slot=slot, name=name, constant=value))
             continue
         what = f"attribute {given}"

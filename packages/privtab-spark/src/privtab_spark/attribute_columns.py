@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from privtab.base import Attribute, InvalidRequest, UsageError, Vocabulary, requested_attribute
+from privtab.base import Attribute, InvalidRequest, UsageError, Vocabulary
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -59,12 +59,6 @@ class AttributeColumn:
         return f"`{self.slot or self.kind}.{self.name}`"
 
 
-def declared(vocabulary: Vocabulary, kind: str) -> tuple[Mapping[str, Attribute], str]:
-    """The attributes of a kind, and the kind's name for messages."""
-    what = "entities" if kind == "entity" else f"the {kind}"
-    return vocabulary.attributes.of(kind), what
-
-
 def check_kind(what: str, attribute: Attribute, kind: DataType) -> None:
     """Raise UsageError for a column whose type is not that of its attribute."""
     own, name = COLUMN_TYPES[attribute.type], kind.simpleString()
@@ -86,7 +80,7 @@ def check_objects(
             raise InvalidRequest(f"the attribute {attribute} is of an object that is not given: `with_`")
         if attribute.slot in types:
             type_ = types[attribute.slot]
-            requested_attribute(attribute.name, vocabulary.attributes.declared_on(type_), f"`{type_}`")
+            vocabulary.attributes.requested("entity", attribute.name, of_type=type_)
 
 
 def values(given: Iterable[AttributeColumn], cells: Mapping[str, Any]) -> dict[str, Any]:

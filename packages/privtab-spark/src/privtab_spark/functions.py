@@ -22,10 +22,9 @@ from privtab.base import (
     bare_name,
     check_principal,
     hint,
-    requested_attribute,
 )
 from privtab_spark.arguments import ColumnLike, FlagsLike, ResourceLike
-from privtab_spark.attribute_columns import COLUMN_TYPES, AttributeColumn, AttributesLike, declared
+from privtab_spark.attribute_columns import COLUMN_TYPES, AttributeColumn, AttributesLike
 from privtab_spark.choose import Limits
 from privtab_spark.deciding import decide
 from privtab_spark.frames import Frame, flag_column, free, opened
@@ -102,7 +101,7 @@ def _given(policy: OpenPolicy, attributes: Iterable[str]) -> tuple[AttributeColu
         kind, _, name = place.partition(".")
         if kind not in (kinds := ("user", "entity", "request")):
             raise InvalidRequest(f"unknown attribute `{place}`: write KIND.NAME, as in request.mfa" + hint(kind, kinds))
-        requested_attribute(name, *declared(policy.vocabulary, kind))
+        policy.vocabulary.attributes.requested(kind, name)
         found.append(AttributeColumn(kind=kind, slot="", name=name, column=f"attribute_{number}"))
     return tuple(found)
 

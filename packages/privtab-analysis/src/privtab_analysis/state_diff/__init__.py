@@ -13,7 +13,7 @@ from itertools import chain, combinations, product
 from math import prod
 from typing import TypeAlias
 
-from privtab.base import LEFT_OUT, Entity, FilterWord, GivenAttributes, count, count_names, current_moment
+from privtab.base import LEFT_OUT, Entity, FilterWord, GivenAttributes, count, current_moment
 from privtab.ir import RESOURCE, Below, Program, Rule, Term, Tool, direct_atoms, rule_flags
 from privtab.state import NO_PLACES, Places, State
 from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key
@@ -220,7 +220,9 @@ class Comparison:
         if (least := self.least_below) is not None:
             # A row concerns all that contain its entity, and whatever lies in these.
             cuts = {outer for path in cuts for outer in self.tree.around(path)}
-            roots |= {outer for path in roots for outer in self.tree.around(path) if count_names(outer) >= least}
+            roots |= {
+                outer for path in roots for outer in self.tree.around(path) if len(Entity("", outer).names) >= least
+            }
         division = self.tree.divided(cuts)
         return division, division.under(roots)
 
@@ -345,7 +347,7 @@ class Comparison:
                         rule=question.rule,
                         sensitive=(question.rule.entity, question.rule.operation) in self.sensitive,
                         unnamed=question.unnamed,
-                        shape=question.shape,
+                        vocabulary=question.vocabulary,
                         flags=tuple(sorted(question.flags)),
                         given=given,
                         subjects=subjects,

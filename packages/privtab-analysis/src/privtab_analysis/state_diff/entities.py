@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from privtab.base import Entity, count_names, last_name, path_of
+from privtab.base import Entity, last_name, path_of
 from privtab.ir import Program, vocabulary
 from privtab.state import State
 from privtab_analysis.entitlements.universe import universe
@@ -136,7 +136,7 @@ class Division:
             if type_ in self.tree.nested:
                 by_levels: dict[int, list[str]] = {}
                 for address in found.addresses():
-                    by_levels.setdefault(count_names(address), []).append(address)
+                    by_levels.setdefault(address.count("/"), []).append(address)
                 self._known[key] = [EntityClass(type_, paths, ((0, len(paths)),)) for paths in by_levels.values()]
             else:
                 self._known[key] = [found] if found.spans else []
@@ -176,7 +176,7 @@ def _named(program: Program, states: Iterable[State]) -> dict[str, set[str]]:
             own = found[link.name]
             if link.nested:
                 own |= {outer for path in own for outer in _levels_around(path, program.depth(link.name))}
-                own = {path for path in own if count_names(path) == program.depth(link.name)}
+                own = {path for path in own if path.count("/") + 1 == program.depth(link.name)}
             found[link.parent] |= own if link.single else {path.rpartition("/")[0] for path in own}
     for link in in_order:
         if link.single and link.parent is not None:
@@ -195,7 +195,7 @@ def _placed(program: Program, states: Iterable[State], addresses: Addresses) -> 
 
 def _levels_around(path: str, outermost: int) -> Iterator[str]:
     """The entities of the same type around one that nests; `outermost`: the number of names of the outermost."""
-    while count_names(path) > outermost:
+    while path.count("/") >= outermost:
         path = path.rpartition("/")[0]
         yield path
 

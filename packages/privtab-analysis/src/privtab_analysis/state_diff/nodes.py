@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice, product
 from math import prod
 
-from privtab.base import Entity, GivenAttributes, PathShape
+from privtab.base import Entity, GivenAttributes, Vocabulary
 from privtab.ir import RESOURCE, Rule
 from privtab.state import RowLocation, row_sentence
 from privtab_analysis.state_diff.entities import EntityClass
@@ -45,8 +45,7 @@ class ChangedAccess:
     rule: Rule
     sensitive: bool
     unnamed: bool
-    shape: PathShape
-    """The paths of the rule's type."""
+    vocabulary: Vocabulary
     flags: tuple[str, ...]
     given: GivenAttributes
     """Values that a request gives, with which alone it changed; the fewest."""
@@ -75,7 +74,7 @@ class ChangedAccess:
     def _resources(self) -> Iterator[Entity]:
         if not self.unnamed:
             return iter(self.entities)
-        ids = (self.shape.unnamed_in(entity.type, entity.id) for entity in self.entities)
+        ids = (self.vocabulary.shapes[self.rule.entity].unnamed_in(entity.type, entity.id) for entity in self.entities)
         return (Entity(self.rule.entity, id_) for id_ in ids if id_ is not None)
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import combinations, islice, product
 from typing import Any, TypeAlias
 
-from privtab.base import Attribute, AttributeValue, Entity, GivenAttributes, PathShape, Request
+from privtab.base import Attribute, AttributeValue, Entity, GivenAttributes, Request, Vocabulary
 from privtab.ir import (
     RESOURCE,
     Compare,
@@ -135,7 +135,7 @@ class Question:
     condition: Formula
     before: tuple[Formula, ...]
     """For a row filter or column mask: the conditions of the filters or masks that are tried earlier."""
-    shape: PathShape
+    vocabulary: Vocabulary
     given: GivenValues
     """The values that its request can give attributes."""
 
@@ -152,13 +152,13 @@ class Question:
             flags=frozenset(flags),
             condition=condition,
             before=tuple(before),
-            shape=vocabulary(program).shapes[rule.entity],
+            vocabulary=vocabulary(program),
             given=GivenValues(program, Or(parts=(condition, *before)), states),
         )
 
     def requested(self, entity: Entity) -> Entity | None:
         """The resource of the request about an entity; None if it lies too deep."""
-        id_ = self.shape.unnamed_in(entity.type, entity.id) if self.unnamed else entity.id
+        id_ = self.vocabulary.shapes[self.rule.entity].unnamed_in(entity.type, entity.id) if self.unnamed else entity.id
         return None if id_ is None else Entity(self.rule.entity, id_)
 
     def objects(self, classes: Mapping[str, Entity]) -> dict[str, Entity]:

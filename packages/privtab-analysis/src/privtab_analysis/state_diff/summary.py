@@ -144,7 +144,7 @@ def _entities(access: Iterable[ChangedAccess]) -> Iterable[str]:
         for requested in change.requested_objects(NAMES):
             # A call without an item is shown at the entity that contains the items.
             id_ = requested[RESOURCE].id
-            in_state = change.unnamed and change.shape.flat == len(change.shape.chain) - 1
+            in_state = change.vocabulary.shapes[change.rule.entity].names_container(id_)
             resource = id_ if in_state else f"{change.entities.type}:{id_}" if change.entities.type else "(the root)"
             objects = [f"{slot}={entity}" for slot, entity in requested.items() if slot != RESOURCE]
             yield " ".join([resource, *(["with", *objects] if objects else [])])

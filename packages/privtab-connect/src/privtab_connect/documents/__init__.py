@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from privtab.base import SettingsInvalid, documents_below, find_document
+from privtab.base import Documents, SettingsInvalid
 from privtab.pipeline import policy_paths
 
 
 def documents(kind: str) -> dict[str, Path]:
     """The documents of a kind, by name."""
-    return dict(sorted(documents_below(_folders(), kind).items()))
+    return dict(sorted(Documents(kind, _folders()).items()))
 
 
 def names(kind: str) -> str:
@@ -21,12 +21,12 @@ def names(kind: str) -> str:
     try:
         return ", ".join(documents(kind))
     except SettingsInvalid:
-        return ", ".join(sorted(documents_below([_HERE], kind)))
+        return ", ".join(sorted(Documents(kind, [_HERE])))
 
 
 def document(name: str, kind: str) -> tuple[str, Path]:
     """The name of a document and its file, of a path or of a name. Raises UsageError."""
-    return find_document(name, kind, _folders())
+    return Documents(kind, _folders()).find(name)
 
 
 def _folders() -> tuple[Path, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from privtab.base import PrivtabError, UsageError, count, templates_folder
+from privtab.base import PrivtabError, UsageError, count, text_templates
 from privtab_analysis.html import page
 from privtab_analysis.permissions import questions
 from privtab_pages.explore import changes, views
@@ -55,7 +55,7 @@ class Answer:
 def answer(world: World, name: str, pairs: list[tuple[str, str]]) -> Answer | None:
     """The answer to a path below the root; None if there is no such page. `pairs`: the parameters of the URL."""
     if name == SCRIPT:
-        return Answer((templates_folder() / "explore" / SCRIPT).read_text(encoding="utf-8"), media="text/javascript")
+        return Answer(text_templates("explore").get_template(SCRIPT).render(), media="text/javascript")
     if name == "names":
         query = Query(pairs)
         found = world.suggestions(query.one("kind"), query.one("text")) if world.state is not None else []

@@ -22,10 +22,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from privtab.base import FileError, UsageError, read_secret
+from privtab.base import FileError, UsageError, check_secret, read_text
 
 LOG = logging.getLogger("privtab.serve")
 
+LARGEST = 64 << 10
+"""Bytes of a file of tokens."""
 SHORTEST = 16
 """Minimum length of a token in characters; a shorter one was not generated randomly."""
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
@@ -98,7 +100,8 @@ class Tokens:
 
 def read(path: Path, scopes: type[StrEnum], *, bindings: bool = False) -> tuple[Bearer, ...]:
     """The bearers in a file; raises FileError, and UsageError, which names the line but not the token."""
-    lines = read_secret(path).splitlines()
+    lines = read_text(path, LARGEST).splitlines()
+    check_secret(path)
     bearers = [
         _bearer(f"{path}:{number}", line.split(), scopes, bindings=bindings)
         for number, line in enumerate(lines, start=1)

@@ -15,7 +15,6 @@ from privtab.base import (
     Vocabulary,
     flag_name,
     hint,
-    requested_attribute,
 )
 
 Ways: TypeAlias = Literal["first", "all"]
@@ -117,12 +116,12 @@ def check_attributes(given: GivenAttributes, withs: Mapping[str, Entity], vocabu
         raise UsageError(f"a matrix is about many {what}: their attributes come from the state alone")
     try:
         for name, value in given.request.items():
-            requested_attribute(name, declared.request, "the request", value)
+            declared.requested("request", name, value)
         for slot, values in given.with_.items():
             object_ = withs.get(slot)
             if object_ is None:
                 raise UsageError(f"the attributes of `{slot}` are those of an object that is not given: `with_`")
             for name, value in values.items():
-                requested_attribute(name, declared.declared_on(object_.type), f"`{slot}`", value)
+                declared.requested("entity", name, value, of_type=object_.type, what=f"`{slot}`")
     except InvalidRequest as error:
         raise UsageError(str(error)) from error
