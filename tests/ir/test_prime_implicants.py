@@ -8,7 +8,7 @@ import pytest
 from generated_programs import lowered
 from seeds import seeds
 
-from privtab.backends.describe import described_row, minimal_set_texts, unlisted_sets
+from privtab.backends.describe import described_policy, minimal_set_texts
 from privtab.base.attributes import Attribute, AttributeValue
 from privtab.base.errors import Undecided
 from privtab.ir import prime_implicants
@@ -229,9 +229,10 @@ def test_beyond_the_bound_minimal_sets_are_unknown(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(prime_implicants, "WORLDS", 2)
     text = "request.mode = read and READ (table) or request.mode = list"
     program, _ = lowered(f'{HEAD}    one: "{text}"\n    two: READ (table) or request.hour in {{8, 9}}\n')
-    one, two = (described_row(program, rule) for rule in program.rules.values())
+    one, two = described_policy(program, revision="")["operations"]
     assert (one["minimal_sets"], one["minimal_sets_complete"]) == ([], False)
-    assert list(minimal_set_texts(one)) == [("", ["unknown"])]
-    assert unlisted_sets(one, "") == ["has unknown minimal sets: its comparisons take too long to decide"]
+    sets, unlisted = minimal_set_texts(one, "")
+    assert sets == [("", ["unknown"])]
+    assert unlisted == ["has unknown minimal sets: its comparisons take too long to decide"]
     # A single comparison of an attribute completes no other.
     assert two["minimal_sets"] == [["READ (table)"], ["request.hour in {8, 9}"]]

@@ -7,20 +7,14 @@ from typing import TYPE_CHECKING
 from privtab.base.lazy import face
 
 if TYPE_CHECKING:
-    from privtab.backends.describe import (
-        described_policy,
-        described_row,
-        minimal_set_texts,
-        type_forest,
-        unlisted_sets,
-    )
+    from privtab.backends.describe import described_policy, minimal_set_texts, type_forest
     from privtab.backends.protocol import BACKENDS, Backend, Compilation, backend, backend_names
     from privtab.backends.rego.layout import rego_string, rego_template
 else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
-            "describe": "described_policy described_row minimal_set_texts type_forest unlisted_sets",
+            "describe": "described_policy minimal_set_texts type_forest",
             "protocol": "BACKENDS Backend Compilation backend backend_names",
             "rego.layout": "rego_string rego_template",
         },

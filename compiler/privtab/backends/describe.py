@@ -25,8 +25,11 @@ def files(policy: Compilation) -> Mapping[str, str]:
     return {"policy.json": indented_json.dumps(described) + "\n"}
 
 
-def described_policy(program: Program, *, revision: str) -> dict[str, Any]:
-    """The whole policy in the shape that `privtab describe --format json` prints; `revision` is the bundle's."""
+def described_policy(program: Program, *, revision: str, rules: Iterable[Rule] | None = None) -> dict[str, Any]:
+    """The policy in the shape that `privtab describe --format json` prints, with all rows or the rows of some rules.
+
+    `revision` is the bundle's: `described_policy(program, revision="a1b2")["revision"]`.
+    """
     return {
         "system": program.system,
         "version": program.version,
@@ -43,11 +46,11 @@ def described_policy(program: Program, *, revision: str) -> dict[str, Any]:
         "semantics": semantics_json(program.semantics) | {"gate": program.semantics.gate},
         "sources": dict(program.sources),
         **({"dialect": program.dialect} if program.filters else {}),
-        "operations": [described_row(program, rule) for rule in program.rules.values()],
+        "operations": [_row(program, rule) for rule in (program.rules.values() if rules is None else rules)],
     }
 
 
-def described_row(program: Program, rule: Rule) -> dict[str, Any]:
+def _row(program: Program, rule: Rule) -> dict[str, Any]:
     """Describe one row.
 
     If a condition depends on the type of a `with` object, `minimal_sets` has that part as written and `cases` has an entry for
@@ -96,31 +99,25 @@ def described_row(program: Program, rule: Rule) -> dict[str, Any]:
     return described
 
 
-def minimal_set_texts(described: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """The smallest sets of a described row in words: what they are for (empty: the call), and each set; `never` or `unknown` where there is none."""
-    none = "never" if described.get("minimal_sets_complete", True) else "unknown"
+def minimal_set_texts(described: Mapping[str, Any], more: str) -> tuple[list[tuple[str, list[str]]], list[str]]:
+    """The smallest sets of a described row in words, and a remark if not all of them are known or listed.
 
-    def alternatives(sets: Iterable[Iterable[str]]) -> list[str]:
-        return [" and ".join(atoms) or "anyone" for atoms in sets] or [none]
+    Sets have a title, empty for the call; `never` or `unknown` is a set where there is none. `more`: the remark if there are more.
 
-    if described["requires"] or described["minimal_sets"] != [[]]:
-        yield "", alternatives(described["minimal_sets"])
-    if described["each_minimal_sets"] is not None:
-        yield "each: ", alternatives(described["each_minimal_sets"])
-    for when, key in (("with", "when"), ("each with", "each_when")):
-        yield from ((f"{when} {flag}: ", alternatives(sets)) for flag, sets in described.get(key, {}).items())
-
-
-def unlisted_sets(described: Mapping[str, Any], otherwise: str) -> list[str]:
-    """A remark on a described row whose minimal sets are not all listed: that they are unknown, or otherwise what a reader is told.
-
-    >>> unlisted_sets({"minimal_sets": [["READ (lake)"]], "each_minimal_sets": None, "minimal_sets_complete": False}, "has more")
-    ['has more']
+    >>> row = {"requires": "x", "minimal_sets": [["READ (lake)"]], "each_minimal_sets": None, "minimal_sets_complete": False}
+    >>> minimal_set_texts(row, "has more")
+    ([('', ['READ (lake)'])], ['has more'])
     """
-    if described.get("minimal_sets_complete", True):
-        return []
-    unknown = [] in (described["minimal_sets"], described["each_minimal_sets"])
-    return ["has unknown minimal sets: its comparisons take too long to decide" if unknown else otherwise]
+    complete = described.get("minimal_sets_complete", True)
+    call, each = described["minimal_sets"], described["each_minimal_sets"]
+    listed = {"": call} if described["requires"] or call != [[]] else {}
+    listed |= {} if each is None else {"each: ": each}
+    for when, key in (("with", "when"), ("each with", "each_when")):
+        listed |= {f"{when} {flag}: ": sets for flag, sets in described.get(key, {}).items()}
+    none = ["never" if complete else "unknown"]
+    texts = [(title, [" and ".join(atoms) or "anyone" for atoms in sets] or none) for title, sets in listed.items()]
+    unknown = "has unknown minimal sets: its comparisons take too long to decide"
+    return texts, [] if complete else [unknown if [] in (call, each) else more]
 
 
 def type_forest(entities: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int]]:

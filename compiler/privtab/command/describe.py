@@ -118,7 +118,7 @@ def _rows(console: Terminal, entity: str, rows: list[dict[str, Any]]) -> None:
         name = row["operation"] if row["from"] == "row" else f"{row['operation']} (core)"
         source = row["source"]
         position = "" if source is None else f"line {source['line']}" if source["line"] else source["document"]
-        sets = "\n".join(title + "\nor ".join(found) for title, found in minimal_set_texts(row))
+        sets = "\n".join(title + "\nor ".join(found) for title, found in minimal_set_texts(row, "")[0])
         grid.add_row(name, needs, sets, "\n".join(row["effects"]), position)
     console.print(grid, crop=False)
     for remark, operations in _remarks(rows).items():
@@ -128,7 +128,7 @@ def _rows(console: Terminal, entity: str, rows: list[dict[str, Any]]) -> None:
 
 def _remarks(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """The notes on rows, each with the operations it applies to."""
-    from privtab.backends.describe import unlisted_sets
+    from privtab.backends.describe import minimal_set_texts
 
     remarks: dict[str, list[str]] = {}
     for row in rows:
@@ -137,7 +137,7 @@ def _remarks(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
         notes += [f"every request says {flag}: true or false" for flag in row.get("required_flags", ())]
         notes += [f"deprecated: {row['deprecated']}"] if row["deprecated"] else []
         shown = f"the first {len(row['minimal_sets'])} are shown"
-        notes += unlisted_sets(row, f"has more minimal sets than can be listed: {shown}")
+        notes += minimal_set_texts(row, f"has more minimal sets than can be listed: {shown}")[1]
         if row["ambiguous"]:
             notes += [f"other reading `{name}`: {text}" for name, text in row["ambiguous"]["readings"].items()]
         for remark in notes:

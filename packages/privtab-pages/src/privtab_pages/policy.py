@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from privtab.backends import described_policy, minimal_set_texts, type_forest, unlisted_sets
+from privtab.backends import described_policy, minimal_set_texts, type_forest
 from privtab.base import text_templates
 from privtab.ir import Can, Formula, Program, Rule, walk_condition
 from privtab_analysis.diff.markdown import as_code, as_text, markdown
@@ -116,16 +116,17 @@ class PolicyPage:
 
     def _row(self, described: Mapping[str, Any], rule: Rule) -> Row:
         cells = self.coverage.get(rule.id)
+        sets, unlisted = minimal_set_texts(described, "has more smallest sets than are listed")
         return Row(
             anchor=_anchor(rule.entity, rule.operation),
             operation=rule.operation,
             title=rule.title if rule.title and rule.title != rule.operation.replace("_", " ") else "",
             requires=self._pieces(described["requires"] or "", rule.requires, rule),
             each=self._pieces(described["each"] or "", rule.each, rule),
-            sets=[f"{title}{text}" for title, found in minimal_set_texts(described) for text in found],
+            sets=[f"{title}{text}" for title, found in sets for text in found],
             effects=described["effects"],
             source=_source(described["source"], self.program.sources),
-            remarks=list(_remarks(described)),
+            remarks=list(_remarks(described, unlisted)),
             coverage="" if cells is None else f"{cells[1]} of {cells[0]}",
             roles=() if self.roles is None else self.roles.cells[rule.entity, rule.operation],
         )
@@ -157,14 +158,14 @@ def _anchor(entity: str, operation: str) -> str:
     return f"{entity}.{operation}"
 
 
-def _remarks(described: Mapping[str, Any]) -> Iterator[str]:
+def _remarks(described: Mapping[str, Any], unlisted: Sequence[str]) -> Iterator[str]:
     yield from (word for word in ("destructive", "sensitive") if word in described)
     if described["from"] == "core":
         yield "the same for several types"
     if objects := described.get("with"):
         yield "with " + ", ".join(f"{slot}: {' or '.join(types)}" for slot, types in objects.items())
     yield from (f"every request says {flag}: true or false" for flag in described.get("required_flags", ()))
-    yield from unlisted_sets(described, "has more smallest sets than are listed")
+    yield from unlisted
     if described["deprecated"]:
         yield f"deprecated: {described['deprecated']}"
     if described["note"]:

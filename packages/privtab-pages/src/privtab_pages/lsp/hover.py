@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from privtab.backends import described_row, minimal_set_texts, unlisted_sets
+from collections.abc import Mapping
+from typing import Any
+
+from privtab.backends import described_policy, minimal_set_texts
 from privtab.base import listed_names
 from privtab.ir import Program, Rule
 from privtab.model import DeclaredNames
@@ -20,8 +23,10 @@ def hover(name: Occurrence, names: DeclaredNames, program: Program | None) -> st
         case "privilege" | "set":
             return _privilege(name.name, names)
         case "operation":
-            rules = [] if program is None else rules_of(name, program)
-            return "\n\n---\n\n".join(_row(rule, program) for rule in rules[:MOST_ROWS] if program) or None
+            if program is None:
+                return None
+            rows = described_policy(program, revision="", rules=rules_of(name, program)[:MOST_ROWS])["operations"]
+            return "\n\n---\n\n".join(map(_row, rows)) or None
 
 
 def rules_of(name: Occurrence, program: Program) -> list[Rule]:
@@ -66,17 +71,14 @@ def _privilege(name: str, names: DeclaredNames) -> str | None:
     )
 
 
-def _row(rule: Rule, program: Program) -> str:
-    row = described_row(program, rule)
+def _row(row: Mapping[str, Any]) -> str:
+    sets, unlisted = minimal_set_texts(row, "there are more of them than can be listed")
     source = row["source"]
     line = "" if source is None or source["line"] is None else f", line {source['line']}"
     return _lines(
-        f"**{rule.entity}/{rule.operation}**" + (" (core)" if row["from"] == "core" else ""),
-        *(
-            "\n".join([title or "needs one of these:", *(f"- `{text}`" for text in found)])
-            for title, found in minimal_set_texts(row)
-        ),
-        *unlisted_sets(row, "there are more of them than can be listed"),
+        f"**{row['entity']}/{row['operation']}**" + (" (core)" if row["from"] == "core" else ""),
+        *("\n".join([title or "needs one of these:", *(f"- `{text}`" for text in found)]) for title, found in sets),
+        *unlisted,
         f"on success: {listed_names(row['effects'])}" if row["effects"] else "",
         f"deprecated: {row['deprecated']}" if row["deprecated"] else "",
         row["note"] or "",
