@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Mapping as Values
 from collections.abc import Sequence as Words
 from dataclasses import dataclass, field
@@ -66,18 +66,23 @@ _LEVELS: dict[str, Severity | None] = {**{str(s): s for s in Severity}, "off": N
 Choice = TypeVar("Choice", FailOn, LintFormat)
 
 
-def settings_above(policy: Path) -> Settings:
-    """The settings of the nearest folder above a policy that has some.
+def settings_above(policy: Path, read: Callable[[Path], SourceFile | None] | None = None) -> Settings:
+    """The settings of the nearest folder above a policy that has some. Raises SettingsInvalid with every mistake.
 
     They turn checks off and name administrators: raises UsageError for a file that other users could have written, unless
-    PRIVTAB_CONFIG names it, and SettingsInvalid with every mistake.
+    PRIVTAB_CONFIG names it. `read`: what reads the files, if they are not to be read from the disk; None without a file.
+
+    >>> settings_above(Path("/work/lake.yaml"), lambda file: None).policies is None
+    True
     """
-    for folder in policy.resolve().parents:
-        for name in (OWN_FILE, SHARED_FILE):
-            file = folder / name
-            if file.is_file() and (found := _read(file, file.stat().st_mtime_ns)) is not None:
-                _check_access(file)
-                return found
+    for file in (folder / name for folder in policy.resolve().parents for name in (OWN_FILE, SHARED_FILE)):
+        if read is not None:
+            text = read(file)
+            found = None if text is None else settings_in(text, file)
+        elif found := _read(file, file.stat().st_mtime_ns) if file.is_file() else None:
+            _check_access(file)
+        if found is not None:
+            return found
     return Settings()
 
 
@@ -89,19 +94,6 @@ def _check_access(file: Path) -> None:
             f"{file}: its settings are not taken, since {why}: change the owner or the permissions, or name the file in "
             "PRIVTAB_CONFIG if you trust it"
         )
-
-
-def nearest_settings(folders: Iterable[Path], read: Callable[[Path], SourceFile | None]) -> Settings:
-    """The settings of the first of some folders that has any, as `read` finds its files. Raises SettingsInvalid.
-
-    >>> nearest_settings([Path("/work")], lambda file: None).policies is None
-    True
-    """
-    for file in (folder / name for folder in folders for name in (OWN_FILE, SHARED_FILE)):
-        text = read(file)
-        if text is not None and (found := settings_in(text, file)) is not None:
-            return found
-    return Settings()
 
 
 def read_settings(file: Path) -> Settings:

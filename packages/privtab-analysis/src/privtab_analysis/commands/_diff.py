@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from privtab.base import FileError, SourceFile, UsageError, Worker
-from privtab.checks import Settings, nearest_settings
+from privtab.checks import settings_above
 from privtab.command import is_stored, load_policy, table
 from privtab.ir import Program
 from privtab.pipeline import find_policies, find_policy, load_program, policy_paths
@@ -183,7 +183,7 @@ def _working_tree_file(revision: str, path: str) -> Path:
 def _changed_policies(revision: str) -> Iterator[tuple[Side, Side]]:
     """All policies that differ between the revision and now; raises UsageError if there are no policies at all."""
     # Include the folders of the earlier settings: changed settings must not hide a policy.
-    paths = sorted({*policy_paths(), *policy_paths(_settings_at(revision))})
+    paths = sorted({*policy_paths(), *policy_paths(settings_above(Path("privtab.toml"), _reader_at(revision)))})
     current_paths = {path.as_posix(): path for path in find_policies(path for path in paths if path.exists())}
     earlier_files = _policies_at(revision, paths)
     if not current_paths and not earlier_files:
@@ -207,16 +207,15 @@ def _policies_at(revision: str, paths: Iterable[Path]) -> dict[str, SourceFile]:
     return {name: file for name, file in files.items() if file.has_mark("privtab")}
 
 
-def _settings_at(revision: str) -> Settings:
-    """The settings of the working directory at a revision."""
-    top, working_folder = top_folder().resolve(), Path.cwd().resolve()
-    folders = [folder for folder in (working_folder, *working_folder.parents) if folder.is_relative_to(top)]
+def _reader_at(revision: str) -> Callable[[Path], SourceFile | None]:
+    """Return what reads a file of the repository at a revision."""
+    top = top_folder().resolve()
 
     def read(file: Path) -> SourceFile | None:
-        text = file_at(revision, file)
+        text = file_at(revision, file) if file.is_relative_to(top) else None
         return None if text is None else SourceFile.decode(text, f"{revision}:{file.name}")
 
-    return nearest_settings(folders, read)
+    return read
 
 
 def required_file_at(revision: str, path: str) -> bytes:
