@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Words
 from enum import Enum, auto
-from typing import ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar, assert_never
 
 from privtab.base.diagnostics import Diagnostic, Located, Severity, Span, sorted_diagnostics
 from privtab.base.errors import PolicyInvalid
 from privtab.base.hints import did_you_mean, listed_names, nearest
 from privtab.base.source import SourceFile
+from privtab.language.findings import unreadable
 from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml
 
 Text: TypeAlias = Located[str]
@@ -91,6 +92,22 @@ class NodeReader:
                 first[key.text] = key
                 entries.append((key, value))
         return entries
+
+    def plain(self, node: YamlNode) -> Any:
+        """A tree as dictionaries, lists and values; a duplicate key is a finding."""
+        match node:
+            case ScalarNode():
+                return node.value
+            case SequenceNode():
+                return [self.plain(item) for item in node.items]
+            case MappingNode():
+                first: dict[str, ScalarNode] = {}
+                for key, _ in node.entries:
+                    earlier = first.setdefault(key.text, key)
+                    if earlier is not key:
+                        self.take(unreadable.duplicate_key(self.span(key), key.text, self.span(earlier)))
+                return {key.text: self.plain(value) for key, value in node.entries}
+        assert_never(node)
 
 
 class DocumentReader(NodeReader):

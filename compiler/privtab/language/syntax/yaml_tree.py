@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Sequence_
 from dataclasses import replace
-from typing import Any, ClassVar, TypeAlias, assert_never
+from typing import Any, ClassVar, TypeAlias
 
 import yaml
 
@@ -270,27 +270,6 @@ def compose_yaml(source: SourceFile, found: list[Diagnostic], begins: str = unre
     if builder.root is None and not builder.broken:
         found.append(unreadable.empty_file(source.span(0, 0), begins))
     return builder.root
-
-
-def plain_yaml(node: YamlNode, source: SourceFile, found: list[Diagnostic]) -> Any:
-    """A tree as dictionaries, lists and values; a duplicate key is a finding.
-
-    plain_yaml(compose_yaml(source, found), source, found)  # {"system": "lake", "version": 1}
-    """
-    match node:
-        case ScalarNode():
-            return node.value
-        case SequenceNode():
-            return [plain_yaml(item, source, found) for item in node.items]
-        case MappingNode():
-            first: dict[str, ScalarNode] = {}
-            for key, _ in node.entries:
-                earlier = first.setdefault(key.text, key)
-                if earlier is not key:
-                    span, earlier_span = source.span(key.start, key.end), source.span(earlier.start, earlier.end)
-                    found.append(unreadable.duplicate_key(span, key.text, earlier_span))
-            return {key.text: plain_yaml(value, source, found) for key, value in node.entries}
-    assert_never(node)
 
 
 class _Builder:

@@ -41,11 +41,11 @@ def _yaml_value(file: SourceFile) -> object:
 
     The lines themselves are not shown, since they may contain passwords.
     """
-    from privtab.language import compose_yaml, plain_yaml
+    from privtab.language import DocumentReader, compose_yaml
 
     found: list[Diagnostic] = []
     tree = compose_yaml(file, found, "a configuration begins with `tables:`")
-    value = None if tree is None else plain_yaml(tree, file, found)
+    value = None if tree is None else DocumentReader(file, found).plain(tree)
     if found:
         texts = "\n\n".join(finding.render() for finding in found)
         raise UsageError(f"{file.path} is not a readable configuration:\n{texts}")

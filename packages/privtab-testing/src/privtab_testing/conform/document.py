@@ -18,7 +18,6 @@ from privtab.language import (
     SequenceNode,
     YamlNode,
     compose_yaml,
-    plain_yaml,
 )
 from privtab.state import TABLE_COLUMNS, State, from_tables, validate
 from privtab_connect.importing.template import Template
@@ -208,7 +207,7 @@ class _DriverReader(DocumentReader):
         for key in IN_CALLS:
             if key in beside:
                 self.report("C001", beside[key], f"`{key}` makes a state by calls, which `state` says is in a file")
-        tables = plain_yaml(node, self.source, self.found)
+        tables = self.plain(node)
         state, findings = validate(self.program, from_tables(tables, self.source.path), notes=False)
         for finding in findings:
             self.report("C001", node, finding.message, finding.help)

@@ -13,7 +13,15 @@ import yaml
 
 from privtab.base import Diagnostic, FileError, PolicyInvalid, SourceFile, UsageError
 from privtab.ir import ALWAYS, Program, Rule, condition_text
-from privtab.language import OPEN_NAME, MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml, plain_yaml
+from privtab.language import (
+    DocumentReader,
+    MappingNode,
+    ScalarNode,
+    SequenceNode,
+    YamlNode,
+    compose_yaml,
+    policy_schema,
+)
 from privtab.pipeline import find_policy, load_program
 from privtab.reference import Reference
 from privtab_testing.conform import Question, QuestionPlan, SystemAnswer
@@ -50,7 +58,7 @@ class VariantFile:
         self.path = find_policy(policy)
         self.name = name
         self.source = SourceFile.load(self.path)
-        if not re.fullmatch(OPEN_NAME, name):
+        if not re.fullmatch(policy_schema()["$defs"]["open"]["pattern"], name):
             raise UsageError(
                 f"`{name}` is no name of a variant: write a letter, then letters, digits, `_`, `-`, `.`, `:`"
             )
@@ -73,7 +81,7 @@ class VariantFile:
         """The row that a rule was read from, as plain values."""
         start = self.source.starts[rule.span.line - 1] + rule.span.column - 1
         node = next(value for key, value in _entries(self.root) if key.start <= start < key.end)
-        return plain_yaml(node, self.source, [])
+        return DocumentReader(self.source, []).plain(node)
 
     def text(self, changes: Iterable[RowChange]) -> str:
         """The policy with a variant of these rows."""
