@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from privtab.language.report import CaseFailure, CaseResult, SuiteResult, junit
+from privtab.language.report import CaseResult, SuiteResult, junit
 
 SUITE = SuiteResult(
     name="shop.scenarios.yaml",
@@ -11,9 +11,7 @@ SUITE = SuiteResult(
         CaseResult(
             name="reads", classname="shop", seconds=0.25, properties=(("engine", "opa"),), file="s.yaml", line=4
         ),
-        CaseResult(
-            name="writes", classname="shop", seconds=0.5, failure=CaseFailure(message="allowed <it>", text="a & b\n  c")
-        ),
+        CaseResult(name="writes", classname="shop", seconds=0.5, failure="allowed <it>", details="a & b\n  c"),
         CaseResult(name="later", classname="shop", skipped="not yet"),
     ),
 )
@@ -56,7 +54,7 @@ def test_the_order_of_elements_is_the_one_of_the_schema() -> None:
 
 
 def test_characters_that_xml_cannot_hold_are_replaced() -> None:
-    case = CaseResult(name="a\x00b\ud800", classname="\x1b[1m", failure=CaseFailure(message="\ufffe", text="\x08"))
+    case = CaseResult(name="a\x00b\ud800", classname="\x1b[1m", failure="\ufffe", details="\x08")
     root = parsed(junit([SuiteResult(name="s", cases=(case,))]))
     found = next(root.iter("testcase"))
     assert found.get("name") == "a\ufffdb\ufffd"

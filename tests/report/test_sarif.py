@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from privtab.base.diagnostics import Diagnostic, Located, Severity, Span
-from privtab.language.report import RuleInfo, SuppressedFinding
+from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span
+from privtab.language.report import SuppressedFinding
 from privtab.language.report.sarif import FINGERPRINT, sarif
 
 SCHEMA = json.loads((Path(__file__).parent / "sarif.schema.json").read_text(encoding="utf-8"))
@@ -42,15 +42,13 @@ def run(text: str) -> Any:
 
 
 def test_a_result_has_its_rule_place_advice_fix_and_second_places() -> None:
-    rule = RuleInfo(
-        code="P101",
-        name="unknown-privilege",
-        severity=Severity.ERROR,
-        summary="a privilege nobody listed",
-        page="# P101",
-    )
+    rules = {FindingKind("P101", "unknown-privilege", Severity.ERROR): "a privilege nobody listed"}
     second_place = Located("listed here", span(2, 14, 18))
-    written = run(sarif([finding(related=(second_place,))], [rule], texts={"policy_src/my shop.yaml": TEXT}))
+    written = run(
+        sarif(
+            [finding(related=(second_place,))], rules, pages={"P101": "# P101"}, texts={"policy_src/my shop.yaml": TEXT}
+        )
+    )
     (described,) = written["tool"]["driver"]["rules"]
     assert described["id"] == "P101"
     assert described["name"] == "UnknownPrivilege"

@@ -14,13 +14,13 @@ from rich.padding import Padding
 from rich.text import Text
 
 from privtab.base.collection import no_collection
-from privtab.base.diagnostics import Diagnostic, Severity, Span, shown_columns
+from privtab.base.diagnostics import Diagnostic, FindingKind, Severity, Span, shown_columns
 from privtab.base.errors import UsageError
 from privtab.base.printable import count
 from privtab.checks.lint.settings import FailOn, LintFormat, LintResult, codes, unknown
 from privtab.command._output import Report, as_json, deliver, err, fail_if, out, table, wrapped
 from privtab.command._parameters import PathsArgument, option, words_of
-from privtab.language.report import CaseFailure, CaseResult, RuleInfo, SuiteResult
+from privtab.language.report import CaseResult, SuiteResult
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -153,7 +153,10 @@ def report(results: Sequence[LintResult], format_: LintFormat) -> Report:
         case LintFormat.SARIF:
             from privtab.language.report.sarif import sarif
 
-            return sarif(found, rules(), suppressed=ignored, texts={result.path: result.text for result in results})
+            summaries: dict[FindingKind, str] = {code: code.summary() for code in codes().values()}
+            pages = {code.code: code.page() for code in codes().values()}
+            texts = {result.path: result.text for result in results}
+            return sarif(found, summaries, pages=pages, suppressed=ignored, texts=texts)
         case LintFormat.GITHUB:
             from privtab.language.report import github_annotations
 
@@ -164,14 +167,6 @@ def report(results: Sequence[LintResult], format_: LintFormat) -> Report:
             return junit([_suite(result) for result in results], name="privtab lint")
         case _:
             assert_never(format_)
-
-
-def rules() -> list[RuleInfo]:
-    """The catalogue of rules for reports."""
-    return [
-        RuleInfo(code=code.code, name=code.name, severity=code.severity, summary=code.summary(), page=code.page())
-        for code in codes().values()
-    ]
 
 
 def _suite(result: LintResult) -> SuiteResult:
@@ -187,17 +182,16 @@ def _suite(result: LintResult) -> SuiteResult:
 
 def _case(finding: Diagnostic, result: LintResult) -> CaseResult:
     span = finding.span
-    failure = None
-    if result.fail_on.fails(finding.severity):
-        lines = [f"{span.path}:{span.line}:{span.column}", finding.message]
-        lines += [f"help: {finding.help}"] if finding.help else []
-        failure = CaseFailure(message=finding.message, text="\n".join(lines), kind=str(finding.severity))
+    lines = [f"{span.path}:{span.line}:{span.column}", finding.message]
+    lines += [f"help: {finding.help}"] if finding.help else []
     return CaseResult(
         name=f"{finding.code} {finding.name} at {span.line}:{span.column}",
         classname=span.path,
         file=span.path,
         line=span.line,
-        failure=failure,
+        failure=finding.message if result.fail_on.fails(finding.severity) else None,
+        details="\n".join(lines),
+        failure_kind=str(finding.severity),
         properties=(("severity", str(finding.severity)), ("message", finding.message)),
     )
 

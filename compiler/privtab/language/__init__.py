@@ -8,11 +8,11 @@ from privtab.base.lazy import face
 
 if TYPE_CHECKING:
     from privtab.language.fmt import format_source
-    from privtab.language.report import CaseFailure, CaseResult, RuleInfo, SuiteResult, SuppressedFinding, junit
+    from privtab.language.report import CaseResult, SuiteResult, SuppressedFinding, junit
     from privtab.language.report.sarif import sarif
     from privtab.language.syntax import read_policy
     from privtab.language.syntax.expression import RESERVED_WORDS, CellError, cell_names, parse_constants
-    from privtab.language.syntax.keys import OPEN_NAME, policy_schema
+    from privtab.language.syntax.keys import policy_schema
     from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
     from privtab.language.syntax.nodes import Tables
     from privtab.language.syntax.yaml_tree import (
@@ -21,20 +21,19 @@ if TYPE_CHECKING:
         SequenceNode,
         YamlNode,
         compose_yaml,
-        plain_yaml,
     )
 else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
             "fmt": "format_source",
-            "report": "CaseFailure CaseResult RuleInfo SuiteResult SuppressedFinding junit",
+            "report": "CaseResult SuiteResult SuppressedFinding junit",
             "report.sarif": "sarif",
             "syntax": "read_policy",
             "syntax.expression": "RESERVED_WORDS CellError cell_names parse_constants",
-            "syntax.keys": "OPEN_NAME policy_schema",
+            "syntax.keys": "policy_schema",
             "syntax.node_reader": "DocumentProblem DocumentReader",
             "syntax.nodes": "Tables",
-            "syntax.yaml_tree": "MappingNode ScalarNode SequenceNode YamlNode compose_yaml plain_yaml",
+            "syntax.yaml_tree": "MappingNode ScalarNode SequenceNode YamlNode compose_yaml",
         },
     )

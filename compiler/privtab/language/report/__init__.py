@@ -15,21 +15,6 @@ from privtab.base.diagnostics import Diagnostic, Severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleInfo:
-    """The meaning of a code: one line, and a page of Markdown if there is one.
-
-    >>> RuleInfo(code="P305", name="unused", severity=Severity.WARNING, summary="Nothing uses the name.").page
-    ''
-    """
-
-    code: str
-    name: str
-    severity: Severity
-    summary: str
-    page: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SuppressedFinding:
     """A finding that was suppressed, and the reason; `in_source` if a comment beside it does so."""
 
@@ -39,26 +24,21 @@ class SuppressedFinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseFailure:
-    """Why a case failed: one line, and details.
+class CaseResult:
+    """One test: how long it took, its failure, or why it was skipped, and the `file` and `line` that define it.
 
-    >>> CaseFailure(message="expected an allow").kind
+    A failure has one line, details, and a kind.
+
+    >>> CaseResult(name="ann reads", classname="lake", failure="expected an allow").failure_kind
     'failure'
     """
-
-    message: str
-    text: str = ""
-    kind: str = "failure"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseResult:
-    """One test: how long it took, its failure, or why it was skipped, and the `file` and `line` that define it."""
 
     name: str
     classname: str
     seconds: float = 0.0
-    failure: CaseFailure | None = None
+    failure: str | None = None
+    details: str = ""
+    failure_kind: str = "failure"
     skipped: str | None = None
     properties: tuple[tuple[str, str], ...] = ()
     file: str | None = None
@@ -141,8 +121,8 @@ def _case(suite: Element, case: CaseResult) -> None:
     if case.skipped is not None:
         SubElement(element, "skipped", {"message": _clean(case.skipped)})
     elif case.failure is not None:
-        attributes = {"message": _clean(case.failure.message), "type": _clean(case.failure.kind)}
-        SubElement(element, "failure", attributes).text = _clean(case.failure.text)
+        attributes = {"message": _clean(case.failure), "type": _clean(case.failure_kind)}
+        SubElement(element, "failure", attributes).text = _clean(case.details)
 
 
 def _properties(element: Element, properties: Sequence[tuple[str, str]]) -> None:

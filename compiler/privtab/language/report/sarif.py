@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import quote
 
 from privtab import __version__
-from privtab.base.diagnostics import Diagnostic, Span
+from privtab.base.diagnostics import Diagnostic, FindingKind, Span
 from privtab.base.printable import printable_json
-from privtab.language.report import RuleInfo, SuppressedFinding
+from privtab.language.report import SuppressedFinding
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "privtabFinding/v1"
@@ -26,30 +26,30 @@ Json = dict[str, Any]
 
 def sarif(
     findings: Iterable[Diagnostic],
-    rules: Iterable[RuleInfo] = (),
+    rules: Mapping[FindingKind, str] = {},
     *,
+    pages: Mapping[str, str] = {},
     suppressed: Iterable[SuppressedFinding] = (),
     texts: Mapping[str, str] | None = None,
 ) -> str:
     """Return one run as JSON, ending in a line break; the same findings give the same bytes.
 
-    `rules` describes the codes; codes without a description get only their name. `texts` holds the files by the paths
-    of the spans: with it, results contain their lines, and fingerprints stay the same when lines are inserted above.
+    `rules` describes kinds of findings in one line, `pages` codes in Markdown; others get only their name. `texts` holds the
+    files by the paths of the spans: with it, results contain their lines, and fingerprints stay the same when lines are
+    inserted above.
     """
     shown = tuple(findings)
     hidden = tuple(suppressed)
-    known = {rule.code: rule for rule in rules}
+    known = {kind.code: _rule(kind, summary, pages.get(kind.code)) for kind, summary in rules.items()}
     for finding in (*shown, *(entry.finding for entry in hidden)):
-        severity, summary = finding.severity, finding.name.replace("-", " ")
-        known.setdefault(
-            finding.code, RuleInfo(code=finding.code, name=finding.name, severity=severity, summary=summary)
-        )
+        kind = FindingKind(finding.code, finding.name, finding.severity)
+        known.setdefault(finding.code, _rule(kind, finding.name.replace("-", " "), None))
     codes = sorted(known)
     run = _Run({code: index for index, code in enumerate(codes)}, texts or {})
     results = [run.result(finding) for finding in shown]
     for entry in hidden:
-        kind = "inSource" if entry.in_source else "external"
-        results.append(run.result(entry.finding) | {"suppressions": [{"kind": kind, "justification": entry.reason}]})
+        suppression = {"kind": "inSource" if entry.in_source else "external", "justification": entry.reason}
+        results.append(run.result(entry.finding) | {"suppressions": [suppression]})
     log = {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -59,7 +59,7 @@ def sarif(
                     "driver": {
                         "name": "privtab",
                         "semanticVersion": __version__,
-                        "rules": [_rule(known[code]) for code in codes],
+                        "rules": [known[code] for code in codes],
                     }
                 },
                 "columnKind": "unicodeCodePoints",
@@ -122,18 +122,16 @@ class _Run:
         return sha256(f"{base}\0{self.occurrences[base]}".encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
-def _rule(rule: RuleInfo) -> Json:
-    descriptor: Json = {
-        "id": rule.code,
-        "name": "".join(word.capitalize() for word in rule.name.split("-")),
-        "shortDescription": {"text": rule.summary},
-        "fullDescription": {"text": rule.summary},
-        "defaultConfiguration": {"level": str(rule.severity)},
-        "properties": {"tags": ["access-control", rule.name]},
+def _rule(kind: FindingKind, summary: str, page: str | None) -> Json:
+    return {
+        "id": kind.code,
+        "name": "".join(word.capitalize() for word in kind.name.split("-")),
+        "shortDescription": {"text": summary},
+        "fullDescription": {"text": summary},
+        "defaultConfiguration": {"level": str(kind.severity)},
+        "properties": {"tags": ["access-control", kind.name]},
+        **({"help": {"text": page, "markdown": page}} if page else {}),
     }
-    if rule.page:
-        descriptor["help"] = {"text": rule.page, "markdown": rule.page}
-    return descriptor
 
 
 def _file(path: str) -> Json:

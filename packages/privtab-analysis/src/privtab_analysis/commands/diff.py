@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.base import Severity, no_collection, parse_key_values
+from privtab.base import FindingKind, Severity, no_collection, parse_key_values
 from privtab.command import VariantOptions, argument, as_json, deliver, err, fail_if, option, out, show_findings
 from privtab_analysis.commands._failing import failing_words
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
@@ -133,13 +133,10 @@ def _print(
 
 
 def _sarif(diffs: Sequence[Diff], verdicts: frozenset[Verdict], found: Sequence[Diagnostic]) -> str:
-    from privtab.language import RuleInfo, SuppressedFinding, sarif
+    from privtab.language import SuppressedFinding, sarif
     from privtab_analysis.diff.summary import CODES, findings
 
-    rules = [
-        RuleInfo(code=code, name=name, severity=Severity.ERROR, summary=summary)
-        for code, name, summary in CODES.values()
-    ]
+    rules = {FindingKind(code, name, Severity.ERROR): summary for code, name, summary in CODES.values()}
     open_findings, suppressed = list(found), []
     for diff in diffs:
         for finding, row in findings(diff, verdicts):

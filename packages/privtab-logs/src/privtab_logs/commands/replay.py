@@ -71,14 +71,11 @@ def _shown(found: Report, format_: ReplayFormat, failing: list[str], policy: str
 
             return prometheus(found)
         case "sarif":
-            from privtab.base import Severity
-            from privtab.language import RuleInfo, sarif
+            from privtab.base import FindingKind, Severity
+            from privtab.language import sarif
             from privtab_logs.report import CODES, findings
 
-            rules = [
-                RuleInfo(code=code, name=name, severity=Severity.ERROR, summary=text)
-                for code, name, text in CODES.values()
-            ]
+            rules = {FindingKind(code, name, Severity.ERROR): text for code, name, text in CODES.values()}
             return sarif(findings(found, failing, policy), rules)
         case "pretty" | "text":
             return lambda console: _text(found, console)

@@ -7,7 +7,7 @@ from typing import Any
 
 from privtab.base import count
 from privtab.ir import atom_text
-from privtab.language import CaseFailure, CaseResult, SuiteResult, junit
+from privtab.language import CaseResult, SuiteResult, junit
 from privtab.state import State
 from privtab_analysis.diff.markdown import as_text
 from privtab_analysis.html import page
@@ -198,17 +198,17 @@ def as_junit(report: Report) -> str:
 
 
 def _case(report: Report, row: RowReport) -> CaseResult:
-    failure = None
-    if row.verdict in WRONG and row.waived is None:
-        lines = [*row_notes(row), *row_lines(row.rule.span), *shown_lines(row)]
-        failure = CaseFailure(message=f"{row.name} is {row.verdict}", text="\n".join(lines), kind=str(row.verdict))
+    wrong = row.verdict in WRONG and row.waived is None
+    lines = [*row_notes(row), *row_lines(row.rule.span), *shown_lines(row)] if wrong else []
     skipped = None
     if row.verdict is Verdict.UNTESTED or row.waived is not None:
         skipped = "; ".join(row_notes(row)) or "not asked"
     return CaseResult(
         name=row.name,
         classname=f"{report.plan.program.system}.{row.rule.entity}",
-        failure=failure,
+        failure=f"{row.name} is {row.verdict}" if wrong else None,
+        details="\n".join(lines),
+        failure_kind=str(row.verdict),
         skipped=skipped,
         file=row.rule.span.path,
         line=row.rule.span.line,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
@@ -11,9 +11,7 @@ from typing import Any
 
 from privtab.base import FileError, SourceFile, Span, read_text
 from privtab.ir import Rule, atom_text
-from privtab.language import CaseFailure as JUnitFailure
-from privtab.language import CaseResult as JUnitCase
-from privtab.language import SuiteResult, read_policy
+from privtab.language import CaseResult, SuiteResult, read_policy
 from privtab_testing.scenarios import Case, CasePlan, Subject
 from privtab_testing.scenarios.mutants import CHANGES, Mutant
 from privtab_testing.scenarios.prove import Cell, Coverage, Score
@@ -240,20 +238,15 @@ def _suite(result: Result) -> SuiteResult:
     return SuiteResult(name=result.name, cases=cases, properties=tuple(properties))
 
 
-def _test(result: Result, case: Case, failure: Failure | None, seconds: float) -> JUnitCase:
-    rule = result.rule(case)
-    junit_failure = None
-    if failure is not None:
-        reading = result.chosen_reading(case)
-        place = f"row {rule.span.path}:{rule.span.line}" + (f", reading on line {reading.span.line}" if reading else "")
-        text = "\n".join([f"{because(failure)}", place, *result.lines(case)])
-        message = f"expected {failure.expected}, got {failure.got}"
-        junit_failure = JUnitFailure(message=message, text=text, kind=failure.fault)
-    return JUnitCase(
-        name=case.name,
-        classname=rule.id.replace("/", "."),
-        seconds=seconds,
-        failure=junit_failure,
-        file=case.span.path,
-        line=case.span.line,
+def _test(result: Result, case: Case, failure: Failure | None, seconds: float) -> CaseResult:
+    rule, span = result.rule(case), case.span
+    passed = CaseResult(
+        name=case.name, classname=rule.id.replace("/", "."), seconds=seconds, file=span.path, line=span.line
     )
+    if failure is None:
+        return passed
+    reading = result.chosen_reading(case)
+    place = f"row {rule.span.path}:{rule.span.line}" + (f", reading on line {reading.span.line}" if reading else "")
+    text = "\n".join([f"{because(failure)}", place, *result.lines(case)])
+    message = f"expected {failure.expected}, got {failure.got}"
+    return replace(passed, failure=message, details=text, failure_kind=failure.fault)
