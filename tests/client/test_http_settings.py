@@ -102,8 +102,7 @@ def pushed(url: str, folder: Path) -> None:
 
 
 def stored(url: str, folder: Path) -> None:
-    (folder / "token").write_text(TOKEN)
-    opened = session(Settings(store=url, token_file=folder / "token"))
+    opened = session(Settings(store=url, token=TOKEN))
     carry_out(Settings(store=url, yes=True), opened, RequestedChange())
 
 

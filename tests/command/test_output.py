@@ -31,6 +31,8 @@ MEANT = {
     ("__init__.py", "sys.stdout.write"): "Typer and Rich are missing",
     ("__init__.py", "sys.stderr.write"): "Typer and Rich are missing",
     ("opa.py", "json.dumps"): "an argument of curl",
+    ("filter.py", "json.dumps"): "quotes a parameter in a comment of SQL",
+    ("filter.py", "csv.writer"): "rows for programs",
     ("test.py", "json.dumps"): "quotes a YAML scalar",
 }
 
@@ -84,7 +86,7 @@ def test_dataclasses_and_entities_are_json() -> None:
 
 
 def test_a_report_is_printed_or_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    reports: list[_output.Report] = ["a text\n", lambda console: console.print("a text", style="bold")]
+    reports: list[object] = ["a text\n", lambda console: console.print("a text", style="bold")]
     for number, report in enumerate(reports):
         _output.deliver(report)
         assert capsys.readouterr().out == "a text\n"
@@ -102,7 +104,7 @@ def test_what_is_left_out_is_counted(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_parts_of_a_line_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
-    _output.out().print(_output.styled("a\x07", ("b\x1b[31m", "bold")))
+    _output.out().print_styled("a\x07", ("b\x1b[31m", "bold"))
     assert capsys.readouterr().out == "a\\x07b\\x1b[31m\n"
 
 

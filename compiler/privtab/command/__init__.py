@@ -29,15 +29,11 @@ if TYPE_CHECKING:
         VariantOptions,
         VerificationOptions,
         load_state,
-        moment_of,
         open_doors,
-        read_token,
     )
     from privtab.command._output import (
         FormatOption,
         Terminal,
-        as_json,
-        csv_text,
         deliver,
         err,
         fail_if,
@@ -46,7 +42,6 @@ if TYPE_CHECKING:
         print_if_data,
         show_findings,
         stop,
-        styled,
         table,
     )
     from privtab.command._parameters import argument, needing, option
@@ -67,9 +62,9 @@ else:
             "_engines": "Answers open_engine",
             "_files": "row_counts",
             "_options": "AtOption OutputOption PartialOption PolicyArguments PolicyChoice QuestionOptions SigningKeyOption"
-            " SigningOptions VariantOptions VerificationOptions load_state moment_of open_doors read_token",
-            "_output": "FormatOption Terminal as_json csv_text deliver err fail_if out print_error print_if_data"
-            " show_findings stop styled table",
+            " SigningOptions VariantOptions VerificationOptions load_state open_doors",
+            "_output": "FormatOption Terminal deliver err fail_if out print_error print_if_data"
+            " show_findings stop table",
             "_parameters": "argument needing option",
             "_stored": "as_stored is_stored load_policy load_rows read_bundle rows_of_bundles with_slashes",
         },

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from privtab.base import files, plugins
+from privtab.base import plugins
 from privtab.base.errors import UsageError
 from privtab.base.formats import STATE_HELP
 from privtab.base.key_values import parse_key_values
+from privtab.base.moments import current_moment
 from privtab.command._output import err, print_error, show_findings, stop
 from privtab.command._parameters import argument, option
 from privtab.command._stored import load_policy, load_rows
@@ -39,8 +40,21 @@ DoorOption = Annotated[
 ]
 PartialOption = Annotated[bool, option("--allow-partial", "Skip wrong rows of the state instead of stopping.")]
 """Whether wrong rows are skipped: `allow_partial: PartialOption = False`."""
-AtOption = Annotated[str | None, option("--at TIME", "Moment to answer for, as in 2026-03-03T12:00Z. Default: now.")]
-"""The moment of an answer, which `moment_of` reads: `at: AtOption = None`."""
+
+
+def _moment(text: str) -> int:
+    from privtab.base.moments import WrongTime, parse_moment
+
+    try:
+        return parse_moment(text)
+    except WrongTime as error:
+        raise UsageError(f"`--at {text}` {error}: {error.help}") from None
+
+
+AtOption = Annotated[
+    int | None, option("--at TIME", "Moment to answer for, as in 2026-03-03T12:00Z. Default: now.", parser=_moment)
+]
+"""The moment of an answer, None for the present: `at: AtOption = None`."""
 OutputOption = Annotated[Path | None, option("--output -o FILE", "Write to this file instead of standard output.")]
 """The file of a report, which `deliver` writes: `output: OutputOption = None`."""
 
@@ -123,7 +137,7 @@ class PolicyChoice:
 class QuestionOptions(PolicyOptions):
     """Options for what a question is about: a policy, a state and a moment.
 
-    >>> QuestionOptions(policy="cdap/final", state=Path("state.yaml"), at="1970-01-01T00:01Z").moment()
+    >>> QuestionOptions(policy="cdap/final", state=Path("state.yaml"), at=60_000_000_000).moment()
     60000000000
     """
 
@@ -132,8 +146,8 @@ class QuestionOptions(PolicyOptions):
     allow_partial: PartialOption = False
 
     def moment(self) -> int:
-        """The moment of `--at`, or the present moment. Raises UsageError."""
-        return moment_of(self.at)
+        """The moment of `--at`, or the present moment."""
+        return current_moment() if self.at is None else self.at
 
     def rows(self, program: Program) -> LoadedState:
         """The state of the moment and the positions of its rows, as `load_state` reads them for queries."""
@@ -141,20 +155,6 @@ class QuestionOptions(PolicyOptions):
         with err().spinner("reading the state"):
             state, places, partial = load_state(program, self.state, allow_partial=self.allow_partial, for_queries=True)
             return LoadedState(state.at(moment), places.some(state.held(moment)), partial)
-
-
-def moment_of(at: str | None) -> int:
-    """The moment of `--at`, or the present moment; raises UsageError for anything but a time.
-
-    >>> moment_of("1970-01-01T00:01Z")
-    60000000000
-    """
-    from privtab.base.moments import WrongTime, current_moment, parse_moment
-
-    try:
-        return current_moment() if at is None else parse_moment(at)
-    except WrongTime as error:
-        raise UsageError(f"`--at {at}` {error}: {error.help}") from None
 
 
 class LoadedState(NamedTuple):
@@ -191,20 +191,6 @@ def load_state(program: Program, path: Path, *, allow_partial: bool = False, for
         stop(f"{reason}; `--allow-partial` continues without them")
     print_error(f"{problem}: answered without them")
     return LoadedState(state, places, partial=True)
-
-
-def read_token(path: Path | None, option: str = "--token-file") -> str | None:
-    """The token in a file; None without a file. Raises FileError, and UsageError for a file with anything else.
-
-    >>> read_token(None) is None
-    True
-    """
-    if path is None:
-        return None
-    text = files.read_secret(path).strip()
-    if not text or len(text.split()) != 1:
-        raise UsageError(f"`{option} {path}`: it holds one token and nothing else")
-    return text
 
 
 # --- signatures ---

@@ -13,7 +13,7 @@ from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
 from threading import Timer
-from typing import IO, Annotated, Any, Literal, NoReturn, TypeAlias, TypeVar
+from typing import IO, Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType, RenderResult
@@ -64,6 +64,21 @@ class Terminal(Console):
                 self.file.write(plain + options.get("end", "\n"))
                 return
         super().print(*objects, **options)
+
+    def print_styled(self, *parts: str | tuple[str, str], **options: Any) -> None:
+        """Print a line of parts, some of them with a style. Control characters are escaped before Rich drops them.
+
+        >>> Terminal().print_styled(("note: ", "bold"), "2 rows end soon")
+        note: 2 rows end soon
+        """
+        escaped = (printable_text(p) if isinstance(p, str) else (printable_text(p[0]), p[1]) for p in parts)
+        self.print(Text.assemble(*escaped), **options)
+
+    def print_csv(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Print a table as CSV, without cells that spreadsheets would take for formulas."""
+        writer = csv.writer(self.file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([no_formula(str(cell)) for cell in row] for row in rows)
 
     def more(
         self, number: int, noun: str = "", how: str = "`--limit 0` lists them", *, indent: int = 0, apart: bool = False
@@ -141,10 +156,6 @@ class Terminal(Console):
             yield segment if segment.control or shown == segment.text else Segment(shown, segment.style)
 
 
-Report: TypeAlias = str | Callable[[Terminal], object]
-"""A text, or what shows itself on a console."""
-
-
 def out() -> Terminal:
     """Standard output, with colours only on a terminal without NO_COLOR.
 
@@ -169,62 +180,51 @@ def _console(*, stderr: bool) -> Terminal:
     return console
 
 
-def styled(*parts: str | tuple[str, str]) -> Text:
-    """A line of parts, some of them with a style; control characters are escaped before Rich drops them.
-
-    >>> styled(("note: ", "bold"), "2 rows end soon").plain
-    'note: 2 rows end soon'
-    """
-    return Text.assemble(*(printable_text(p) if isinstance(p, str) else (printable_text(p[0]), p[1]) for p in parts))
-
-
 def print_error(message: str) -> None:
     """Print one line about a problem to standard error.
 
     >>> print_error("state.yaml was not read whole")
     """
-    err().print(styled(("privtab: ", "bold red"), message))
+    err().print_styled(("privtab: ", "bold red"), message)
 
 
-def recorder(file: IO[str] | None = None, *, width: int = 120) -> Terminal:
+def recorder(file: IO[str], *, width: int = 120) -> Terminal:
     """A console for text that goes to a file."""
     return Terminal(file=file, width=width, color_system=None, highlight=False, emoji=False, markup=False)
 
 
-def deliver(report: Report, output: Path | None = None) -> None:
+def deliver(report: object, output: Path | None = None) -> None:
     """Print a report to standard output, or write the report to a file. `printable_output` escapes control sequences.
 
-    >>> deliver("3 rules\\n")
-    3 rules
+    A report is a text, a function that shows the report on a console, or another value, which becomes JSON.
+
+    >>> deliver({"rules": 3})
+    {
+      "rules": 3
+    }
     """
-    if output is not None:
-        write_file(output, recorded(report).encode("utf-8", "backslashreplace"))
-    elif isinstance(report, str):
-        sys.stdout.write(report)
-    else:
+    if callable(report) and output is None:
         report(out())
-
-
-def recorded(report: Report) -> str:
-    """The text of a report."""
-    if isinstance(report, str):
-        return report
-    file = StringIO()
-    report(recorder(file))
-    return file.getvalue()
+        return
+    if callable(report):
+        file = StringIO()
+        report(recorder(file))
+        text = file.getvalue()
+    else:
+        text = report if isinstance(report, str) else as_json(report)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_file(output, text.encode("utf-8", "backslashreplace"))
 
 
 def print_line(value: object) -> None:
     """Print a value as one line of JSON to standard output."""
-    deliver(printable_json(value, sort_keys=True, separators=(",", ":")) + "\n")
+    sys.stdout.write(printable_json(value, sort_keys=True, separators=(",", ":")) + "\n")
 
 
 def as_json(value: object) -> str:
-    """Readable JSON of any value, safe to print.
-
-    >>> as_json({"rules": 3})
-    '{\\n  "rules": 3\\n}\\n'
-    """
+    """Readable JSON of any value, safe to print."""
     return printable_json(value, indent=True, default=_plain) + "\n"
 
 
@@ -269,9 +269,9 @@ def print_if_data(
     """
     match format_:
         case "json":
-            deliver(as_json(document))
+            deliver(document)
         case "csv":
-            write_csv(columns, rows)
+            out().print_csv(columns, rows)
         case _:
             return False
     return True
@@ -314,24 +314,6 @@ def table(*columns: str, rows: Iterable[Sequence[str | Text]] = (), right: Seque
     for row in rows:
         grid.add_row(*row)
     return grid
-
-
-def csv_text(rows: Iterable[Iterable[object]]) -> str:
-    """CSV for programs: cells are as they are, also cells that spreadsheets would take for formulas.
-
-    >>> csv_text([("role", "rules"), ("reader", 3)])
-    'role,rules\\nreader,3\\n'
-    """
-    file = StringIO()
-    csv.writer(file, lineterminator="\n").writerows(rows)
-    return file.getvalue()
-
-
-def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table as CSV to standard output, without cells that spreadsheets would take for formulas."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([no_formula(str(cell)) for cell in row] for row in rows)
 
 
 def show_findings(findings: Iterable[object], texts: Mapping[str, str] | None = None) -> None:

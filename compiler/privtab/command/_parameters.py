@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.models import ArgumentInfo
 
+from privtab.base import files
 from privtab.base.errors import PrivtabError, UsageError
 from privtab.base.resources import how_to_install
 
@@ -34,18 +35,28 @@ def location(text: str) -> Path:
     return found
 
 
-def option(written: str, meaning: str, **settings: Any) -> Any:
+def option(
+    written: str,
+    meaning: str,
+    *,
+    kind: str | None = None,
+    names: Callable[[], Iterable[str]] | None = None,
+    **settings: Any,
+) -> Any:
     """An option as a command line has it: its names, and the name of its value, if the option takes a value.
 
-    A value with the name `STATE` may be an address; the shell completes a value with the name `POLICY`.
+    A value of the kind `STATE` may be an address, a value of the kind `TOKEN` is the token in a file, and the shell completes
+    a value of the kind `POLICY`. `kind`: where the name of the value does not say so. `names`: the names for completion.
 
     >>> option("--policy -p POLICY", "A policy by name.").metavar
     'POLICY'
     """
     words = written.split()
-    names = [word for word in words if word.startswith("-")]
-    value = next((word for word in words if word not in names), None)
-    return typer.Option(*names, metavar=value, help=meaning, **_typed(value, settings))
+    own = [word for word in words if word.startswith("-")]
+    value = next((word for word in words if word not in own), None)
+    if names is not None:
+        settings["autocompletion"] = lambda incomplete: _completed(names, incomplete)
+    return typer.Option(*own, metavar=value, help=meaning, **_typed(kind or value, settings))
 
 
 def argument(
@@ -76,10 +87,36 @@ def _typed(kind: str | None, settings: dict[str, Any]) -> dict[str, Any]:
     match kind:
         case "STATE":
             return {"parser": location, **settings}
+        case "TOKEN":
+            return {"callback": _token, **settings}
         case "POLICY":
-            return {"autocompletion": policies, **settings}
+            return {"autocompletion": lambda incomplete: _completed(_policies, incomplete), **settings}
         case _:
             return settings
+
+
+def _policies() -> Iterable[str]:
+    from privtab.pipeline import policy_names
+
+    return policy_names()
+
+
+def _completed(names: Callable[[], Iterable[str]], incomplete: str) -> list[str]:
+    """The names with this prefix. A path has none: the shell completes it."""
+    try:
+        return [name for name in names() if name.startswith(incomplete)]
+    except (PrivtabError, OSError):
+        return []  # the command reports an invalid settings file
+
+
+def _token(parameter: typer.CallbackParam, path: str | None) -> str | None:
+    """The token in a file. Raises FileError, and UsageError for a file with anything else."""
+    if path is None:
+        return None
+    text = files.read_secret(path).strip()
+    if len(text.split()) != 1:
+        raise UsageError(f"`{parameter.opts[0]} {path}`: it holds one token and nothing else")
+    return text
 
 
 def words_of(texts: Iterable[str] | None) -> list[str]:
@@ -142,16 +179,6 @@ def _fields(group: Any) -> list[inspect.Parameter]:
         )
         for field in fields(group)
     ]
-
-
-def policies(incomplete: str) -> list[str]:
-    """The names of policies with this prefix; none for a path, which the shell completes itself."""
-    from privtab.pipeline import policy_names
-
-    try:
-        return [name for name in policy_names() if name.startswith(incomplete)]
-    except (PrivtabError, OSError):
-        return []  # an invalid settings file is reported by the command, not during completion
 
 
 PathsArgument = Annotated[

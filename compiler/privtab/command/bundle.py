@@ -13,7 +13,6 @@ from privtab.command._app import Commands
 from privtab.command._options import SigningOptions, VerificationOptions
 from privtab.command._output import (
     FormatOption,
-    as_json,
     deliver,
     fail_if,
     out,
@@ -265,7 +264,7 @@ def config(
     configuration = opa_configuration(public_keys(keys), scope, bundle or ["policy", "state"])
     if len(configuration["keys"]) > 1:
         print_error("several keys, so no `keyid`: OPA before 1.21.3 accepts unsigned bundles with this configuration")
-    deliver(as_json(configuration))
+    deliver(configuration)
 
 
 app.add_typer(key_commands, name="keys")

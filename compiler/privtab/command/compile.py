@@ -56,9 +56,7 @@ class CompileOptions(VariantOptions):
         option(
             "--also BACKEND",
             f"Also write the output of this back end ({', '.join(backends.BACKENDS)}), in a folder named after it.",
-            autocompletion=lambda incomplete: [
-                name for name in backends.backend_names() if name.startswith(incomplete)
-            ],
+            names=backends.backend_names,
         ),
     ] = None
     door: DoorOption = None

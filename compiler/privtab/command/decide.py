@@ -34,12 +34,7 @@ def run(
         str, option("--requests -r FILE.jsonl", "Requests, one JSON object per line; - for standard input.")
     ] = "-",
     engine: Annotated[
-        str,
-        option(
-            "--engine -e ENGINE",
-            f"Engine that decides: {', '.join(ENGINES)}.",
-            autocompletion=lambda incomplete: [name for name in engine_names() if name.startswith(incomplete)],
-        ),
+        str, option("--engine -e ENGINE", f"Engine that decides: {', '.join(ENGINES)}.", names=engine_names)
     ] = "reference",
     url: Annotated[
         str | None, option("--url URL", "Ask a running OPA, which decides by its own bundles. Implies --engine opa.")
@@ -99,11 +94,11 @@ def _run(lines: Iterable[bytes], answers: Answers, vocabulary: Vocabulary) -> in
         for number, request in chunk:
             if isinstance(request, InvalidRequest):
                 print_error_line(f"line {number}: {request}")
-                print_line(
-                    {"decision": False, "context": {"error": {"kind": "invalid_request", "message": str(request)}}}
-                )
+                error = {"kind": "invalid_request", "message": str(request)}
+                answer: object = {"decision": False, "context": {"error": error}}
             else:
-                print_line(next(decided).to_json())
+                answer = next(decided).to_json()
+            print_line(answer)
         flush()
     return invalid
 

@@ -11,7 +11,7 @@ from privtab.base.collection import no_collection
 from privtab.base.user_cache import known_revision
 from privtab.base.worker import LARGE, beside
 from privtab.command._options import PolicyArguments
-from privtab.command._output import FormatOption, Terminal, err, out, print_if_data, styled, table
+from privtab.command._output import FormatOption, Terminal, err, out, print_if_data, table
 
 PANEL = "Ask"
 
@@ -48,7 +48,7 @@ def run(policy: PolicyArguments, format_: FormatOption = "text") -> None:
 
 
 def _show(console: Terminal, policy: dict[str, Any]) -> None:
-    console.print(styled((f"{policy['system']} {policy['version']}", "bold"), f"  {policy['title'] or ''}"))
+    console.print_styled((f"{policy['system']} {policy['version']}", "bold"), f"  {policy['title'] or ''}")
     console.print(f"revision {policy['revision'] or UNKNOWN_REVISION}", style="dim")
     own = ", ".join(f"{d['inheritance']} for {name}" for name, d in policy["privileges"].items() if "inheritance" in d)
     inheritance = policy["semantics"]["inheritance"] + (f" ({own})" if own else "")

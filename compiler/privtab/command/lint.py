@@ -18,7 +18,7 @@ from privtab.base.diagnostics import Diagnostic, FindingKind, Severity, Span, sh
 from privtab.base.errors import UsageError
 from privtab.base.printable import count
 from privtab.checks.lint.settings import FailOn, LintFormat, LintResult, codes, unknown
-from privtab.command._output import Report, as_json, deliver, err, fail_if, out, table, wrapped
+from privtab.command._output import deliver, err, fail_if, out, table, wrapped
 from privtab.command._parameters import PathsArgument, option, words_of
 from privtab.language.report import CaseResult, SuiteResult
 
@@ -136,7 +136,7 @@ def check(
     return sorted(results, key=lambda result: result.path)
 
 
-def report(results: Sequence[LintResult], format_: LintFormat) -> Report:
+def report(results: Sequence[LintResult], format_: LintFormat) -> object:
     """The complete report."""
     found = [finding for result in results for finding in result.findings]
     ignored = [suppressed for result in results for suppressed in result.ignored]
@@ -149,7 +149,7 @@ def report(results: Sequence[LintResult], format_: LintFormat) -> Report:
                 why = {"reason": suppressed.reason, "by": "comment" if suppressed.in_source else "settings"}
                 rows.append(suppressed.finding.to_json() | {"ignored": why})
             rows.sort(key=lambda row: (row["path"], row["line"], row["column"], row["code"]))
-            return as_json(rows)
+            return rows
         case LintFormat.SARIF:
             from privtab.language.report.sarif import sarif
 

@@ -8,7 +8,7 @@ from privtab.base import plugins
 from privtab.base.staged import write_file
 from privtab.command._files import json_text
 from privtab.command._options import OutputOption
-from privtab.command._output import as_json, deliver
+from privtab.command._output import deliver
 from privtab.command._parameters import option
 
 PANEL = "Write"
@@ -34,6 +34,6 @@ def run(
     else:
         schema = plugins.load_plugin("privtab.schemas", of).log_schema()
     if output is None:
-        deliver(as_json(schema))
+        deliver(schema)
     else:
         write_file(output, json_text(schema).encode())

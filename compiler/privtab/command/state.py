@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from privtab.base.errors import UsageError
 from privtab.base.formats import STATE_HELP
+from privtab.base.moments import current_moment
 from privtab.base.printable import count
 from privtab.base.staged import write_file
 from privtab.command._app import Commands
 from privtab.command._files import STATE, row_counts, show_shards, state_files, write_state
-from privtab.command._options import AtOption, PartialOption, PolicyChoice, SigningOptions, load_state, moment_of
+from privtab.command._options import AtOption, PartialOption, PolicyChoice, SigningOptions, load_state
 from privtab.command._output import (
     FormatOption,
     fail_if,
@@ -80,7 +81,7 @@ def lint(
     from privtab.state.lint import lint as linted
     from privtab.state.load import validate_with_places
 
-    moment = moment_of(at)
+    moment = current_moment() if at is None else at
     try:
         within = duration(soon)
     except ValueError as error:

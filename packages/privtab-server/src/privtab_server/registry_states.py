@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from privtab.base import UsageError
 from privtab.command import rows_of_bundles, with_slashes
 from privtab_server.commands._registry_options import no_channel, open_registry
-from privtab_server.commands._tokens import token_of
+from privtab_server.commands._tokens import is_http, token_or_variable
 from privtab_server.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def running_states(registry: Registry, release: Channel) -> list[bytes]:
 
 def _revision(place: ChannelReference, system: str | None, kind: Literal["policy", "state"]) -> bytes:
     """A revision that a registry stores."""
-    registry = open_registry(place.url, token=token_of(None))
+    registry = _opened(place.url)
     assert place.revision is not None
     bundle = registry.read(registry.revision(_system(registry, place, system), kind, place.revision))
     registry.check_signature(bundle)
@@ -113,7 +113,7 @@ def bundle_of(registry: Registry, release: Channel, key: str) -> bytes:
 
 def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, Channel]:
     """The release that a reference selects; `system`: the system if it names none. Raises RegistryError, UsageError."""
-    registry = open_registry(place.url, token=token_of(None))
+    registry = _opened(place.url)
     name = _system(registry, place, system)
     if place.release is None:
         release = registry.channel(place.channel, name)
@@ -121,6 +121,10 @@ def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, C
             raise RegistryError(release.trouble or no_channel(registry, f"{place.channel}/{name}"))
         return registry, release
     return registry, release_at(registry, place.channel, name, place.release)
+
+
+def _opened(url: str) -> Registry:
+    return open_registry(url, token=token_or_variable() if is_http(url) else None)
 
 
 def release_at(registry: Registry, channel: str, system: str, sequence: int) -> Channel:

@@ -19,7 +19,7 @@ from privtab.base import (
     is_wildcard,
     parse_key_values,
 )
-from privtab.command import err, option, styled
+from privtab.command import err, option
 from privtab_analysis.attribute_options import attribute_values
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def principal_name(text: str) -> str:
 def show_notes(notes: Iterable[str]) -> None:
     """Print notes about the limits of an answer to standard error."""
     for note in notes:
-        err().print(styled(("note: ", "bold"), note))
+        err().print_styled(("note: ", "bold"), note)
 
 
 def flag_names(options: Iterable[str] | None, program: Program) -> frozenset[str]:

@@ -7,12 +7,10 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from privtab.base import WINDOW_COLUMNS, FileError, read_text
-from privtab.command import styled
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from privtab.base import Span
+    from privtab.command import Terminal
     from privtab.ir import Program, Rule
     from privtab_analysis.provenance import Chain, ProvenanceStep
 
@@ -25,10 +23,10 @@ WIDEST = 120
 """Column at which lists are wrapped, even on wider terminals."""
 
 
-def show_rule(console: Console, program: Program, rule: Rule) -> None:
+def show_rule(console: Terminal, program: Program, rule: Rule) -> None:
     """Print a rule with its source text, its position, and the document it comes from."""
     console.print()
-    console.print(styled(("rule  ", "dim"), rule.id, (f"  {rule.span.path}:{rule.span.line}", "dim")))
+    console.print_styled(("rule  ", "dim"), rule.id, (f"  {rule.span.path}:{rule.span.line}", "dim"))
     for line in _source(rule.span):
         console.print(f"      {line}")
     if rule.source is not None:
@@ -37,11 +35,11 @@ def show_rule(console: Console, program: Program, rule: Rule) -> None:
             (name for name, document in program.sources.items() if document == rule.source.document), None
         )
         suffix = "" if source_name is None else f" ({source_name})"
-        console.print(styled(("from  ", "dim"), f"{rule.source.document}{line}{suffix}"))
+        console.print_styled(("from  ", "dim"), f"{rule.source.document}{line}{suffix}")
 
 
 def show_words(
-    console: Console, head: str, words: Iterable[str], *, margin: int, gap: str = " ", style: str = ""
+    console: Terminal, head: str, words: Iterable[str], *, margin: int, gap: str = " ", style: str = ""
 ) -> None:
     """Print words after a head, wrapped in the column of the first one: `margin`, or further right after a long head."""
     console.print(head, style=style, end="")
@@ -59,7 +57,7 @@ def show_words(
     console.print()
 
 
-def show_rows(console: Console, rows: Iterable[tuple[str, str]], *, indent: int = 6) -> None:
+def show_rows(console: Terminal, rows: Iterable[tuple[str, str]], *, indent: int = 6) -> None:
     """Print lines of text, each with a position: in one column if the width allows, else at the right edge."""
     row_list = list(rows)
     position_column = max([NARROWEST, *(indent + len(text) for text, place in row_list if place)]) + 2
@@ -72,7 +70,7 @@ def show_rows(console: Console, rows: Iterable[tuple[str, str]], *, indent: int 
             show_place(console, place, at=indent + len(text), column=console.width)
 
 
-def show_place(console: Console, place: str, *, at: int, column: int = 0) -> None:
+def show_place(console: Terminal, place: str, *, at: int, column: int = 0) -> None:
     """End a line, printed up to column `at`, with a position; on a line of its own if it does not fit.
 
     `column`: where the position ends; 0 for right after the line.

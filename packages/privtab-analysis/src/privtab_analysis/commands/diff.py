@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import FindingKind, Severity, no_collection, parse_key_values
-from privtab.command import VariantOptions, argument, as_json, deliver, err, fail_if, option, out, show_findings
+from privtab.command import VariantOptions, argument, deliver, err, fail_if, option, out, show_findings
 from privtab_analysis.commands._failing import failing_words
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 
@@ -110,7 +110,7 @@ def _print(
             from privtab_analysis.diff.summary import diff_json
 
             waivers = [finding.to_json() for finding in found]
-            deliver(as_json({"comparisons": [diff_json(diff) for diff in diffs], "waivers": waivers}))
+            deliver({"comparisons": [diff_json(diff) for diff in diffs], "waivers": waivers})
             return
         case "sarif":
             deliver(_sarif(diffs, verdicts, found))

@@ -18,7 +18,6 @@ from privtab.command import (
     option,
     out,
     print_if_data,
-    styled,
 )
 from privtab_analysis.commands import _ask as ask
 from privtab_analysis.commands._shown import (
@@ -118,7 +117,7 @@ def _show_applied(console: Terminal, last: RequestExplanation, sql: str, *, deni
     found = f"{kind.replace('_', ' ')} {name}" if last.decision.allowed else f"no {kind.replace('_', ' ')}"
     lacking = ": a value for its text is missing" if last.decision.allowed and denied else ""
     style = "bold red" if denied else "bold green"
-    console.print(styled((found, style), f"{lacking}  user:{request.user} {request.resource}"))
+    console.print_styled((found, style), f"{lacking}  user:{request.user} {request.resource}")
     console.print(f"  {sql}\n", soft_wrap=True)
 
 
@@ -203,7 +202,7 @@ class _ExplanationPrinter:
         request, allowed = self.explanation.request, self.explanation.decision.allowed
         verdict = ("ALLOW", "bold green") if allowed else ("DENY", "bold red")
         asked = f"  user:{request.user} {request.action} {request.resource}{ask.besides(request)}"
-        self.console.print(styled(verdict, asked))
+        self.console.print_styled(verdict, asked)
         show_rule(self.console, self.program, self.explanation.rule)
         if allowed:
             self._allowed()
@@ -274,7 +273,7 @@ class _ExplanationPrinter:
             text = ("and " if n else "") + change_text(change, user)
             if proposal.new_role and isinstance(change, Give) and change.privilege is not None:
                 text = text.removesuffix(f"user:{user}") + "a new role"
-            self.console.print(styled((label, "dim"), text), end="")
+            self.console.print_styled((label, "dim"), text, end="")
             show_place(self.console, self._place(change), at=len(label) + len(text))
             if isinstance(change, Give) and change.also_at:
                 *others, last = map(str, change.also_at)
@@ -310,7 +309,7 @@ class _ExplanationPrinter:
     def _part(self, part: Part) -> None:
         sign = ("  ✓ ", "green") if part.holds else ("  ✗ ", "red")
         state = "" if part.holds else "  denied" if part.denied else "  missing"
-        self.console.print(styled(sign, part.atom, (state, "dim")))
+        self.console.print_styled(sign, part.atom, (state, "dim"))
         self._chains(part.denied_by)
         if part.because and part.denied:
             self.console.print("      though", style="dim")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +15,6 @@ from privtab.command import (
     QuestionOptions,
     Terminal,
     argument,
-    as_json,
-    csv_text,
     deliver,
     err,
     fail_if,
@@ -22,7 +23,6 @@ from privtab.command import (
     open_engine,
     option,
     out,
-    styled,
 )
 from privtab_analysis.commands._ask import RequestOptions, show_notes
 
@@ -90,15 +90,13 @@ def run(
     notes = unknown(program, state, [f"user:{request.user}"])
     if format_ == "json":
         deliver(
-            as_json(
-                {
-                    **found.to_json(),
-                    "sql": where.text,
-                    "form": where.form,
-                    "parameters": where.parameters,
-                    "notes": notes,
-                }
-            )
+            {
+                **found.to_json(),
+                "sql": where.text,
+                "form": where.form,
+                "parameters": where.parameters,
+                "notes": notes,
+            }
         )
     else:
         _show(out(), found, where.text, where.parameters)
@@ -109,7 +107,9 @@ def run(
 def _keep(rows: str, table: str | None, found: Filter) -> None:
     """Write the rows of a filter to a file, or to a table of a store's database."""
     if not rows.startswith("store:"):
-        write_file(Path(rows), csv_text((found.columns_of_rows, *found.rows())).encode())
+        file = StringIO()
+        csv.writer(file, lineterminator="\n").writerows((found.columns_of_rows, *found.rows()))
+        write_file(Path(rows), file.getvalue().encode())
         return
     if table is None:
         raise UsageError("`--rows store:…` needs `--table`")
@@ -122,6 +122,6 @@ def _show(console: Terminal, found: Filter, text: str, parameters: Sequence[str]
     """The condition, and its parameters as comments of SQL."""
     console.print(text)
     for number, value in enumerate(parameters, start=1):
-        console.print(styled((f"-- {number}: {as_json(value).rstrip()}", "dim")))
+        console.print_styled((f"-- {number}: {json.dumps(value, ensure_ascii=False)}", "dim"))
     if found.window.end != ALWAYS.end:
-        console.print(styled((f"-- until {moment_text(found.window.end)}", "dim")))
+        console.print_styled((f"-- until {moment_text(found.window.end)}", "dim"))

@@ -18,7 +18,6 @@ from privtab.command import (
     option,
     out,
     print_if_data,
-    styled,
 )
 from privtab_analysis.commands import _ask as ask
 from privtab_analysis.commands._shown import rule_json, show_place
@@ -208,7 +207,7 @@ class _PathsQuery:
             remark = "" if path.shortest else ", perhaps not the fewest"
             steps = count(len(path.steps), "step")
             verdict, style, text = "PATH", "bold red", f"user:{user} to {goal.text} in {steps}{remark}"
-        console.print(styled((verdict, style), f"  {text}"))
+        console.print_styled((verdict, style), f"  {text}")
         if path is not None:
             _show_steps(console, path.steps)
             _legend(console, path.steps)
@@ -241,7 +240,7 @@ class _PathsQuery:
         console.print(f"{count(len(facts), 'right') if facts else 'nothing'} on existing entities", style="dim")
         for _, path in found:
             console.print()
-            console.print(styled((path.goal, "bold red"), (f"  in {count(len(path.steps), 'step')}", "dim")))
+            console.print_styled((path.goal, "bold red"), (f"  in {count(len(path.steps), 'step')}", "dim"))
             _show_steps(console, path.steps)
         console.more(len(facts) - len(shown), apart=True)
         if creations:
@@ -289,7 +288,7 @@ class _PathsQuery:
             subject = f"user:{user}" if user else "a stranger"
             gain = f"{subject} {'could' if path.certain else 'may perhaps'} gain "
             steps = f"  in {count(len(path.steps), 'step')}"
-            console.print(styled(gain, (path.goal, "bold red"), (steps, "dim")))
+            console.print_styled(gain, (path.goal, "bold red"), (steps, "dim"))
             _show_steps(console, path.steps)
             console.print()
         if found:
@@ -315,7 +314,7 @@ def _show_steps(console: Terminal, steps: Sequence[Step]) -> None:
     for number, step in enumerate(steps, start=1):
         with_ = "".join(f" {name}={object_}" for name, object_ in step.with_.items())
         text = f"{step.rule.operation} {step.resource}{with_}"
-        console.print(styled((f"  {number}  ", "dim"), text), end="")
+        console.print_styled((f"  {number}  ", "dim"), text, end="")
         show_place(console, f"{step.rule.span.path}:{step.rule.span.line}", at=5 + len(text))
         needs = [
             reason["atom"] + (f" by {reason['through']}" if not reason["through"].startswith("user:") else "")
@@ -329,7 +328,7 @@ def _show_steps(console: Terminal, steps: Sequence[Step]) -> None:
             ("brings", _join_by_object(gained)),
         ):
             if content:
-                console.print(styled((f"     {label:<6} ", "dim"), content))
+                console.print_styled((f"     {label:<6} ", "dim"), content)
 
 
 def _join_by_object(words: Sequence[str]) -> str:

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.base import UsageError
+from privtab.base import UsageError, current_moment
 from privtab.command import (
     AtOption,
     PartialOption,
     Terminal,
     argument,
-    as_json,
     as_stored,
     deliver,
     err,
@@ -22,13 +21,11 @@ from privtab.command import (
     load_policy,
     load_rows,
     load_state,
-    moment_of,
     option,
     out,
     print_error,
     show_findings,
     stop,
-    styled,
 )
 from privtab_analysis.commands._ask import show_notes
 from privtab_analysis.commands._failing import failing_words
@@ -112,10 +109,9 @@ def run(
         needing += [name for name, value in (("--variant", variant), ("--at", at)) if value is not None]
         if needing:
             raise UsageError(f"`{needing[0]}` needs `--policy POLICY`")
-    moment = moment_of(at)
     program = None if policy is None else load_policy(policy, variant=variant)
     sides = _Sides(program, before, after, without or [], allow_partial)
-    found = sides.compared(moment)
+    found = sides.compared(current_moment() if at is None else at)
     _print(found, (str(before), sides.after_shown), format_, limit, decisions=program is not None)
     fail_if(sides.partial or found.undecided or _fails(found, failing))
 
@@ -219,7 +215,7 @@ def _print(
     match format_:
         case "json":
             document = state_diff_json(found, policy=decisions, most=MOST_NAMES if limit is None else limit)
-            deliver(as_json({"before": shown[0], "after": shown[1], **document}))
+            deliver({"before": shown[0], "after": shown[1], **document})
             return
         case "markdown":
             from privtab_analysis.state_diff.rows import markdown
@@ -284,7 +280,7 @@ def _group(console: Terminal, group: Group, most: int) -> None:
         if line.subjects != subjects:
             subjects = line.subjects
             console.print(f"    {subjects}", style="bold")
-        console.print(styled(f"      {line.operations}  ", (line.entities, "dim")))
+        console.print_styled(f"      {line.operations}  ", (line.entities, "dim"))
 
 
 def _rows(console: Terminal, rows: Iterable[ChangedRow], *, indent: int) -> None:

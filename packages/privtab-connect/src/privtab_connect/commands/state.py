@@ -18,13 +18,11 @@ from privtab.command import (
     err,
     fail_if,
     load_state,
-    moment_of,
     needing,
     option,
     out,
     print_error,
     print_if_data,
-    read_token,
     row_counts,
     show_findings,
     stop,
@@ -51,7 +49,9 @@ class Connection:
     """Options for the document of another system and for its server."""
 
     set_: Annotated[list[str] | None, option("--set NAME=VALUE", "Value that the document needs; repeatable.")] = None
-    token_file: Annotated[Path | None, option("--token-file FILE", "Bearer token for the system's server.")] = None
+    token: Annotated[str | None, option("--token-file FILE", "Bearer token for the system's server.", kind="TOKEN")] = (
+        None
+    )
     header: Annotated[list[str] | None, option("--header NAME:VALUE", "HTTP header to send; repeatable.")] = None
 
     def values(self, *, allow_empty: bool = False) -> dict[str, str]:
@@ -61,7 +61,7 @@ class Connection:
     def sent(self) -> dict[str, Any]:
         """The token and the headers."""
         headers = parse_key_values(self.header, "--header", "NAME:VALUE", example="X-Tenant:acme", allow_empty=True)
-        return {"token": read_token(self.token_file), "headers": headers}
+        return {"token": self.token, "headers": headers}
 
 
 def import_(
@@ -192,8 +192,7 @@ def push(
     mapping = load(document, program, values)
     rows, places, _ = load_state(program, state, allow_partial=allow_partial)
     if at is not None:
-        moment = moment_of(at)
-        rows, places = rows.at(moment), places.some(rows.held(moment))
+        rows, places = rows.at(at), places.some(rows.held(at))
     result = pushed(
         program,
         rows,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.command import OutputOption, deliver, err, fail_if, option, print_error, styled, table
+from privtab.command import OutputOption, deliver, err, fail_if, option, print_error, table
 from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption, failing_words
 from privtab_logs.commands._replay import LogOptions, ReplayOptions, replayed
 
@@ -56,12 +55,10 @@ def run(
     fail_if(failing)
 
 
-def _shown(found: Report, format_: ReplayFormat, failing: list[str], policy: str) -> str | Callable[[Terminal], object]:
+def _shown(found: Report, format_: ReplayFormat, failing: list[str], policy: str) -> object:
     match format_:
         case "json":
-            from privtab.command import as_json
-
-            return as_json(found.to_json())
+            return found.to_json()
         case "markdown":
             from privtab_logs.report import markdown
 
@@ -90,7 +87,7 @@ def _text(found: Report, console: Terminal) -> None:
         console.print(f"  {place}", style="dim")
     for group in found.groups:
         console.print()
-        console.print(styled((headline(group), STYLES[group.kind])))
+        console.print_styled((headline(group), STYLES[group.kind]))
         if group.where:
             console.print(f"  at {group.where}")
         for title, counted in (("users", group.by_user), ("through", group.through), ("entities", group.by_entity)):

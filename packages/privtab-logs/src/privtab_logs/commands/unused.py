@@ -15,7 +15,6 @@ from privtab.command import (
     print_error,
     print_if_data,
     show_findings,
-    styled,
     table,
 )
 from privtab.state import place_text
@@ -112,7 +111,7 @@ def _show(answer: Answer, console: Terminal, most: int) -> None:
         )
         for operation in console.first(idle, most, "rows", indent=2):
             denied = f"  denied {operation.denied:,} times" if operation.denied else ""
-            console.print(styled(f"  {operation.rule}{denied}", (f"  {operation.place or ''}", "dim")))
+            console.print_styled(f"  {operation.rule}{denied}", (f"  {operation.place or ''}", "dim"))
     roles = [role for role in found.roles if len(role.used) < len(role.granted) or role.like]
     if roles:
         console.print("\nroles of which not all was used, or alike ones", style="bold")
@@ -141,4 +140,4 @@ def _rows(console: Terminal, title: str, rows: Sequence[RowUse], most: int) -> N
         last = row.to_json()["last"]
         used = f"  last used {last}" if last else ""
         proposed = "- " if row.proposed else "  "
-        console.print(styled(f"{proposed}{row.text}{used}", (f"  {place_text(row.place)}", "dim")))
+        console.print_styled(f"{proposed}{row.text}{used}", (f"  {place_text(row.place)}", "dim"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import STATE_HELP, UsageError, moment_text, no_collection, write_file
+from privtab.base import STATE_HELP, UsageError, current_moment, moment_text, no_collection, write_file
 from privtab.command import (
     AtOption,
     PartialOption,
@@ -20,7 +20,6 @@ from privtab.command import (
     is_stored,
     load_policy,
     load_state,
-    moment_of,
     needing,
     option,
     out,
@@ -90,7 +89,7 @@ def _world(policy: PolicyArguments, looked: Looked) -> World:
     from privtab.state import NO_PLACES
     from privtab_pages.explore.world import World
 
-    program, moment, state = policy.program(), moment_of(looked.at), looked.state
+    program, moment, state = policy.program(), current_moment() if looked.at is None else looked.at, looked.state
     if looked.since_state and state is None:
         raise UsageError("`--since-state` compares with a state: give `--state`")
 

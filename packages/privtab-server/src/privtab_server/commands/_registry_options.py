@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.base import FileError, UsageError, count, parse_key_values
-from privtab.command import argument, needing, option, out, print_error, read_token, table
+from privtab.command import argument, needing, option, out, print_error, table
 from privtab_server.commands._tokens import is_http
 
 if TYPE_CHECKING:
@@ -48,21 +48,19 @@ ExpectOption = Annotated[
 ]
 StorageOption = Annotated[list[str] | None, option("--storage KEY=VALUE", "Storage option for fsspec; repeatable.")]
 RegistryTokenOption = Annotated[
-    Path | None, option("--registry-token-file FILE", "Bearer token for a registry behind http(s)://.")
+    str | None, option("--registry-token-file FILE", "Bearer token for a registry behind http(s)://.", kind="TOKEN")
 ]
 
 
-def open_registry(
-    url: str | None, storage: list[str] | None = None, token_file: Path | None = None, *, token: str | None = None
-) -> Registry:
-    """Open a registry by its address, with a token if it is behind HTTP; raises UsageError, also if none is given, and FileError."""
+def open_registry(url: str | None, storage: list[str] | None = None, token: str | None = None) -> Registry:
+    """Open a registry by its address, with a token if it is behind HTTP; raises UsageError, also if none is given."""
     if url is None:
         raise UsageError("no registry: give `--registry URL`, or set $PRIVTAB_REGISTRY")
     options = storage_options(storage)
-    if token_file is not None and not is_http(url):
+    if token is not None and not is_http(url):
         raise UsageError("`--registry-token-file` is for registries behind http:// or https://")
-    if is_http(url) and (given := token or read_token(token_file, "--registry-token-file")):
-        options["token"] = given
+    if token is not None:
+        options["token"] = token
     with needing("a registry", "compiler", "registry"):
         from privtab_server.registry import Registry
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab.base import ExitCode, UsageError
-from privtab.command import argument, as_json, deliver, option, out, print_error
+from privtab.command import argument, deliver, option, out, print_error
 from privtab_server.commands._registry_options import no_channel, open_registry, stored_revision
 from privtab_server.commands._rollout import ReleaseOptions, channel_json, print_late, signing_key, snapshot_json
 
@@ -74,7 +74,7 @@ def run(
         outcome = "unwatched" if snapshot is None else "back" if snapshot.complete else "late"
         seconds = round(time.perf_counter() - started, 3)
         report = {"outcome": outcome, "before": channel_json(before), "after": channel_json(after)}
-        deliver(as_json({**report, "watched": snapshot_json(snapshot), "seconds": seconds}))
+        deliver({**report, "watched": snapshot_json(snapshot), "seconds": seconds})
     if snapshot is not None and not snapshot.complete:
         print_late(snapshot)
         raise typer.Exit(ExitCode.EXTERNAL)

@@ -17,9 +17,9 @@ from rich.console import Group
 from rich.text import Text
 
 from privtab.base import FileError
-from privtab.command import FormatOption, err, option, out, print_error, show_findings, styled, table
+from privtab.command import FormatOption, err, option, out, print_error, show_findings, table
 from privtab_server.commands._registry_options import channels
-from privtab_server.commands._tokens import TOKEN_VARIABLE, token_of
+from privtab_server.commands._tokens import TOKEN_VARIABLE, token_or_variable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -56,8 +56,9 @@ class FleetOptions:
         str | None, option("--server URL", "Registry server that sidecars report to.", envvar="PRIVTAB_SERVER")
     ] = None
     opa: Annotated[list[str] | None, option("--opa URL", "OPA to ask for its status; repeatable.")] = None
-    token_file: Annotated[
-        Path | None, option("--token-file FILE", f"Token for the server or OPA. (default: ${TOKEN_VARIABLE})")
+    token: Annotated[
+        str | None,
+        option("--token-file FILE", f"Token for the server or OPA. (default: ${TOKEN_VARIABLE})", kind="TOKEN"),
     ] = None
     ca: Annotated[Path | None, option("--ca FILE", "CA certificates for the server or OPA, PEM.")] = None
 
@@ -71,7 +72,7 @@ class FleetOptions:
         if not server and not self.opa:
             yield None
             return
-        trusted, token = self.trusted(), token_of(self.token_file)
+        trusted, token = self.trusted(), token_or_variable(self.token)
         reader = OpaReader(self.opa, token, trusted) if self.opa else ServerReader(str(server), token, trusted)
         try:
             yield reader
@@ -299,9 +300,8 @@ MAX_SHOWN = 10
 def show_gate(gate: Gate) -> None:
     """Print the result of a gate, with its findings if it failed."""
     colour = {"passed": "green", "failed": "bold red", "skipped": "yellow"}[str(gate.outcome)]
-    text = styled((f"{gate.name:<5} ", "bold"), (f"{gate.outcome!s:<8}", colour), gate.says)
     console = out()
-    console.print(text)
+    console.print_styled((f"{gate.name:<5} ", "bold"), (f"{gate.outcome!s:<8}", colour), gate.says)
     if gate.state is not None and gate.state.access:
         _state(gate)
     if gate.passed:

@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.text import Text
 
 from privtab.base import UsageError
-from privtab.command import FormatOption, argument, fail_if, option, out, print_if_data, styled, table
+from privtab.command import FormatOption, argument, fail_if, option, out, print_if_data, table
 from privtab_server.commands._registry_options import no_channel, open_registry, running_channels
 from privtab_server.commands._rollout import ChannelOption, FleetOptions, RegistryOption, ago, channel_json, sidecars
 from privtab_server.errors import FleetError, RegistryError
@@ -210,7 +210,7 @@ def _channel(channel: Channel) -> list[RenderableType]:
     shards = f" in {len(channel.shards)} shards" if channel.shards else ""
     state = f", state {channel.state}" if channel.state else f", state{shards}" if shards else ", no state"
     lines: list[RenderableType] = [
-        styled((f"{channel.channel}/{channel.system}", "bold"), f": policy {channel.policy or 'none'}{state}"),
+        Text.assemble((f"{channel.channel}/{channel.system}", "bold"), f": policy {channel.policy or 'none'}{state}"),
         Text(
             f"release {channel.sequence} at {channel.when} by {channel.by or 'nobody'}{': ' + channel.why if channel.why else ''}",
             "dim",

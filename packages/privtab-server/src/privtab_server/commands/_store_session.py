@@ -17,7 +17,7 @@ from privtab.base import Change, Entity, StateInvalid, UsageError, count
 from privtab.command import argument, fail_if, load_policy, needing, option, out, print_error, stop
 from privtab.state import row_text
 from privtab_analysis.commands._ask import AuthoriseOption, entity, user_name
-from privtab_server.commands._tokens import TOKEN_VARIABLE, is_http, token_of
+from privtab_server.commands._tokens import TOKEN_VARIABLE, is_http, token_or_variable
 from privtab_server.errors import StoreConflict, StoreError
 from privtab_server.store_states import rows_of_store
 
@@ -40,8 +40,8 @@ UrlArgument = Annotated[str, argument("STORE", "Path of an SQLite file, or postg
 StoreArgument = Annotated[
     str, argument("STORE", "Path of an SQLite file, postgresql+psycopg://USER@HOST/DATABASE, or URL of a server.")
 ]
-TokenFileOption = Annotated[
-    Path | None, option("--token-file FILE", f"Token for a server. (default: ${TOKEN_VARIABLE})")
+TokenOption = Annotated[
+    str | None, option("--token-file FILE", f"Token for a server. (default: ${TOKEN_VARIABLE})", kind="TOKEN")
 ]
 CaFileOption = Annotated[Path | None, option("--ca FILE", "CA certificates for a server, PEM.")]
 ScopeOption = Annotated[str | None, option("--scope TYPE:PATH", "Entity in which the role counts.")]
@@ -80,7 +80,7 @@ class Settings:
     expect: Annotated[int | None, option("--expect N", "Fail if a change after N concerns the same rows.", min=1)] = (
         None
     )
-    token_file: TokenFileOption = None
+    token: TokenOption = None
     ca: CaFileOption = None
 
 
@@ -191,7 +191,7 @@ class _Remote:
             timeout=_TIMEOUT,
             seconds=sum(_TIMEOUT),
             largest=_LARGEST,
-            token=token_of(settings.token_file),
+            token=token_or_variable(settings.token),
             verify=True if settings.ca is None else os.fspath(settings.ca),
         )
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-
-from privtab.command import read_token
 
 TOKEN_VARIABLE = "PRIVTAB_TOKEN"  # noqa: S105  (the name of a variable)
 
@@ -15,6 +12,6 @@ def is_http(url: str) -> bool:
     return url.startswith(("http://", "https://"))
 
 
-def token_of(path: Path | None) -> str | None:
-    """The token in a file, else in the environment."""
-    return read_token(path) or os.environ.get(TOKEN_VARIABLE) or None
+def token_or_variable(token: str | None = None) -> str | None:
+    """The token of an option, else that of the environment."""
+    return token or os.environ.get(TOKEN_VARIABLE) or None

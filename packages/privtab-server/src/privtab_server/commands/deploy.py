@@ -17,7 +17,6 @@ from privtab.command import (
     PartialOption,
     PolicyArguments,
     SigningKeyOption,
-    as_json,
     as_stored,
     deliver,
     err,
@@ -40,7 +39,7 @@ from privtab_server.commands._rollout import (
     show_canary_outcome,
     signing_key,
 )
-from privtab_server.commands._tokens import token_of
+from privtab_server.commands._tokens import token_or_variable
 from privtab_server.registry_states import running_states
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
         code = deployed()
     finally:
         if release.quiet and report.outcome:
-            deliver(as_json(report.json()))
+            deliver(report.json())
     if code:
         raise typer.Exit(code)
 
@@ -199,7 +198,7 @@ def _push(deploy: DeployOptions, release: ReleaseOptions, url: str, report: Depl
         report.outcome = "dry-run"
         return ExitCode.OK
     document = None if loaded is None else dict(index_document(program, loaded[0]))
-    token = token_of(release.token_file)
+    token = token_or_variable(release.token)
     pushed = report.pushed = push(url, artifacts, document, token=token, ca=release.trusted())
     report.outcome = "pushed"
     previous = f"{pushed.version_before} {pushed.policy_before}" if pushed.policy_before else "none"

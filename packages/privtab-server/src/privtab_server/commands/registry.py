@@ -100,7 +100,7 @@ def list_(
     system: Annotated[str | None, option("--system NAME", "Only this system.")] = None,
     kind: Annotated[str | None, option("--kind KIND", "policy, state, shard or wasm.")] = None,
     storage: registry_options.StorageOption = None,
-    token_file: registry_options.RegistryTokenOption = None,
+    token: registry_options.RegistryTokenOption = None,
     format_: FormatOption = "text",
 ) -> None:
     """List stored revisions, newest last, and the channels that run them.
@@ -113,7 +113,7 @@ def list_(
     from privtab_server.registry.maintenance import all_records
     from privtab_server.registry.nodes import pin
 
-    registry = registry_options.open_registry(url, storage, token_file)
+    registry = registry_options.open_registry(url, storage, token)
     if kind is not None:
         names.checked_kind(kind)
     running: dict[tuple[str, str], list[str]] = {}
@@ -147,7 +147,7 @@ def show(
     channel: Annotated[str | None, argument("[CHANNEL]", "Only this channel.", autocompletion=channels)] = None,
     system: Annotated[str | None, argument("[SYSTEM]", "Only this system.")] = None,
     storage: registry_options.StorageOption = None,
-    token_file: registry_options.RegistryTokenOption = None,
+    token: registry_options.RegistryTokenOption = None,
     format_: FormatOption = "text",
 ) -> None:
     """Show what each channel runs.
@@ -156,7 +156,7 @@ def show(
       privtab registry show /srv/registry
       privtab registry show /srv/registry prod lake --format json
     """
-    registry = registry_options.open_registry(url, storage, token_file)
+    registry = registry_options.open_registry(url, storage, token)
     current = registry_options.running_channels(registry, channel, system)
     if not current and channel:
         raise RegistryError(registry_options.no_channel(registry, f"{channel}/{system}" if system else channel))
@@ -171,7 +171,7 @@ def history(
     system: registry_options.SystemArgument,
     last: Annotated[int | None, option("--last N", "Number of entries to show.", min=1)] = None,
     storage: registry_options.StorageOption = None,
-    token_file: registry_options.RegistryTokenOption = None,
+    token: registry_options.RegistryTokenOption = None,
     format_: FormatOption = "text",
 ) -> None:
     """List the releases of a channel, oldest first.
@@ -179,7 +179,7 @@ def history(
     Example:
       privtab registry history /srv/registry prod lake --last 5
     """
-    registry = registry_options.open_registry(url, storage, token_file)
+    registry = registry_options.open_registry(url, storage, token)
     releases = registry.history(channel, system, last)
     if not releases:
         raise RegistryError(registry_options.no_channel(registry, f"{channel}/{system}"))
@@ -240,7 +240,7 @@ def get(
     output: Annotated[Path, option("--output -o FOLDER", "Folder to write the bundles to.")] = Path(),
     replace: Annotated[bool, option("--replace", "Overwrite existing bundles.")] = False,
     storage: registry_options.StorageOption = None,
-    token_file: registry_options.RegistryTokenOption = None,
+    token: registry_options.RegistryTokenOption = None,
 ) -> None:
     """Write the bundles that a channel runs, or ran, into a folder.
 
@@ -254,7 +254,7 @@ def get(
     from privtab_server.registry import names
     from privtab_server.registry.nodes import pin
 
-    registry = registry_options.open_registry(url, storage, token_file)
+    registry = registry_options.open_registry(url, storage, token)
     release = registry.channel(channel, system) if at is None else release_at(registry, channel, system, at)
     if release.sequence == 0:
         raise RegistryError(release.trouble or registry_options.no_channel(registry, f"{channel}/{system}"))
@@ -319,7 +319,7 @@ def check(
     url: registry_options.RegistryArgument,
     repair: Annotated[bool, option("--repair", "Rewrite the copies for static servers.")] = False,
     storage: registry_options.StorageOption = None,
-    token_file: registry_options.RegistryTokenOption = None,
+    token: registry_options.RegistryTokenOption = None,
     format_: FormatOption = "text",
 ) -> None:
     """Verify a registry: every bundle matches its digest, every channel can be served, and the static copies are current.
@@ -332,7 +332,7 @@ def check(
     """
     from privtab_server.registry.maintenance import check as checked
 
-    result = checked(registry_options.open_registry(url, storage, token_file), repair=repair)
+    result = checked(registry_options.open_registry(url, storage, token), repair=repair)
     if not print_if_data(format_, result):
         for problem in result.problems:
             print_error(f"{problem.path}: {problem.message}{' (repaired)' if problem.repaired else ''}")

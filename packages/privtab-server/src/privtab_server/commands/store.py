@@ -31,7 +31,7 @@ from privtab_server.commands._store_session import (
     Settings,
     SinceOption,
     StoreArgument,
-    TokenFileOption,
+    TokenOption,
     UntilOption,
     UrlArgument,
     carry_out,
@@ -118,7 +118,7 @@ def show(
         str | None, argument("NAME", "user:NAME, group:NAME, role:NAME or TYPE:PATH. Default: all.")
     ] = None,
     at: Annotated[str | None, option("--at MOMENT", "Time, or number of a change. Default: now.")] = None,
-    token_file: TokenFileOption = None,
+    token: TokenOption = None,
     ca: CaFileOption = None,
     format_: FormatOption = "text",
 ) -> None:
@@ -132,7 +132,7 @@ def show(
       privtab store show grants.db --at 2026-03-03T12:00Z --format json > state.json
       privtab store show https://grants.example user:ben --token-file token
     """
-    rows = listed(Settings(store=store, token_file=token_file, ca=ca), name, at)
+    rows = listed(Settings(store=store, token=token, ca=ca), name, at)
     value: Any = [{"table": table, "row": dict(row)} for table, row in rows]
     if name is None and not is_http(store):
         value = {}

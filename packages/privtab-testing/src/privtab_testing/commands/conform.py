@@ -13,14 +13,12 @@ from privtab.command import (
     OutputOption,
     PolicyArguments,
     Terminal,
-    as_json,
     deliver,
     err,
     fail_if,
     option,
     out,
     print_error,
-    read_token,
     stop,
 )
 from privtab_analysis.commands._waivers import waivers_of
@@ -74,7 +72,9 @@ def run(
     rate: Annotated[float | None, option("--rate N", "Questions per second at most.", min=0.01)] = None,
     timeout: Annotated[float, option("--timeout SECONDS", "Longest wait for an answer.", min=0.1)] = 60.0,
     prefix: Annotated[str, option("--prefix TEXT", "Prefix of every created name.")] = "privtab_conform_",
-    token_file: Annotated[Path | None, option("--token-file FILE", "Bearer token for the system's server.")] = None,
+    token: Annotated[
+        str | None, option("--token-file FILE", "Bearer token for the system's server.", kind="TOKEN")
+    ] = None,
     fail_on: Annotated[FailOn, option("--fail-on", "Differences that count as failures.")] = "any",
     waivers: Annotated[
         Path | None, option("--waivers FILE", "Known differences. Default: privtab-waivers.yaml.")
@@ -121,7 +121,7 @@ def run(
         program,
         url,
         parse_key_values(set_, "--set", example="metalake=prod"),
-        token=read_token(token_file),
+        token=token,
         timeout=timeout,
     )
 
@@ -268,12 +268,12 @@ def _set_probe(system: Driver, questions: Sequence[Question]) -> None:
         system.probe = lambda: system.ask(witness.request) is SystemAnswer.ALLOWED
 
 
-def _report(result: Report, format_: Format, *, verbose: bool) -> str | Callable[[Terminal], object]:
+def _report(result: Report, format_: Format, *, verbose: bool) -> object:
     from privtab_testing.conform import formats
 
     match format_:
         case "json":
-            return as_json(formats.as_json(result))
+            return formats.as_json(result)
         case "junit":
             return formats.as_junit(result)
         case "markdown":

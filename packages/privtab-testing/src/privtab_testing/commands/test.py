@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from privtab.base import UsageError, count
 from privtab.command import (
     OutputOption,
-    Terminal,
     VariantOptions,
     argument,
-    as_json,
     deliver,
     err,
     fail_if,
@@ -224,13 +222,13 @@ def _suggested_file(subject: Subject, text: str, output: Path | None) -> str:
     return format_source(SourceFile.of("suggested.yaml", whole))[0] or whole
 
 
-def _report(results: Sequence[Result], format_: Format, *, verbose: bool) -> str | Callable[[Terminal], object]:
+def _report(results: Sequence[Result], format_: Format, *, verbose: bool) -> object:
     match format_:
         case "json":
             from privtab_testing.scenarios.results import result_json
 
             ok = not any(result.failures for result in results)
-            return as_json({"ok": ok, "policies": [result_json(result) for result in results]})
+            return {"ok": ok, "policies": [result_json(result) for result in results]}
         case "junit":
             from privtab.language import junit
             from privtab_testing.scenarios.results import junit_suites

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer.core import TyperCommand
 
-from privtab.base import SourceFile, UsageError, count, no_formula, parse_key_values
+from privtab.base import SourceFile, UsageError, count, parse_key_values
 from privtab.command import (
     OutputOption,
     Terminal,
     VariantOptions,
     argument,
-    as_json,
-    csv_text,
     deliver,
     err,
     fail_if,
@@ -154,9 +152,9 @@ def _report(result: Coverage, format_: RoutesFormat) -> Any:
                 for cells, judged in zip(rows, result.routes, strict=True)
             ]
             findings = [finding.to_json() for finding in result.findings]
-            return as_json({"routes": routes, "unused_rows": result.unused, "findings": findings})
+            return {"routes": routes, "unused_rows": result.unused, "findings": findings}
         case "csv":
-            return csv_text([COLUMNS, *([no_formula(cell) for cell in cells] for cells in rows)])
+            return lambda console: console.print_csv(COLUMNS, rows)
         case "markdown":
             from privtab_analysis.diff.markdown import as_code, as_text
 
