@@ -11,10 +11,9 @@ if TYPE_CHECKING:
     from privtab.language.report import CaseResult, SuiteResult, SuppressedFinding, junit
     from privtab.language.report.sarif import sarif
     from privtab.language.syntax import read_policy
-    from privtab.language.syntax.expression import RESERVED_WORDS, CellError, cell_names, parse_constants
+    from privtab.language.syntax.expression import CellError, cell_names, parse_constants
     from privtab.language.syntax.keys import policy_schema
     from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-    from privtab.language.syntax.nodes import Tables
     from privtab.language.syntax.yaml_tree import (
         MappingNode,
         ScalarNode,
@@ -30,10 +29,9 @@ else:
             "report": "CaseResult SuiteResult SuppressedFinding junit",
             "report.sarif": "sarif",
             "syntax": "read_policy",
-            "syntax.expression": "RESERVED_WORDS CellError cell_names parse_constants",
+            "syntax.expression": "CellError cell_names parse_constants",
             "syntax.keys": "policy_schema",
             "syntax.node_reader": "DocumentProblem DocumentReader",
-            "syntax.nodes": "Tables",
             "syntax.yaml_tree": "MappingNode ScalarNode SequenceNode YamlNode compose_yaml",
         },
     )

@@ -253,7 +253,7 @@ class Scope:
     def _report_unresolved(self, name: str, spot: m.CellPart) -> None:
         """Report a target that cannot be resolved."""
         self.poisoned = True
-        if not self.names.types_known or name in self.names.lost:
+        if not self.names.absent(name, "entities"):
             return
         key = ("target", name, self.entity, *self.objects)
         self.found.append(self.names.finding_for(key, spot.span, lambda: self._unresolved(name, spot)))
@@ -387,7 +387,7 @@ def _compared(scope: Scope, comparison: x.Comparison, cell: Cell) -> m.Compared 
 
 def term(scope: Scope, written: x.Name, cell: Cell) -> m.TermUse | None:
     """The attribute that a name such as `user.department` or `schema.class` means."""
-    if not scope.names.attributes_known:
+    if "attributes" in scope.names.tables.unreadable:
         scope.poisoned = True
         return None
     head, _, name = written.text.partition(".")

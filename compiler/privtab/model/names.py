@@ -22,6 +22,7 @@ _PRINCIPALS: dict[str, PrincipalKind] = {"user": "user", "group": "group", "role
 class DeclaredNames:
     """The names that a file declares; `poisoned` holds names that exist but already have a finding."""
 
+    tables: Tables
     hierarchy: Hierarchy
     privileges: dict[str, Privilege] = field(default_factory=dict)
     binds: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -34,31 +35,20 @@ class DeclaredNames:
     poisoned: set[str] = field(default_factory=set)
     findings_by_key: dict[tuple[str, ...], Diagnostic] = field(default_factory=dict)
     """Findings about names by key, so that the same mistake in many cells is analysed once."""
-    lost: frozenset[str] = frozenset()
-    """Names whose declaration has a finding."""
     attributes: Attributes = NO_ATTRIBUTES
-    attributes_known: bool = True
-    types_known: bool = True
-    privileges_known: bool = True
 
     @classmethod
     def of(cls, tables: Tables, found: list[Diagnostic]) -> DeclaredNames:
         """Resolve everything that rows refer to."""
-        names = cls(
-            hierarchy=Hierarchy(_entities(tables, found)),
-            lost=tables.lost,
-            attributes_known="attributes" not in tables.unreadable,
-            types_known="entities" not in tables.unreadable,
-            privileges_known=not tables.unreadable & {"privileges", "sets"},
-        )
-        _privileges(tables, names, found)
-        _sets(tables.sets, names, found)
-        _implications(tables.privileges, names, found)
+        names = cls(tables, Hierarchy(_entities(tables, found)))
+        _privileges(names, found)
+        _sets(names, found)
+        _implications(names, found)
         if tables.semantics.transitive:
             _in_all_steps(names)
         if tables.any_privilege:
-            _any_privilege(tables, names)
-        names.attributes = _attributes(tables, names, found)
+            _any_privilege(names)
+        names.attributes = _attributes(names, found)
         return names
 
     @property
@@ -97,10 +87,12 @@ class DeclaredNames:
         return members
 
     def unknown(self, name: str) -> bool:
-        """Return whether a use of the name is to be reported."""
-        return (
-            self.privileges_known and name not in self.poisoned and name not in self.declared and name not in self.lost
-        )
+        """Return whether a use of the name as a privilege is to be reported."""
+        return name not in self.poisoned and name not in self.declared and self.absent(name, "privileges", "sets")
+
+    def absent(self, name: str, *sections: str) -> bool:
+        """Return whether nothing unreadable in some sections could declare the name."""
+        return name not in self.tables.lost and self.tables.unreadable.isdisjoint(sections)
 
     def finding_for(self, key: tuple[str, ...], span: Span, make: Callable[[], Diagnostic]) -> Diagnostic:
         """The finding that `make` returns, at a span; made once for each key."""
@@ -112,7 +104,7 @@ class DeclaredNames:
         """Return whether the type exists; add a finding if it does not."""
         if word.value in self.entities:
             return True
-        if self.types_known and word.value not in self.lost:
+        if self.absent(word.value, "entities"):
             found.append(undeclared.unknown_type(word.span, word.value, self.entities))
         return False
 
@@ -199,11 +191,11 @@ def _above(type_: EntityType, entities: dict[str, EntityType]) -> Iterator[Entit
         yield type_
 
 
-def _privileges(tables: Tables, names: DeclaredNames, found: list[Diagnostic]) -> None:
+def _privileges(names: DeclaredNames, found: list[Diagnostic]) -> None:
     aliases: dict[str, PrivilegeDecl] = {}
     everywhere = tuple(names.entities)
     anything = frozenset(everywhere)
-    for decl in tables.privileges:
+    for decl in names.tables.privileges:
         name = decl.name.value
         names.declared[name] = decl.name
         if decl.poisoned:
@@ -224,7 +216,7 @@ def _privileges(tables: Tables, names: DeclaredNames, found: list[Diagnostic]) -
                 title=decl.title,
                 deprecated=decl.deprecated,
                 renamed_from=decl.renamed_from,
-                inheritance=None if decl.inheritance == tables.semantics.inheritance else decl.inheritance,
+                inheritance=None if decl.inheritance == names.tables.semantics.inheritance else decl.inheritance,
             )
     _aliases(aliases, names, found)
 
@@ -248,7 +240,7 @@ def _aliases(aliases: dict[str, PrivilegeDecl], names: DeclaredNames, found: lis
         elif current not in names.privileges and current not in names.aliases:
             if path:
                 target = cast(Word, aliases[path[-1]].alias_of)
-                if names.privileges_known and target.value not in names.lost:
+                if names.absent(target.value, "privileges", "sets"):
                     found.append(undeclared.alias_of_nothing(target.span, path[-1], target.value, names.privileges))
                 names.poisoned.update(path)
         else:
@@ -258,9 +250,9 @@ def _aliases(aliases: dict[str, PrivilegeDecl], names: DeclaredNames, found: lis
         done.update(path)
 
 
-def _sets(decls: Iterable[SetDecl], names: DeclaredNames, found: list[Diagnostic]) -> None:
+def _sets(names: DeclaredNames, found: list[Diagnostic]) -> None:
     by_name: dict[str, SetDecl] = {}
-    for decl in decls:
+    for decl in names.tables.sets:
         name = decl.name.value
         if name in names.declared:
             found.append(unsound_rows.duplicate_name(decl.name.span, "name", name, names.declared[name].span))
@@ -308,9 +300,9 @@ def _expand(decls: Mapping[str, SetDecl], names: DeclaredNames, found: list[Diag
                 names.poisoned.add(name)
 
 
-def _implications(decls: Iterable[PrivilegeDecl], names: DeclaredNames, found: list[Diagnostic]) -> None:
+def _implications(names: DeclaredNames, found: list[Diagnostic]) -> None:
     """Expand the implications of each privilege, one step: sets and aliases, not the implications of implied privileges."""
-    for decl in decls:
+    for decl in names.tables.privileges:
         own = decl.name.value
         listed: set[str] = set()
         implied: dict[str, None] = {}
@@ -343,7 +335,7 @@ def _in_all_steps(names: DeclaredNames) -> None:
         names.privileges[name] = replace(privilege, implies=tuple(reached[1:]))
 
 
-def _any_privilege(tables: Tables, names: DeclaredNames) -> None:
+def _any_privilege(names: DeclaredNames) -> None:
     """Let every privilege imply `any privilege`, where that means the same as a list of the privileges that can be granted on a type.
 
     It does not with denials, nor where a privilege reaches types on which it cannot be granted, by inheritance or ownership: there,
@@ -351,12 +343,13 @@ def _any_privilege(tables: Tables, names: DeclaredNames) -> None:
     """
     declared = names.privileges.values()
     on = tuple(type_ for type_ in names.entities if any(type_ in privilege.on for privilege in declared))
-    down = tables.semantics.inheritance == "down"
+    semantics = names.tables.semantics
+    down = semantics.inheritance == "down"
     reached = ((p.on, below) for p in declared for type_ in p.on for below in names.hierarchy.below(type_) if down)
-    owner = tables.semantics.owner
+    owner = semantics.owner
     held = {p for word in (owner.holds if owner else ()) for p in names.members(word.value) or names.privileges}
     owned = {type_ for name in held for type_ in names.privileges[name].on}
-    apart = any(privilege.inheritance for privilege in declared) or tables.semantics.deny != "none"
+    apart = any(privilege.inheritance for privilege in declared) or semantics.deny != "none"
     beyond = any(type_ in on and type_ not in granted_on for granted_on, type_ in reached)
     if apart or beyond or (held and not owned.issuperset(on)):
         return
@@ -366,9 +359,9 @@ def _any_privilege(tables: Tables, names: DeclaredNames) -> None:
     names.binds[ANY_PRIVILEGE] = frozenset(on)
 
 
-def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnostic]) -> Semantics:
+def resolve_semantics(names: DeclaredNames, found: list[Diagnostic]) -> Semantics:
     """Resolve `semantics`, with the privileges of owners expanded."""
-    decl = tables.semantics
+    decl = names.tables.semantics
     owner = None
     if decl.owner is not None:
         holds: dict[str, None] = {}
@@ -441,10 +434,10 @@ def unbound(
     return [unsound_rows.privilege_cannot_bind(where(), written, tuple(wrong), types, on)]
 
 
-def _attributes(tables: Tables, names: DeclaredNames, found: list[Diagnostic]) -> Attributes:
+def _attributes(names: DeclaredNames, found: list[Diagnostic]) -> Attributes:
     """The declared attributes; attributes of entities with the types that have them."""
     declared: dict[AttributeKind, dict[str, Attribute]] = {kind: {} for kind in get_args(AttributeKind)}
-    for decl in tables.attributes:
+    for decl in names.tables.attributes:
         attribute = decl.type
         if decl.kind == "entity":
             known = tuple(names.entities)
@@ -452,7 +445,7 @@ def _attributes(tables: Tables, names: DeclaredNames, found: list[Diagnostic]) -
             on = known if words is None else tuple(dict.fromkeys(word.value for word in words))
             attribute = replace(attribute, on=on)
         declared[decl.kind][decl.name.value] = attribute
-    if tables.named_privilege:
+    if names.tables.named_privilege:
         granted = tuple(name for name, privilege in names.privileges.items() if privilege.granted)
         declared["request"].setdefault(PRIVILEGE_ATTRIBUTE, Attribute(type="enum", values=granted))
     return Attributes(**declared)

@@ -109,7 +109,7 @@ def resolve(
     """
     found: list[Diagnostic] = []
     names = DeclaredNames.of(tables, found)
-    semantics = resolve_semantics(tables, names, found)
+    semantics = resolve_semantics(names, found)
     sources = {name.value: document.value for name, document in tables.sources}
     overlay = find_variant(tables, variant)
     selection = apply_readings(select(tables, overlay, names, found), readings or {})

@@ -12,7 +12,9 @@ import pytest
 from lsp_client import LspClient, RefusedRequest, edited, lsp_client
 
 from privtab.command._app import run
+from privtab.language.syntax.expression import RESERVED_WORDS
 from privtab.pipeline import lint_policy
+from privtab_pages.lsp.completion import KEYWORDS
 
 POLICY = """\
 privtab: 1
@@ -218,6 +220,10 @@ def test_completion_offers_keys_and_words_of_the_language(client: LspClient, pol
     assert {"shop", "shelf", "book", "any"} == completions(
         client, policy, POLICY.replace("roles:", "  |"), 'to)"}\n  |'
     )
+
+
+def test_completion_knows_all_words_of_conditions() -> None:
+    assert set(KEYWORDS) == RESERVED_WORDS | {"service admin"}
 
 
 @pytest.mark.parametrize(

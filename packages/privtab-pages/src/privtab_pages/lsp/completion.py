@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import yaml
 
 from privtab.base import SourceFile, listed_names, quoted_privilege
-from privtab.language import RESERVED_WORDS, CellError, cell_names, policy_schema, read_policy
+from privtab.language import CellError, cell_names, policy_schema, read_policy
 from privtab.model import DeclaredNames
 from privtab_pages.lsp.occurrences import Kind, in_policy
 
@@ -29,7 +29,8 @@ _OF_KEY |= dict.fromkeys(("resource", "entity", "items", "visible", "of", "scope
 _OF_KEY |= dict.fromkeys(("principal", "grantee", "owner"), "principal")
 """What stands at the keys of a case, and of the rows of a state."""
 _NAME = r"[\w.@%\-]+"
-_KEYWORDS = (*sorted(RESERVED_WORDS), "service admin")
+KEYWORDS = ("and", "anyone", "can", "holds", "member", "or", "owner", "self", "when", "service admin")
+"""The words of conditions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +187,7 @@ def _expected(text: str) -> Iterator[Kind]:
     """The kinds of name that the reader finds at the cursor."""
     tables, _ = read_policy(SourceFile.of("", text))
     if tables is not None:
-        yield from (o.kind for o in in_policy(tables) if o.name == _CURSOR and not o.declares)
+        yield from (o.kind for o in in_policy(DeclaredNames.of(tables, [])) if o.name == _CURSOR and not o.declares)
 
 
 def _of_schema(place: _Place) -> Iterator[Item]:
@@ -210,7 +211,7 @@ def _keywords(place: _Place, kinds: set[Kind]) -> Iterator[Item]:
     if place.is_key or kinds & {"type", "operation"} or not any(shape is condition for shape in _shapes(place.path)):
         return
     closing = ")" * (place.before.count("(") - place.before.count(")"))
-    for word in _KEYWORDS:
+    for word in KEYWORDS:
         rests = ("", " (x)", " x (x)", " x")
         texts = (f"{place.before}{word}{rest}{closing}" for rest in rests)
         if any(not isinstance(cell_names(text, "condition"), CellError) for text in texts):

@@ -18,7 +18,7 @@ from privtab.base import (
     SourceFile,
 )
 from privtab.ir import Program
-from privtab.language import MappingNode, ScalarNode, SequenceNode, Tables, YamlNode, compose_yaml, read_policy
+from privtab.language import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml, read_policy
 from privtab.model import DeclaredNames
 from privtab.pipeline import load_program, resolve_text
 from privtab_pages.lsp.occurrences import Occurrence, in_policy, in_scenarios
@@ -63,15 +63,11 @@ class Document:
 class PolicyDocument(Document):
     """A policy."""
 
-    tables: Tables | None
+    names: DeclaredNames | None
+    """The declarations of the file, valid or not; None if the file cannot be read at all."""
 
     def _findings(self) -> tuple[Diagnostic, ...]:
         return resolve_text(self.path, self.source).check().findings.kept
-
-    @cached_property
-    def names(self) -> DeclaredNames | None:
-        """The declarations of the file, valid or not; None if the file cannot be read at all."""
-        return None if self.tables is None else DeclaredNames.of(self.tables, [])
 
     @cached_property
     def program(self) -> Program | None:
@@ -127,10 +123,11 @@ class Documents:
         if known is not None and known.source.text == file.text:
             return known
         tables, _ = read_policy(file)
-        names = () if tables is None else in_policy(tables)
-        policy = PolicyDocument(path=path, source=file, occurrences=names, policy=path, tables=tables)
+        names = None if tables is None else DeclaredNames.of(tables, [])
+        occurrences = () if names is None else in_policy(names)
+        policy = PolicyDocument(path=path, source=file, occurrences=occurrences, policy=path, names=names)
         self._policies[path] = policy
-        if tables is not None:
+        if names is not None:
             self._readable[path] = policy
         return policy
 

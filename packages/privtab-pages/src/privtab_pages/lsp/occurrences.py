@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from privtab.base import ANY_PRIVILEGE, Located, SourceFile, Span
-from privtab.language import MappingNode, ScalarNode, SequenceNode, Tables, YamlNode
+from privtab.language import MappingNode, ScalarNode, SequenceNode, YamlNode
+from privtab.model import DeclaredNames
 
 Kind: TypeAlias = Literal["type", "privilege", "set", "operation"]
 Types: TypeAlias = frozenset[str] | None
@@ -53,18 +54,18 @@ def same(occurrence: Occurrence, all_: Iterable[Occurrence]) -> tuple[Occurrence
     return tuple(other for other in named if meet(types, other.types))
 
 
-def in_policy(tables: Tables) -> tuple[Occurrence, ...]:
+def in_policy(names: DeclaredNames) -> tuple[Occurrence, ...]:
     """Every name of a policy, valid or not, as far as it could be read; each place once."""
-    return tuple(dict.fromkeys(_Policy(tables).all()))
+    return tuple(dict.fromkeys(_Policy(names).all()))
 
 
 class _Policy:
     """Walks through one policy."""
 
-    def __init__(self, tables: Tables) -> None:
-        self.tables = tables
-        self.sets = {set_.name.value for set_ in tables.sets}
-        self.types = {entity.name.value for entity in tables.entities}
+    def __init__(self, names: DeclaredNames) -> None:
+        self.tables = names.tables
+        self.sets = {set_.name.value for set_ in self.tables.sets}
+        self.types = names.entities.keys()
 
     def all(self) -> Iterator[Occurrence]:
         """Every place, in no order."""

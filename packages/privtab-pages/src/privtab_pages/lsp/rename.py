@@ -31,7 +31,7 @@ def rename(name: Occurrence, new: str, policy: PolicyDocument, documents: Docume
     places = same(name, policy.occurrences)
     if not any(place.declares for place in places):
         raise UsageError(f"`{name.name}` is not declared in {policy.path.name}")
-    rows = () if policy.tables is None else policy.tables.all_rows
+    rows = () if policy.names is None else policy.names.tables.all_rows
     if name.kind == "type" and any(new == with_.name.value for row in rows for with_ in row.withs):
         raise UsageError(f"`{new}` is an object of requests already: in its rows, conditions would mean that")
     try:
@@ -85,7 +85,7 @@ def _edited(document: Document, edits: Edits) -> str:
 
 def _check(policy: PolicyDocument, edits: list[tuple[Document, Edits]], names: frozenset[str]) -> None:
     """Raise UsageError unless the policy and its scenarios mean the same with the edits, whichever variant applies."""
-    variants = () if policy.tables is None else tuple(variant.name.value for variant in policy.tables.variants)
+    variants = () if policy.names is None else tuple(variant.name.value for variant in policy.names.tables.variants)
     after = _meaning(policy, edits, variants, names)
     if after != _meaning(policy, [(document, {}) for document, _ in edits], variants, names):
         raise UsageError(
