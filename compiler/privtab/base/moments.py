@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 FIRST, LAST = -(1 << 63), (1 << 63) - 1
 """The first and the last moment, in 1677 and 2262: a time before or after them is one of them."""
 WINDOWED = "windowed"
-"""The part of a state's index that shows that rows hold for a time, and contains what windows concern (`state/row_index.py`)."""
+"""The part of a state's index that shows that rows hold for a time, and contains what windows concern (`state/index_parts.py`)."""
 HELD_ALWAYS = (
     "members",
     "service_admins",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from privtab.state.holdings import Holdings
     from privtab.state.index import index_bytes, index_document
     from privtab.state.large import CheckedTable, ColumnChecker
-    from privtab.state.large_index import coded_parts, given_privileges
+    from privtab.state.large_index import ColumnIndex
     from privtab.state.links import LINK_COLUMNS, derived_rows, invalid_links, with_derived_rows
     from privtab.state.load import as_raw, from_tables, load_raw_state, no_table_message, validate, validate_with_places
     from privtab.state.located import located_places, locations, lying_in, wrong_places
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from privtab.state.raw import TABLE_COLUMNS, NotText, RawReader, RawRow, RawState, arrow_cells
     from privtab.state.read_parquet import TABLE_FORMATS, table_format
     from privtab.state.read_yaml import read_yaml_rows
-    from privtab.state.row_index import row_index_document
     from privtab.state.row_texts import place_text, row_sentence, row_text
     from privtab.state.shards import PEOPLE_PART, PartText, check_windows_of_shards, part_roots
     from privtab.state.written import as_written
@@ -50,7 +49,7 @@ else:
             "holdings": "Holdings",
             "index": "index_bytes index_document",
             "large": "CheckedTable ColumnChecker",
-            "large_index": "coded_parts given_privileges",
+            "large_index": "ColumnIndex",
             "links": "LINK_COLUMNS derived_rows invalid_links with_derived_rows",
             "load": "as_raw from_tables load_raw_state no_table_message validate validate_with_places",
             "located": "located_places locations lying_in wrong_places",
@@ -60,7 +59,6 @@ else:
             "raw": "NotText RawReader RawRow RawState TABLE_COLUMNS arrow_cells",
             "read_parquet": "TABLE_FORMATS table_format",
             "read_yaml": "read_yaml_rows",
-            "row_index": "row_index_document",
             "row_texts": "place_text row_sentence row_text",
             "shards": "PEOPLE_PART PartText check_windows_of_shards part_roots",
             "written": "as_written",

@@ -11,16 +11,16 @@ from privtab.base.collection import no_collection
 from privtab.base.moments import WINDOWED
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
-from privtab.state import attribute_rows, row_index
-from privtab.state.links import with_derived_rows
-from privtab.state.names import kept_part
+from privtab.state.index_parts import IndexParts
 from privtab.state.nodes import State
+from privtab.state.row_index import RowIndex
 
 
-def index_document(program: Program, state: State) -> dict[str, Any]:
+def index_document(program: Program, state: State, *, excerpt: bool = False) -> dict[str, Any]:
     """The document below `data.privtab_state.<system>`; the same rows in any order give the same document.
 
-    `revision` is the hash of everything else. Parts that the policy does not use are empty maps.
+    `revision` is the hash of everything else; that of an `excerpt`, a few rows of a state, is empty. Parts that the policy does not
+    use are empty maps.
 
     A role that is held within a scope becomes a principal of its own, `scoped:[scope, role]`. Its grants are entered where
     they take effect: at their entity if that lies in the scope, at the scope if their entity contains it. So an engine looks up
@@ -28,8 +28,12 @@ def index_document(program: Program, state: State) -> dict[str, Any]:
 
         index = Index(index_document(program, state))
     """
-    parts = parts_of(program, state)
-    found: dict[str, Any] = stamped(parts) if _are_maps(parts) else json.loads(stamped_bytes(parts)[1])
+    with no_collection():
+        if excerpt:
+            return {"revision": "", **RowIndex(program, state).whole()}
+        parts = index_parts(program, state)
+        document = parts.whole()
+    found: dict[str, Any] = stamped(document) if isinstance(parts, RowIndex) else json.loads(stamped_bytes(document)[1])
     return found
 
 
@@ -40,36 +44,27 @@ def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
 
         revision, content = index_bytes(program, state)
     """
-    return stamped_bytes(parts_of(program, state))
+    with no_collection():
+        return stamped_bytes(index_parts(program, state).whole())
 
 
 def without_revision(program: Program, state: State) -> dict[str, Any]:
     """The index without its revision, which is the hash of this."""
-    parts = parts_of(program, state)
-    if _are_maps(parts):
-        return parts
-    return {name: json.loads(b"".join(_json(parts[name]))) for name in sorted(parts)}
-
-
-def parts_of(program: Program, state: State) -> dict[str, Any]:
-    """The parts of the index of a state, without its revision; those of coded columns are columns, too (`large_index.Part`)."""
-    state = with_derived_rows(program, state)
     with no_collection():
-        if not by_columns(program, state):
-            return row_index.row_index_document(program, state)
-        from privtab.state.large_index import coded_parts
-
-        further = row_index.brought_part(program, state) | attribute_rows.attribute_parts(program, state)
-        return coded_parts(program, state) | further | kept_part(program, state)
-
-
-def _are_maps(parts: Mapping[str, Any]) -> bool:
-    return all(isinstance(part, Mapping) for part in parts.values())
+        parts = index_parts(program, state)
+        document = parts.whole()
+    if isinstance(parts, RowIndex):
+        return document
+    return {name: json.loads(b"".join(_json(document[name]))) for name in sorted(document)}
 
 
-def by_columns(program: Program, state: State) -> bool:
-    """Whether the index of a state is made from its columns: it has them, and no part of the index needs rows."""
-    return state.coded and not (state.windows or uses_below(program) or program.flat)
+def index_parts(program: Program, state: State) -> IndexParts:
+    """The parts of the index of a state, made from its columns if it has them and no part needs rows."""
+    if not state.coded or state.windows or uses_below(program) or program.flat:
+        return RowIndex(program, state)
+    from privtab.state.large_index import ColumnIndex
+
+    return ColumnIndex(program, state)
 
 
 def revision(document: Mapping[str, Any]) -> str:

@@ -1,28 +1,26 @@
-"""The index of a large state from its columns: as JSON, the same bytes that `index` gives for the same rows. Needs numpy and pyarrow."""
+"""The parts of an index from columns of numbers: as JSON, the same bytes as from rows. Needs numpy and pyarrow."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.base import arrow
-from privtab.base.arrow import Codes, Lists, text_bytes
-from privtab.base.moments import ALWAYS, Window
+from privtab.base.arrow import Codes, Lists, Truth, text_bytes
+from privtab.base.shard_names import GRANTS
 from privtab.ir.nodes import Program
 from privtab.state.chains import GROUP_PREFIX
 from privtab.state.coded import CodedColumn, once
-from privtab.state.links import with_derived_rows
-from privtab.state.names import StateNames, UsedParts
-from privtab.state.nodes import State
-from privtab.state.principal_rows import SEPARATOR, HeldRoles, scoped_entries, scopes_of_roles
+from privtab.state.index_parts import IndexDocument, IndexParts, Parts
+from privtab.state.names import StateNames
+from privtab.state.principal_rows import SEPARATOR, HeldRoles, ScopedEntries
 
 MAX_BLOCK_ROWS = 1 << 18
 """Rows that are written at once, which limits memory."""
@@ -57,6 +55,12 @@ class Part:
     levels: tuple[Level, ...]
     end: str
     leaves: tuple[Codes, Sequence[Sequence[str]]] | None = None
+    keys: Callable[[], int] | None = None
+    """The number of the keys of the first level, if it is known without the rows."""
+
+    def __len__(self) -> int:
+        """The number of the keys of the first level."""
+        return self.keys() if self.keys is not None else sum(len(once(codes[0])) for codes in self.blocks())
 
     def columns(self) -> list[Codes]:
         """The rows as one column of numbers for each level."""
@@ -123,44 +127,107 @@ def _first_difference(columns: Sequence[Codes]) -> Codes:
     return found
 
 
-def coded_parts(program: Program, state: State) -> dict[str, Any]:
-    """The parts of the index in columns of numbers, and `within`.
+class ColumnIndex(IndexParts):
+    """The parts of an index in columns of numbers; no row holds for a time.
 
     For example:
 
-        coded_parts(program, state)["allow"].columns()
+        tables, roles = ColumnIndex(program, state).tables()
     """
-    return held_parts(program, state) | people_parts(program, state)[0]
+
+    def tables(self) -> tuple[dict[str, tuple[list[Codes], list[pa.Array]]], dict[str, tuple[str, str]]]:
+        """By part, the rows as one column of numbers for each level, and the texts of each level; and the part `within`."""
+        parts = self.of_entities()[0] | self.of_people()[0]
+        tables = {
+            name: (part.columns(), [level.texts for level in part.levels])
+            for name, part in parts.items()
+            if isinstance(part, Part)
+        }
+        return tables, {principal: (role, scope) for principal, (role, scope) in parts["within"].items()}
+
+    @staticmethod
+    def given(program: Program, grants: Mapping[str, CodedColumn]) -> dict[str, CodedColumn]:
+        """The columns of grants with a row for each privilege that a row allows or denies, as `PrivilegeNames.privileges_of`."""
+        privileges, entities, effects = (grants[name] for name in ("privilege", "entity", "effect"))
+        types = list(program.entities)
+        kinds = np.zeros(len(entities.array), np.int64)
+        for number, type_ in enumerate(types):
+            kinds[arrow.array_truth(pc.starts_with(entities.array, f"{type_}:"))] = number
+        cells = (privileges.codes * len(types) + kinds[entities.codes]) * 2 + _denied(effects)
+        occurs = np.zeros(len(privileges.array) * len(types) * 2, np.bool_)
+        occurs[cells] = True
+        distinct, inverse = np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[cells]
+        names = StateNames(program)
+        privileges_of_distinct = [
+            names.privileges_of(
+                privileges.names[code // 2 // len(types)], types[code // 2 % len(types)], GRANTS[code % 2]
+            )
+            for code in distinct.tolist()
+        ]
+        granted = CodedColumn.of_texts(chain.from_iterable(privileges_of_distinct))
+        owners = np.repeat(np.arange(len(distinct)), [*map(len, privileges_of_distinct)])
+        rows, codes = Lists(owners, granted.codes, len(distinct)).values_of(inverse)
+        found = {name: CodedColumn(column.codes[rows], column.array) for name, column in grants.items()}
+        return found | {"privilege": CodedColumn(codes, granted.array)}
+
+    def grants(self, scoped: ScopedEntries) -> Parts:
+        """As IndexParts.grants."""
+        written = {name: self._column("grants", name) for name in ("grantee", "effect", "privilege", "entity")}
+        columns = self.given(self.program, written)
+        merged = []
+        for position, name in enumerate(("privilege", "entity", "grantee"), start=1):
+            extra = CodedColumn.of_texts(key[position] for key in scoped)
+            texts, (first, second) = _united((columns[name].array, extra.array))
+            merged.append((first[columns[name].codes], second[extra.codes], texts))
+        denied = _denied(columns["effect"])
+        found: IndexDocument = {}
+        for effect in GRANTS:
+            of_effect = denied == (effect == "deny")
+            added = np.array([key[0] == effect for key in scoped], np.bool_)
+            levels = _distinct(
+                [np.concatenate([column[of_effect], extra[added]]) for column, extra, _ in merged],
+                [len(texts) for _, _, texts in merged],
+            )
+            leaves = None
+            if added.any():
+                row_numbers = {
+                    row: number for number, row in enumerate(zip(*(level.tolist() for level in levels), strict=True))
+                }
+                numbers = np.zeros(len(levels[0]), np.int64)
+                for number in np.flatnonzero(added).tolist():
+                    numbers[row_numbers[tuple(int(extra[number]) for _, extra, _ in merged)]] = number + 1
+                leaves = numbers, [sorted(origins) for origins in scoped.values()]
+            around = (('":{', "}},"), ('":{', "},"), ('":true' if leaves is None else '":', ","))
+            styles = tuple(
+                Level(texts, '"', after, between)
+                for (_, _, texts), (after, between) in zip(merged, around, strict=True)
+            )
+            found[effect] = Part(partial(iter, [levels]), styles, "}}", leaves)
+        return found, {}
+
+    def pairs(self, table: str, key: str, name: str) -> tuple[Part, IndexDocument]:
+        """As IndexParts.pairs."""
+        keys, names = _sorted(self._column(table, key)), _sorted(self._column(table, name))
+        rows = _distinct((keys[0], names[0]), (len(keys[1]), len(names[1])))
+        return Part(lambda: [rows], (Level(keys[1], '"', '":{', "},"), Level(names[1], '"', '":true', ",")), "}"), {}
+
+    def names(self, table: str, name: str) -> Part:
+        """As IndexParts.names."""
+        codes, texts = _sorted(self._column(table, name))
+        return Part(lambda: [(once(codes),)], (Level(texts, '"', '":true', ","),), "")
+
+    def held_by_name(self, roles: HeldRoles) -> _HeldByName:
+        """As IndexParts.held_by_name."""
+        return _HeldByName(self._column, roles)
+
+    def _column(self, table: str, name: str) -> CodedColumn:
+        return CodedColumn.of_column(self.state.column(table, name))
 
 
-def held_parts(program: Program, state: State) -> dict[str, Part]:
-    """The parts that are looked up by entity, which shards have."""
-    state = with_derived_rows(program, state.plain("an index by columns"))
-    allow, deny = _grants(program, state)
-    owners, members = _pairs(state, "owners", "entity", "owner"), _pairs(state, "members", "of", "user")
-    return {"allow": allow, "deny": deny, "owners": owners, "members": members}
-
-
-def people_parts(program: Program, state: State) -> tuple[dict[str, Any], int]:
-    """The parts that are looked up by user or group, and how many users have principals."""
-    state = with_derived_rows(program, state.plain("an index by columns"))
-    used = UsedParts.of(program)
-    people = _People(program, state, used)
-    groups_alone = people.groups if used.request_groups else people.numbers(used.everyone)
-    admins, admin_names = _sorted(_column(state, "service_admins", "user"))
-    parts = {
-        "service_admins": Part(lambda: [(once(admins),)], (Level(admin_names, '"', '":true', ","),), ""),
-        "principals": people.principals(people.users, "user:"),
-        "scoped": people.scoped(people.users, "user:"),
-        "group_principals": people.principals(groups_alone, "group:"),
-        "group_scoped": people.scoped(groups_alone, "group:"),
-        "within": people.within,
-    }
-    return parts, people.holding(people.users)
-
-
-def _column(state: State, table: str, name: str) -> CodedColumn:
-    return CodedColumn.of_column(state.column(table, name))
+def _denied(effects: CodedColumn) -> Truth:
+    """For each row, whether it denies."""
+    found: Truth = effects.codes == arrow.position(effects.array, "deny")
+    return found
 
 
 def _sorted(column: CodedColumn) -> tuple[Codes, pa.Array]:
@@ -197,151 +264,55 @@ def _distinct(columns: Sequence[Codes], sizes: Sequence[int]) -> list[Codes]:
     return [column[is_new] for column in ordered]
 
 
-def _pairs(state: State, table: str, key: str, name: str) -> Part:
-    keys, names = _sorted(_column(state, table, key)), _sorted(_column(state, table, name))
-    rows = _distinct((keys[0], names[0]), (len(keys[1]), len(names[1])))
-    return Part(lambda: [rows], (Level(keys[1], '"', '":{', "},"), Level(names[1], '"', '":true', ",")), "}")
-
-
-def _grants(program: Program, state: State) -> list[Part]:
-    """What is allowed and what is denied: privilege, entity, grantee."""
-    columns = {name: _column(state, "grants", name) for name in ("grantee", "effect", "privilege", "entity")}
-    rows, privileges = given_privileges(program, columns["privilege"], columns["entity"], columns["effect"])
-    scopes = scopes_of_roles(state)
-    extra = scoped_entries(program, _granted_to(state, columns["grantee"], scopes), scopes) if scopes else {}
-    merged = []
-    for key_position, column in enumerate((privileges, columns["entity"], columns["grantee"]), start=1):
-        extra_column = CodedColumn.of_texts(key[key_position] for key in extra)
-        texts, (first, second) = _united((column.array, extra_column.array))
-        merged.append(
-            (first[column.codes if column is privileges else column.codes[rows]], second[extra_column.codes], texts)
-        )
-    effects = columns["effect"]
-    found = []
-    for effect in ("allow", "deny"):
-        of_effect = (effects.codes == arrow.position(effects.array, effect))[rows]
-        added = np.array([key[0] == effect for key in extra], np.bool_)
-        levels = _distinct(
-            [np.concatenate([column[of_effect], extra_column[added]]) for column, extra_column, _ in merged],
-            [len(t) for _, _, t in merged],
-        )
-        leaves = None
-        if added.any():
-            row_numbers = {
-                row: number for number, row in enumerate(zip(*(level.tolist() for level in levels), strict=True))
-            }
-            numbers = np.zeros(len(levels[0]), np.int64)
-            for number in np.flatnonzero(added).tolist():
-                numbers[row_numbers[tuple(int(extra_column[number]) for _, extra_column, _ in merged)]] = number + 1
-            leaves = numbers, [sorted(origins) for origins in extra.values()]
-        around = (('":{', "}},"), ('":{', "},"), ('":true' if leaves is None else '":', ","))
-        styles = tuple(Level(t, '"', after, sep) for (_, _, t), (after, sep) in zip(merged, around, strict=True))
-        found.append(Part(partial(iter, [levels]), styles, "}}", leaves))
-    return found
-
-
-def given_privileges(
-    program: Program, privileges: CodedColumn, entities: CodedColumn, effects: CodedColumn
-) -> tuple[Codes, CodedColumn]:
-    """The privileges that the rows allow or deny, as `PrivilegeNames.given`: each one's row, and the privileges.
-
-    For example:
-
-        rows, privileges = given_privileges(program, column("privilege"), column("entity"), column("effect"))
-    """
-    types = list(program.entities)
-    kinds = np.zeros(len(entities.array), np.int64)
-    for number, type_ in enumerate(types):
-        kinds[arrow.array_truth(pc.starts_with(entities.array, f"{type_}:"))] = number
-    denied = effects.codes == arrow.position(effects.array, "deny")
-    cells = (privileges.codes * len(types) + kinds[entities.codes]) * 2 + denied
-    occurs = np.zeros(len(privileges.array) * len(types) * 2, np.bool_)
-    occurs[cells] = True
-    distinct, inverse = np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[cells]
-    names = StateNames(program)
-    privileges_of_distinct = [
-        names.privileges_of(
-            privileges.names[code // 2 // len(types)], types[code // 2 % len(types)], ("allow", "deny")[code % 2]
-        )
-        for code in distinct.tolist()
-    ]
-    granted = CodedColumn.of_texts(chain.from_iterable(privileges_of_distinct))
-    owners = np.repeat(
-        np.arange(len(privileges_of_distinct)), [len(granted_names) for granted_names in privileges_of_distinct]
-    )
-    rows, codes = Lists(owners, granted.codes, len(privileges_of_distinct)).values_of(inverse)
-    return rows, CodedColumn(codes, granted.array)
-
-
-def _granted_to(
-    state: State, grantees: CodedColumn, roles: Iterable[str]
-) -> Iterator[tuple[tuple[str | None, ...], Window]]:
-    """The grants to some roles, as texts, and when they hold: always."""
-    rows = grantees.where(roles)
-    texts = state.texts("grants", "grantee", "effect", "privilege", "entity", rows=rows)
-    return ((row, ALWAYS) for row in texts)
-
-
-class _People:
-    """What is looked up by the name of a user or a group."""
-
-    def __init__(self, program: Program, state: State, used: UsedParts) -> None:
-        held_roles = HeldRoles(program, state)
-        direct = arrow.text_array([principal for principal in held_roles.grantees if not principal.startswith("role:")])
-        holders, roles, scopes = (_column(state, "assignments", name) for name in ("principal", "role", "scope"))
-        members, groups = (_column(state, "memberships", name) for name in ("user", "group"))
+class _HeldByName:
+    def __init__(self, column: Callable[[str, str], CodedColumn], roles: HeldRoles) -> None:
+        direct = arrow.text_array([*roles.named_themselves])
+        holders, role_names, scopes = (column("assignments", name) for name in ("principal", "role", "scope"))
+        members, groups = (column("memberships", name) for name in ("user", "group"))
         nested = arrow.array_truth(pc.starts_with(members.array, GROUP_PREFIX))
-        if not used.state_groups:
+        if not roles.used.state_groups:
             counts = np.append(nested, False)[members.codes]
             members, groups = members.rows(counts), groups.rows(counts)
             nested = np.ones(len(members.array), np.bool_)
         member_names = pc.if_else(arrow.truth_array(nested), members.array, _prefixed("user:", members.array))
         name_sources = (holders.array, direct, member_names, _prefixed(GROUP_PREFIX, groups.array))
-        self.names, (holder, direct_holder, member, group) = _united(name_sources)
+        self._names, (holder, direct_holder, member, group) = _united(name_sources)
         """Users and groups, and roles that hold others."""
-        self.users: Codes = np.flatnonzero(arrow.array_truth(pc.starts_with(self.names, "user:")))
-        of_groups = arrow.array_truth(pc.starts_with(self.names, GROUP_PREFIX))
-        holds_something = np.zeros(len(self.names), np.bool_)
-        holds_something[np.concatenate([holder, direct_holder, member])] = True
-        self.groups: Codes = np.flatnonzero(holds_something & of_groups)
+        of_groups = arrow.array_truth(pc.starts_with(self._names, GROUP_PREFIX))
+        self._holds_something = np.zeros(len(self._names), np.bool_)
         """Those that hold something themselves, or that others contain."""
-        self._members = Lists(member[members.codes], group[groups.codes], len(self.names))
+        self._holds_something[np.concatenate([holder, direct_holder, member])] = True
+        self._members = Lists(member[members.codes], group[groups.codes], len(self._names))
 
-        assignment_numbers, principals = _assigned_principals(held_roles, roles, scopes)
-        self.within = held_roles.within
-        self._principals, (assigned, name_principals) = _united((principals.array, self.names))
+        assignment_numbers, principals = _assigned_principals(roles, role_names, scopes)
+        self._principals, (assigned, name_principals) = _united((principals.array, self._names))
         has_effect = principals.codes[assignment_numbers] >= 0
-        own_holders = np.append(direct_holder, np.flatnonzero(of_groups)) if used.group_membership else direct_holder
+        own_holders = (
+            np.append(direct_holder, np.flatnonzero(of_groups)) if roles.used.group_membership else direct_holder
+        )
         self._holds = Lists(
             np.append(holder[holders.codes][has_effect], own_holders),
             np.append(assigned[principals.codes[assignment_numbers][has_effect]], name_principals[own_holders]),
-            len(self.names),
+            len(self._names),
         )
-        is_declared = np.array([*map(held_roles.is_declared, roles.names)], np.bool_)
-        scoped = (scopes.codes >= 0) & is_declared[roles.codes]
-        (scope, self._scopes), (role, self._roles) = _sorted(scopes), _sorted(roles)
-        pairs, pair_numbers = np.unique(scope[scoped] * len(roles.array) + role[scoped], return_inverse=True)
-        self._pairs = np.divmod(pairs, max(len(roles.array), 1))
-        self._scoped = Lists(holder[holders.codes][scoped], pair_numbers, len(self.names))
+        is_declared = np.array([*map(roles.is_declared, role_names.names)], np.bool_)
+        scoped = (scopes.codes >= 0) & is_declared[role_names.codes]
+        (scope, self._scopes), (role, self._roles) = _sorted(scopes), _sorted(role_names)
+        pairs, pair_numbers = np.unique(scope[scoped] * len(role_names.array) + role[scoped], return_inverse=True)
+        self._pairs = np.divmod(pairs, max(len(role_names.array), 1))
+        self._scoped = Lists(holder[holders.codes][scoped], pair_numbers, len(self._names))
 
-    def numbers(self, groups: Collection[str]) -> Codes:
-        """The numbers of those of some groups that hold something themselves, or that others contain."""
-        named = pc.is_in(self.names, value_set=arrow.text_array(sorted(groups)))
-        return np.intersect1d(np.flatnonzero(arrow.array_truth(named)), self.groups)
+    def principals(self, kind: str, named: Collection[str] | None) -> tuple[Part, IndexDocument]:
+        people, texts = self._people(kind, named)
+        levels = Level(texts, '"', '":"', '",'), Level(self._principals, "", "", json.dumps(SEPARATOR)[1:-1])
+        blocks = partial(self._values_of, people, self._holds, len(self._principals))
+        return Part(blocks, levels, '"', keys=partial(self._holding, people)), {}
 
-    def principals(self, people: Codes, prefix: str) -> Part:
-        """The principals of some users or groups."""
-        levels = (
-            Level(self._bare(people, prefix), '"', '":"', '",'),
-            Level(self._principals, "", "", json.dumps(SEPARATOR)[1:-1]),
-        )
-        return Part(partial(self._values_of, people, self._holds, len(self._principals)), levels, '"')
-
-    def scoped(self, people: Codes, prefix: str) -> Part:
-        """The scopes within which some users or groups hold declared roles, and these roles."""
+    def scoped(self, kind: str, named: Collection[str] | None) -> tuple[Part, IndexDocument]:
+        people, texts = self._people(kind, named)
         scope, role = self._pairs
         levels = (
-            Level(self._bare(people, prefix), '"', '":{', "]},"),
+            Level(texts, '"', '":{', "]},"),
             Level(self._scopes, '"', '":[', "],"),
             Level(self._roles, '"role:', '"', ","),
         )
@@ -350,14 +321,20 @@ class _People:
             for positions, pair in self._values_of(people, self._scoped, len(scope)):
                 yield positions, scope[pair], role[pair]
 
-        return Part(blocks, levels, "]}")
+        return Part(blocks, levels, "]}"), {}
 
-    def holding(self, people: Codes) -> int:
+    def _people(self, kind: str, named: Collection[str] | None) -> tuple[Codes, pa.Array]:
+        """The numbers of those of a kind that may hold something, only some if they are named; and their names."""
+        prefix = f"{kind}:"
+        of_kind = arrow.array_truth(pc.starts_with(self._names, prefix)) & self._holds_something
+        if named is not None:
+            of_kind &= arrow.array_truth(pc.is_in(self._names, value_set=arrow.text_array(sorted(named))))
+        people: Codes = np.flatnonzero(of_kind)
+        return people, pc.utf8_slice_codeunits(self._names.take(arrow.integer_array(people)), len(prefix))
+
+    def _holding(self, people: Codes) -> int:
         """How many of some users or groups have principals."""
         return int(np.count_nonzero(self._counts_of(people, self._holds)))
-
-    def _bare(self, people: Codes, prefix: str) -> pa.Array:
-        return pc.utf8_slice_codeunits(self.names.take(arrow.integer_array(people)), len(prefix))
 
     def _values_of(self, people: Codes, values: Lists, size: int) -> Iterator[tuple[Codes, Codes]]:
         """The values of some people and of their groups, below `size`: pairs of a position in `people` and a value, in blocks."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TypeAlias
 
 from privtab.base.errors import InvalidRequest
-from privtab.base.moments import Window
+from privtab.base.moments import ALWAYS, Window
 from privtab.base.names import SCOPED, encode_name, last_name
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
@@ -86,10 +86,12 @@ class HeldRoles:
     """What rows of `assignments` give: a role, or within a scope a principal of its own, as far as something depends on it."""
 
     def __init__(self, program: Program, state: State) -> None:
-        self._every = UsedParts.of(program).holds
+        self.used = UsedParts.of(program)
         self._declared = {f"role:{role.name}" for role in program.roles.values()}
         self.grantees = state.distinct(("grants", "grantee"), ("owners", "owner"))
         """The principals that grants and owners name."""
+        self.named_themselves = {principal for principal in self.grantees if not principal.startswith("role:")}
+        """Those of them that are users or groups."""
         self.within: dict[str, list[str]] = {}
         """The role and the scope of each principal that stands for both."""
 
@@ -99,40 +101,28 @@ class HeldRoles:
         principal = scoped_principal(role, scope)
         if scope is not None:
             self.within[principal] = [role, scope]
-        return principal if self._every or role in self.grantees or role in self._declared else None
+        return principal if self.used.holds or role in self.grantees or role in self._declared else None
 
     def is_declared(self, name: str) -> bool:
         """Whether the policy declares a role, so that it counts by its name within the scopes for which it is held."""
         return f"role:{name}" in self._declared
 
 
-def scopes_of_roles(state: State) -> dict[str, dict[str, Entity]]:
-    """For each role (`role:…`), the scopes for which it is assigned, by key."""
-    found: dict[str, dict[str, Entity]] = {}
-    if state.column("assignments", "scope").names:
-        for role, scope in state.texts("assignments", "role", "scope"):
-            if scope is not None:
-                found.setdefault(f"role:{role}", {})[scope] = Entity.parse(scope)
-    return found
+ScopedEntries: TypeAlias = dict[tuple[str, str, str, str], dict[str, list[Window]]]
+"""Effect, privilege, entity and principal → the entities that the grants name, each with the windows."""
 
 
-def scoped_entries(
-    program: Program,
-    rows: Iterable[tuple[tuple[Any, ...], Window]],
-    scopes: Mapping[str, Mapping[str, Entity]],
-    keys: Callable[[Entity], list[str]] | None = None,
-) -> dict[tuple[str, str, str, str], dict[str, list[Window]]]:
-    """What roles hold within scopes: effect, privilege, entity and principal → the entities that the grants name, with their windows.
-
-    `rows`: grantee, effect, privilege and entity of the grants to roles in `scopes`, and the window of each. `keys`: the keys on the path of an entity,
-    if its id alone does not tell.
-    """
+def scoped_entries(program: Program, state: State, keys: Callable[[Entity], list[str]]) -> ScopedEntries:
+    """What roles hold within the scopes for which they are assigned; `keys`: the keys on the path of an entity."""
+    scopes = _scopes_of_roles(state)
     names = StateNames(program)
-    keys = keys or vocabulary(program).keys
     paths: dict[str, list[str]] = {}
     below = _scopes_below(keys, scopes) if program.inherited else {}
-    found: dict[tuple[str, str, str, str], dict[str, list[Window]]] = {}
-    for (grantee, effect, name, key), window in rows:
+    found: ScopedEntries = {}
+    rows = state.column("grants", "grantee").where(scopes) if scopes else []
+    windows = state.windows.get("grants")
+    texts = state.texts("grants", "grantee", "effect", "privilege", "entity", rows=rows) if rows else ()
+    for row, (grantee, effect, name, key) in zip(rows, texts, strict=True):
         path = paths.get(key)
         if path is None:
             path = paths[key] = keys(Entity.parse(key))
@@ -145,7 +135,17 @@ def scoped_entries(
             principal = scoped_principal(grantee, scope)
             for privilege in held:
                 origins = found.setdefault((effect, privilege, place, principal), {})
-                origins.setdefault(key, []).append(window)
+                origins.setdefault(key, []).append(ALWAYS if windows is None else windows[row])
+    return found
+
+
+def _scopes_of_roles(state: State) -> dict[str, dict[str, Entity]]:
+    """For each role (`role:…`), the scopes for which it is assigned, by key."""
+    found: dict[str, dict[str, Entity]] = {}
+    if state.column("assignments", "scope").names:
+        for role, scope in state.texts("assignments", "role", "scope"):
+            if scope is not None:
+                found.setdefault(f"role:{role}", {})[scope] = Entity.parse(scope)
     return found
 
 

@@ -4,7 +4,7 @@ Each part is a document that OPA loads as a bundle of its own, so that a change 
 entity's bundle, and a sidecar may load the people and only some of the shards. `parts` splits a whole index,
 `engines.index.combined_document` puts the parts together again.
 
-A part in which something holds for a time has the form of such a state (`row_index.py`), whatever the other parts have.
+A part in which something holds for a time has the form of such a state (`index_parts.py`), whatever the other parts have.
 
 People, below `privtab_state/<system>`: `revision`, `shards` (root key → true, for every shard that exists), and the parts
 of the index that are looked up by name. A shard, below `privtab_state/<system>/at/<shard_name(root key)>`: `revision`, and
@@ -24,9 +24,9 @@ from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool
-from privtab.state import attribute_rows, row_index
-from privtab.state.index import JSON, by_columns, stamped, stamped_bytes, without_revision
-from privtab.state.names import KEEPS, kept_part
+from privtab.state.index import JSON, index_parts, stamped, stamped_bytes, without_revision
+from privtab.state.index_parts import BROUGHT
+from privtab.state.names import KEEPS
 from privtab.state.nodes import State
 
 IndexDocument: TypeAlias = dict[str, Any]
@@ -35,8 +35,8 @@ PEOPLE_PART = "people"
 """The part that is not a shard, in mappings of parts by root key; a root key contains a colon: `parts.pop(PEOPLE_PART)`."""
 BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped", "service_admins")
 """The content of the people's part, besides its revision and the list of the shards."""
-FURTHER_BY_NAME = (row_index.BROUGHT, "user_attributes", KEEPS)
-"""Parts of that which only some policies have (`row_index.py`, `attribute_rows.py`, `names.py`)."""
+FURTHER_BY_NAME = (BROUGHT, "user_attributes", KEEPS)
+"""Parts of that which only some policies have (`index_parts.py`, `attribute_rows.py`, `names.py`)."""
 PEOPLE_ROOTS = ("revision", "shards", *BY_NAME)
 NEVER_TIMED = ("shards", *HELD_ALWAYS)
 """What windows do not concern in any part."""
@@ -80,7 +80,7 @@ class PartText:
             text=JSON(document).encode(),
             windows=WINDOWED in document,
             further=tuple(part for part in FURTHER_BY_NAME if part in always),
-            users=len({*always["principals"], *windows.get("principals", ())}) if key == PEOPLE_PART else 0,
+            users=_users(always, windows) if key == PEOPLE_PART else 0,
         )
 
     @classmethod
@@ -89,26 +89,28 @@ class PartText:
 
         `root_entities`: for the people's part, those that have shards.
         """
-        if not by_columns(program, state):
-            whole = without_revision(program, state)
-            document = people_part(whole, root_entities) if key == PEOPLE_PART else parts(program, whole).get(key)
-            return None if document is None else cls.of(key, document)
-        from privtab.state.large_index import held_parts, people_parts
-
-        attributes = attribute_rows.attribute_parts(program, state)
-        if key != PEOPLE_PART:
-            held = held_parts(program, state)
-            of_entities = {part: attributes[part] for part in attributes if part in FURTHER_HELD}
-            if not any(of_entities.values()) and not any(len(part.columns()[0]) for part in held.values()):
+        index = index_parts(program, state)
+        if key == PEOPLE_PART:
+            always, windows = index.of_people()
+            always["shards"] = dict.fromkeys(sorted(root_entities), True)
+        else:
+            Tool.SHARDS.check(program)
+            always, windows = index.of_entities()
+            if any(windows.values()):
+                check_windows_of_shards(program)
+            elif not any(always.values()):
                 return None
-            revision, text = stamped_bytes({**held, **of_entities})
-            return cls(key=key, revision=revision, text=text)
-        of_people, users = people_parts(program, state)
-        further = {**row_index.brought_part(program, state), **attributes, **kept_part(program, state)}
-        further = {part: further[part] for part in FURTHER_BY_NAME if part in further}
-        listed = dict.fromkeys(sorted(root_entities), True)
-        revision, text = stamped_bytes({**of_people, **further, "shards": listed})
-        return cls(key=key, revision=revision, text=text, further=tuple(further), users=users)
+            always |= index.below(always)
+        timed = windows if any(windows.values()) else {}
+        revision, text = stamped_bytes(_with_windows(always, timed))
+        return cls(
+            key=key,
+            revision=revision,
+            text=text,
+            windows=bool(timed),
+            further=tuple(part for part in FURTHER_BY_NAME if part in always),
+            users=_users(always, timed) if key == PEOPLE_PART else 0,
+        )
 
     @property
     def content(self) -> bytes:
@@ -118,6 +120,11 @@ class PartText:
             if self.key == PEOPLE_PART
             else b'{"at":{' + JSON(shard_name(self.key)).encode() + b":" + self.text + b"}}"
         )
+
+
+def _users(always: Mapping[str, Any], windows: Mapping[str, Any]) -> int:
+    """How many users have principals at some time."""
+    return len(always["principals"]) + sum(user not in always["principals"] for user in windows.get("principals", ()))
 
 
 def parts(program: Program, document: Mapping[str, Any]) -> dict[str, IndexDocument]:

@@ -120,11 +120,9 @@ def batches_of(policy: OpenPolicy, state: State) -> Batches:
 def arrays_of(policy: OpenPolicy, state: State) -> Arrays:
     """The arrays of a state, by its columns: no index and no object for each row is made."""
     from privtab.engines import arrays_of_tables
-    from privtab.state import coded_parts
+    from privtab.state import ColumnIndex
 
-    parts = coded_parts(policy.as_program, state)
-    roles = {name: (role, scope) for name, (role, scope) in parts.pop("within").items()}
-    tables = {name: (part.columns(), [level.texts for level in part.levels]) for name, part in parts.items()}
+    tables, roles = ColumnIndex(policy.as_program, state.plain("an index by columns")).tables()
     return arrays_of_tables(tables, roles, policy.vocabulary.chains, everyone=policy.everyone)
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from privtab.base import Entity, Locations, last_name, once, path_of
 from privtab.engines import Index, RowEngine
 from privtab.ir import Program, program_json
-from privtab.state import Assignment, State, lying_in, row_index_document, scoped_principal
+from privtab.state import Assignment, State, index_document, lying_in, scoped_principal
 from privtab_analysis.entitlements.request_forms import ALWAYS, RequestForms
 
 Holding: TypeAlias = tuple[str, str]
@@ -196,4 +196,4 @@ def held(
 
 
 def _index(program: Program, state: State) -> Index:
-    return Index({"revision": "", **row_index_document(program, state)})
+    return Index(index_document(program, state, excerpt=True))

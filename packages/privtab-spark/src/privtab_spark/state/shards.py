@@ -19,7 +19,7 @@ from pyspark.sql import functions as fn
 
 from privtab.base import ALWAYS, WINDOW_COLUMNS, array_truth, text_array
 from privtab.ir import Program, vocabulary
-from privtab.state import TABLE_COLUMNS, CodedColumn, ColumnRows, State, given_privileges, numbered_rows
+from privtab.state import TABLE_COLUMNS, CodedColumn, ColumnIndex, ColumnRows, State, numbered_rows
 from privtab_spark.frames import union
 from privtab_spark.state import row_checks
 from privtab_spark.state.schemas import TABLES as ALL_TABLES
@@ -121,11 +121,10 @@ def root_state(
 def granted(program: Program, state: State, findings: Findings) -> dict[str, int]:
     """The numbers of privileges that are allowed and denied at any time; privileges that are both are reported."""
     rows = state.only({t: [row for row, own in enumerate(of) if own == ALWAYS] for t, of in state.windows.items()})
-    grantees, effects, written, entities = (texts_of(rows, "grants", name) for name in TABLE_COLUMNS["grants"].names)
-    of_row, privileges = given_privileges(program, written, entities, effects)
-    keys, names = (CodedColumn(column.codes[of_row], column.array) for column in (entities, grantees))
+    written = {name: texts_of(rows, "grants", name) for name in TABLE_COLUMNS["grants"].names}
+    names, effects, privileges, keys = ColumnIndex.given(program, written).values()
     numbers = numbered_rows((privileges, keys, names))
-    denied = (effects.codes == next((code for code, name in enumerate(effects.names) if name == "deny"), -1))[of_row]
+    denied = effects.codes == next((code for code, name in enumerate(effects.names) if name == "deny"), -1)
     # With counts, numpy sorts; without, it builds a hash table first, which takes four to ten times as long.
     allowed_once, denied_once = (np.unique(numbers[of], return_counts=True)[0] for of in (~denied, denied))
     both = denied_once[np.isin(denied_once, allowed_once)]

@@ -20,10 +20,10 @@ from privtab.state import (
     ENTITY_COLUMNS,
     TABLE_COLUMNS,
     CodedColumn,
+    ColumnIndex,
     ColumnRows,
     State,
     UsedParts,
-    given_privileges,
     numbered_rows,
 )
 from privtab_spark.frames import row_counts, union
@@ -190,9 +190,7 @@ def arrow_table(table: str, state: State, program: Program | None) -> pa.Table:
     """The distinct rows of a table, with the columns of `CANONICAL`; without a program, privileges are not resolved."""
     columns = {name: CodedColumn.of_column(state.column(table, name)) for name in TABLE_COLUMNS[table].names}
     if table == "grants" and program is not None and len(columns["privilege"]):
-        rows, privileges = given_privileges(program, columns["privilege"], columns["entity"], columns["effect"])
-        columns = {name: CodedColumn(column.codes[rows], column.array) for name, column in columns.items()}
-        columns["privilege"] = privileges
+        columns = ColumnIndex.given(program, columns)
     _, first = np.unique(numbered_rows(columns.values()), return_index=True)
     first.sort()
     once = {name: CodedColumn(column.codes[first], column.array) for name, column in columns.items()}
