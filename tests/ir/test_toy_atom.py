@@ -16,7 +16,7 @@ PATCH = Path(__file__).with_name("toy_atom.patch")
 WORLDS = Path(__file__).with_name("toy_worlds.py")
 MOST_FILES = 17
 INTERPRETERS = (
-    "compiler/privtab/backends/rego/body.py",
+    "compiler/privtab/backends/rego/atoms.py",
     "compiler/privtab/engines/kernel.py",
     "compiler/privtab/engines/plan.py",
     "compiler/privtab/reference/evaluate.py",

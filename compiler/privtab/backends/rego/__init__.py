@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import Any
 
 from privtab.backends.protocol import Compilation
+from privtab.backends.rego.atoms import explained_atoms
 from privtab.backends.rego.body import Body, Clause, Functions, RowView, filter_views
 from privtab.backends.rego.layout import rego_string, rego_template
 from privtab.base.attributes import AttributeKind
@@ -23,8 +23,8 @@ from privtab.ir.formula import (
     uses_below,
     walk_condition,
 )
-from privtab.ir.nodes import ALWAYS, And, Atom, Below, Can, Compare, Formula, Program, Rule, Self, When
-from privtab.ir.serialise import KINDS_OF_NODES, vocabulary
+from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Program, Rule, Self, When
+from privtab.ir.serialise import vocabulary
 
 ENTRY = "allowed"
 """The entry function for requests; each clause first compares the operation and the type with literals."""
@@ -203,7 +203,6 @@ def render(
         "opaque": sorted(vocabulary(program).opaque),
         "optional_objects": any(LEFT_OUT in slot.types for rule in program.rules.values() for slot in rule.withs),
     }
-    several_words = any(" " in privilege for privilege in program.grantable)
     base = f"privtab/{name}"
     modules = {
         f"{base}/policy.rego": rego_template("policy.rego.j2").render(**common),
@@ -225,10 +224,8 @@ def render(
             **common,
             levels_compared=any(term.target and term.target.level in SEVERAL for term in compared_terms(program)),
             attributes=bool(program.attributes),
-            several_words=several_words,
             asks_any=ANY_PRIVILEGE in program.privileges,
-            texts=_texts(several_words=several_words, below=False),
-            texts_below=_texts(several_words=several_words, below=True),
+            **explained_atoms(program, sharded=sharded),
         ),
     }
     if program.filters:
@@ -247,40 +244,6 @@ def render(
     for entity, entity_rows in rows.items():
         modules[f"{base}/rows_{entity}.rego"] = rows_template.render(name=name, rows=entity_rows)
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Text:
-    """The text of atoms, as an expression of Rego."""
-
-    text: str
-    kinds: str
-    """The kinds of the atoms, as a condition of Rego."""
-    of_privilege: bool
-
-
-def _texts(*, several_words: bool, below: bool) -> list[_Text]:
-    """The texts of atoms, in the words of their classes. `several_words`: whether names of privileges have spaces."""
-    kinds: dict[str, list[str]] = {}
-    of_privilege = set()
-    for node in get_args(Atom):
-        if not node.kind.words or issubclass(node, Below) != below:
-            continue
-        kind, words = KINDS_OF_NODES[node], node.kind.words.replace("{place}", "{key_or_type(atom)}")
-        if words.startswith(f"{kind} "):
-            words = words.replace(kind, "{atom.kind}", 1)
-        for name in node.kind.names:
-            words = words.replace(f"{{{name}}}", f"{{quoted(atom.{name})}}" if several_words else f"{{atom.{name}}}")
-            of_privilege.add(words)
-        kinds.setdefault(words, []).append(json.dumps(kind))
-    return [
-        _Text(
-            text=f'$"{words}"' if "{" in words else f'"{words}"',
-            kinds=f"== {of[0]}" if len(of) == 1 else f"in {{{', '.join(of)}}}",
-            of_privilege=words in of_privilege,
-        )
-        for words, of in kinds.items()
-    ]
 
 
 def _given_attributes(program: Program) -> dict[str, dict[str, Any]]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias, assert_never
 
+from privtab.backends.rego.atoms import held
+from privtab.backends.rego.layout import rego_string
 from privtab.base.names import LEFT_OUT, small_letters
 from privtab.base.nodes import dataclass as node
 from privtab.base.paths import SEVERAL
@@ -169,30 +171,11 @@ class Body:
         match formula:
             case ir.And():
                 return tuple(line for part in formula.parts for line in self.lines_of(name, part))
-            case ir.Has(target=target) | ir.Owner(target=target) | ir.Member(target=target) if target.level in SEVERAL:
-                return (self._on_levels(formula),)
             case ir.Compare() if (whole := formula.several) is not None:
                 helper = self.functions.names.take(f"{name}_{whole.level}_level")
                 self.helpers.append(self._clause(helper, self.args, self._comparison_on_levels(formula, whole)))
-            case ir.Has(privilege=privilege, target=target):
-                return (f'lib.has(user, "{privilege}", {self.keys(target)})',)
-            case ir.Owner(target=target):
-                return (f"lib.owns(user, {self.place(target)})",)
-            case ir.Member(target=target):
-                group = self.program.entities[target.type].principal == "group"
-                return (f"lib.{'in_group' if group else 'member'}(user, {self.place(target)})",)
-            case ir.Self(target=target):
-                return (f"lib.is_self(user, {self.key(target)})",)
-            case ir.Holds(target=target):
-                return (f"lib.holds(user, {self.key(target)})",)
-            case ir.ServiceAdmin():
-                return ("lib.service_admin(user)",)
-            case ir.HasBelow(privilege=privilege, target=target):
-                return (f'lib.has_below(user, "{privilege}", {self.keys(target)})',)
-            case ir.OwnsBelow(target=target):
-                return (f"lib.owns_below(user, {self.keys(target)})",)
-            case ir.Compare():
-                return (self._comparison(formula),)
+            case ir.Atomic():
+                return (held(self.program, formula, self),)
             case ir.Can(operation=operation, target=target):
                 # A rule that is called with a shorter path checks for that itself.
                 called = self.functions.functions[target.type, operation]
@@ -216,26 +199,15 @@ class Body:
                 assert_never(formula)
         return (f"{helper}({', '.join(self.args)})",)
 
-    def _comparison(self, compare: ir.Compare) -> str:
-        left, right, operator = self.value(compare.left), compare.right, compare.operator
-        if isinstance(right, ir.Term):
-            operand = self.value(right)
-        else:
-            constants = [json.dumps(constant, ensure_ascii=False) for constant in right]
-            if operator == "contains":
-                return f"{constants[0]} in {left}"
-            operand = f"{{{', '.join(constants)}}}" if operator == "in" else constants[0]
-        return f"{left} {'==' if operator == '=' else operator} {operand}"
-
-    def _levels(self, target: ir.Target) -> str:
-        """The expression for the keys down to each level of the type that nests."""
+    def levels(self, target: ir.Target) -> str:
+        """As Operands.levels."""
         first = self.program.chain(target.type).index(target.type)
         return f"lib.levels({self.path(target)}, {first}, {self._behind(target)})"
 
     def _comparison_on_levels(self, compare: ir.Compare, whole: ir.Target) -> tuple[str, ...]:
         """The lines of a comparison of `any` or `every` level: `keys` is the path down to one."""
-        levels = self._levels(whole)
-        line = self._comparison(compare)
+        levels = self.levels(whole)
+        line = held(self.program, compare, self)
         if whole.level == "any":
             return (f"some keys in {levels}", "lib.complete(keys)", line)
         return (f"every keys in {levels} {{\n\t\tlib.complete(keys)\n\t\t{line}\n\t}}",)
@@ -251,19 +223,6 @@ class Body:
             if term.kind == "user"
             else f'lib.request_value("{term.attribute}")'
         )
-
-    def _on_levels(self, atom: ir.Has | ir.Owner | ir.Member) -> str:
-        """The line for an atom about one or each level of the type that nests."""
-        target, levels = atom.target, self._levels(atom.target)
-        match atom:
-            case ir.Has():
-                return f'lib.has_{target.level}(user, "{atom.privilege}", {levels})'
-            case ir.Owner():
-                return f"lib.owns_{'any_level' if target.level == 'any' else 'every'}(user, {levels})"
-            case ir.Member():
-                return f"lib.member_{target.level}(user, {levels})"
-            case _:
-                assert_never(atom)
 
     def _helper(self, name: str, bodies: list[tuple[Part, tuple[str, ...]]]) -> None:
         clauses = [self._clause(name, self.args, (*first, *self.lines_of(name, part))) for part, first in bodies]
@@ -297,6 +256,10 @@ class Body:
         owns_any = OwnsAny(target=deepest.target)
         # Last, because more callers hold a privilege than own something, and the first alternative that holds ends the search.
         return (*(p for p in parts if p not in owners), owns_any)
+
+    def name(self, atom: ir.Atom, field: str) -> str:
+        """As Operands.name."""
+        return rego_string(atom.names[field])
 
     def path(self, target: ir.Target) -> str:
         """The variable that holds the keys of a target's slot."""

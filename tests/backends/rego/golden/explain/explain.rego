@@ -182,7 +182,7 @@ reason(atom) := {"atom": text(atom), "on": key(atom), "through": through(atom)} 
 	not atom.kind in {"has", "self", "service_admin"}
 }
 
-reason(atom) := {"atom": text(atom), "through": concat("", ["user:", user])} if atom.kind in {"self", "service_admin"}
+reason(atom) := {"atom": text(atom), "through": through(atom)} if atom.kind in {"self", "service_admin"}
 
 reason(atom) := {"atom": text(atom), "on": found[1], "through": found[2]} if {
 	atom.kind == "has"
@@ -290,13 +290,12 @@ holds(atom) if {
 
 holds(atom) if {
 	atom.kind == "owner"
-	some principal in who
-	lib.owner(root(atom), key(atom), principal)
+	lib.owns(user, key(atom))
 }
 
 holds(atom) if {
 	atom.kind == "member"
-	count(ways_in(atom)) > 0
+	lib.member(user, key(atom))
 }
 
 holds(atom) if {
@@ -323,6 +322,8 @@ ways_in(atom) := union({
 		lib.in_group_named(user, name)
 	},
 })
+
+through(atom) := $"user:{user}" if atom.kind in {"self", "service_admin"}
 
 through(atom) := sort(ways_in(atom))[0][1] if atom.kind == "member"
 
