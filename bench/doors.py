@@ -10,7 +10,7 @@ from pathlib import Path
 
 from measure import Caller, Report, Spread, Table, WrongAnswerError
 
-from privtab.bundle.pack import packed_state
+from privtab.bundle.pack import state_bundle
 from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import from_tables, validate
@@ -35,7 +35,7 @@ def report(_: Sequence[str], repetitions: int) -> Report:
         folder = Path(name)
         artifacts = policy_artifacts(program, doors=[opened("trino", program)])
         (folder / "policy.tar.gz").write_bytes(artifacts.bundle())
-        (folder / "state.tar.gz").write_bytes(packed_state(program, state)[1])
+        (folder / "state.tar.gz").write_bytes(state_bundle(program, state))
         (folder / "hand.json").write_text(json.dumps({"by_hand_door_state": hand}), encoding="utf-8")
         bundles = {part: folder / f"{part}.tar.gz" for part in ("policy", "state")}
         rego = Path(__file__).parent / "rego" / "by_hand_door.rego"

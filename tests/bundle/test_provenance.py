@@ -16,7 +16,7 @@ import signing_keys
 from privtab import __version__
 from privtab.bundle.inspect import inspect
 from privtab.bundle.provenance import Provenance
-from privtab.pipeline import load_program
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import load_raw_state, validate
 from privtab_server.registry.deploy.rollout import pack
 
@@ -82,7 +82,7 @@ def test_a_deployment_says_where_its_state_comes_from(repository: Path, sharded:
     policy, state = (repository / "tables" / name for name in ("shop.yaml", "state.yaml"))
     program = load_program(policy)
     rows, _ = validate(program, load_raw_state(state))
-    packed = pack(program, policy, state=(rows, state), sharded=sharded)
+    packed = pack(program, policy_artifacts(program, sharded=sharded), state=(rows, state), sharded=sharded)
     of_state = packed.shards["people"] if packed.shards else packed.state
     assert of_state is not None
     found = Provenance.of(state, policy="shop/1").to_json()

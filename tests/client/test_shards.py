@@ -18,8 +18,7 @@ from privtab import AsyncClient, Client, DecisionUnavailable, Embedded, Request,
 from privtab.base.errors import FileError, PolicyError, UsageError
 from privtab.base.request import Entity
 from privtab.bundle import state_bundle
-from privtab.bundle.pack import shard_bundles
-from privtab.bundle.shards import listing, shard_file
+from privtab.bundle.pack import LISTING_FILE, shard_bundles, shard_file, shard_files
 from privtab.engines.index import Index, combined_document
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
@@ -192,7 +191,7 @@ def test_parts_give_the_answers_of_the_whole_in_process(lake: Program, tmp_path:
 def test_a_folder_with_a_list_gives_the_bundles_on_it(lake: Program, tmp_path: Path) -> None:
     (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(lake, sharded=True).bundle())
     bundles = shard_bundles(lake, STATE)
-    rows = listing(bundles)
+    rows = json.loads(shard_files(bundles)[LISTING_FILE])
     (tmp_path / "bundles").mkdir()
     for key, bundle in bundles.items():
         row = rows[PEOPLE_PART] if key == PEOPLE_PART else rows["shards"][key]

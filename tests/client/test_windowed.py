@@ -17,8 +17,7 @@ from privtab.base import moments
 from privtab.base.errors import PolicyError
 from privtab.base.moments import ALWAYS, Window
 from privtab.base.request import Entity
-from privtab.bundle.pack import shard_bundles, state_bundle
-from privtab.bundle.shards import shard_file
+from privtab.bundle.pack import shard_bundles, shard_file, state_bundle
 from privtab.engines.index import Index
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program

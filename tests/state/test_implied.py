@@ -14,7 +14,7 @@ from privtab import model
 from privtab.base.moments import Window
 from privtab.base.request import Entity, Request
 from privtab.base.source import SourceFile
-from privtab.bundle.state_rows import state_of_index
+from privtab.bundle.contents import state_of_index
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json

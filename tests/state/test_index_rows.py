@@ -12,7 +12,7 @@ from seeds import seeds
 from privtab.base.moments import ALWAYS, Window
 from privtab.base.request import Entity, Request
 from privtab.base.source import SourceFile
-from privtab.bundle.state_rows import state_of_index
+from privtab.bundle.contents import state_of_index
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document

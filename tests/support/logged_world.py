@@ -11,8 +11,7 @@ from typing import Any
 import requests as http
 
 from privtab.base.request import Request
-from privtab.bundle.pack import shard_bundles, state_bundle
-from privtab.bundle.shards import shard_file
+from privtab.bundle.pack import shard_bundles, shard_file, state_bundle
 from privtab.engines.opa.server import OpaServer
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary

@@ -13,29 +13,24 @@ if TYPE_CHECKING:
         json_bytes,
         read_json_object,
     )
+    from privtab.bundle.contents import program_in, state_of_index
     from privtab.bundle.pack import (
-        BundledDoor,
         PolicyArtifacts,
+        listing_file,
         packed_shard,
-        packed_state,
         shard_bundles,
         state_bundle,
     )
-    from privtab.bundle.program import program_in
     from privtab.bundle.provenance import Provenance
-    from privtab.bundle.shards import listing_file
     from privtab.bundle.sign import SigningKey, file_digests, verify_bundle, with_signatures
-    from privtab.bundle.state_rows import state_of_index
 else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
             "archive": "archive_digest archive_entries json_bytes read_json_object",
-            "pack": "BundledDoor PolicyArtifacts packed_shard packed_state shard_bundles state_bundle",
-            "program": "program_in",
+            "contents": "program_in state_of_index",
+            "pack": "PolicyArtifacts listing_file packed_shard shard_bundles state_bundle",
             "provenance": "Provenance",
-            "shards": "listing_file",
             "sign": "SigningKey file_digests verify_bundle with_signatures",
-            "state_rows": "state_of_index",
         },
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from privtab.backends import rego
 from privtab.backends.protocol import Compilation
+from privtab.base.names import decode_name
+from privtab.base.shard_names import sharded_revision
 from privtab.base.worker import LARGE, beside
-from privtab.bundle.archive import json_bytes, json_object
+from privtab.bundle.archive import contents, json_bytes, json_object
 from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import SigningKey, signed_bundle
 from privtab.ir.nodes import Program
@@ -173,33 +176,18 @@ def state_bundle(
     *,
     provenance: Provenance | None = None,
     signing: SigningKey | None = None,
+    index: tuple[str, bytes] | None = None,
 ) -> bytes:
-    """The state bundle: the index of the state for look-ups by key.
+    """The state bundle: the index of the state for look-ups by key. `index`: the result of `index_bytes`, if it is known.
 
     For example:
 
         Path("state.tar.gz").write_bytes(state_bundle(program, state))
     """
-    return packed_state(program, state, provenance=provenance, signing=signing)[1]
-
-
-def packed_state(
-    program: Program,
-    state: State,
-    *,
-    provenance: Provenance | None = None,
-    signing: SigningKey | None = None,
-) -> tuple[str, bytes]:
-    """The revision of a state, and its bundle.
-
-    For example:
-
-        revision, bundle = packed_state(program, state)
-    """
-    revision, document = index_bytes(program, state)
+    revision, document = index or index_bytes(program, state)
     more = {"grants": len(state.grants), "assignments": len(state.assignments), **provenance_metadata(provenance)}
     files = _state_files(program.system, revision, [f"privtab_state/{program.system}"], document, more)
-    return revision, signed_bundle(files, signing)
+    return signed_bundle(files, signing)
 
 
 def shard_bundles(
@@ -215,25 +203,12 @@ def shard_bundles(
 
         sorted(shard_bundles(program, state))  # ["catalog:hive", "people"]
     """
-    return {
-        key: shard_bundle(
-            program.system, key, part, provenance=provenance if key == PEOPLE_PART else None, signing=signing
-        )
-        for key, part in shards(program, state).items()
-    }
-
-
-def shard_bundle(
-    system: str,
-    key: str,
-    document: Mapping[str, Any],
-    *,
-    provenance: Provenance | None = None,
-    signing: SigningKey | None = None,
-) -> bytes:
-    """The bundle of one part of a state (`state/shards.py`): `people` or a root key, and its document."""
-    more = {"shards": len(document["shards"])} if key == PEOPLE_PART else {}
-    return packed_shard(system, PartText.of(key, document), more | provenance_metadata(provenance), signing)
+    found: dict[str, bytes] = {}
+    for key, document in shards(program, state).items():
+        is_people = key == PEOPLE_PART
+        more = {"shards": len(document["shards"]), **provenance_metadata(provenance)} if is_people else {}
+        found[key] = packed_shard(program.system, PartText.of(key, document), more, signing)
+    return found
 
 
 def packed_shard(system: str, part: PartText, more: Mapping[str, Any], signing: SigningKey | None = None) -> bytes:
@@ -253,3 +228,59 @@ def _state_files(
 ) -> dict[str, bytes]:
     metadata = {"kind": "state", "system": system, **more}
     return {".manifest": manifest(revision, own, metadata), f"privtab_state/{system}/data.json": content}
+
+
+LISTING_FILE = "shards.json"
+"""The name of the file that lists the bundles of a sharded state."""
+LONGEST = 100
+"""Characters of the name of a file, from that of an entity."""
+
+
+def shard_file(key: str) -> str:
+    """The name of the file with the bundle of `people` or of a root key; no two keys have the same.
+
+    >>> shard_file("people"), shard_file("lake:raw"), shard_file("lake:a%2Fb c")
+    ('people.tar.gz', 'lake.raw.tar.gz', 'lake.a_2fb_20c.tar.gz')
+    """
+    type_, colon, name = key.partition(":")
+    if not colon:
+        return f"{key}.tar.gz"
+    name = decode_name(name)
+    safe_name = re.sub(r"[^A-Za-z0-9.-]", lambda match: "".join(f"_{byte:02x}" for byte in match[0].encode()), name)
+    if len(safe_name) > LONGEST or safe_name != safe_name.lower():
+        # Some file systems ignore case, and none accepts very long names.
+        safe_name = f"{safe_name[:LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    return f"{type_}.{safe_name}.tar.gz"
+
+
+def listing_file(system: str, rows: Mapping[str, Mapping[str, Any]]) -> tuple[str, bytes]:
+    """The name and the content of the file that lists a state's bundles, and their combined revision.
+
+    `rows`: what the file says of each bundle, of `people` and by root key.
+
+        name, content = listing_file("lake", {"people": people, "catalog:hive": shard})
+    """
+    listed = {key: rows[key] for key in sorted(rows) if key != PEOPLE_PART}
+    revisions = {key: str(row["revision"]) for key, row in listed.items()}
+    listing = {
+        "system": system,
+        "revision": sharded_revision(str(rows[PEOPLE_PART]["revision"]), revisions),
+        PEOPLE_PART: rows[PEOPLE_PART],
+        "shards": listed,
+    }
+    return LISTING_FILE, json_bytes(listing) + b"\n"
+
+
+def shard_files(bundles: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files of a sharded state, by name, in the order in which they are to be written: `people` after the shards.
+
+    So a concurrent reader never sees a reference to a shard that is not there yet. The list of the files comes last.
+    """
+    files, rows = dict[str, bytes](), dict[str, dict[str, Any]]()
+    for key in sorted(bundles, key=lambda key: (key == PEOPLE_PART, key)):
+        name, read = shard_file(key), contents(bundles[key])
+        files[name] = bundles[key]
+        size, revision = len(bundles[key]), read.manifest["revision"]
+        rows[key] = {"file": name, "revision": revision, "roots": read.roots, "bytes": size}
+    system = contents(bundles[PEOPLE_PART]).manifest["metadata"]["system"]
+    return files | dict([listing_file(system, rows)])

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from privtab.client._asking import Mode, Status
     from privtab.client._base import Asker
     from privtab.client._bundled import BundledEngine
-    from privtab.client._bundles import BundleLocation, ReadBundle, bundle_content
+    from privtab.client._bundles import BundleLocation, ReadBundle
     from privtab.client._http import HttpTransport
     from privtab.client._observe import Hook, Outcome, Question
     from privtab.client._protocol import Revision
-    from privtab.client._sender import Sender, SendError, expected_form
+    from privtab.client._sender import Sender, SendError
     from privtab.client._transport import AsyncTransport, RequestsTransport, Timeout, Transport, restrict_session
     from privtab.client.aio import AsyncClient
-    from privtab.client.embedded import Embedded, bundle_location
+    from privtab.client.embedded import Embedded
     from privtab.client.sync import Client, connect
 else:
     __getattr__, __dir__, __all__ = face(
@@ -30,14 +30,14 @@ else:
             "_asking": "Mode Status",
             "_base": "Asker",
             "_bundled": "BundledEngine",
-            "_bundles": "BundleLocation ReadBundle bundle_content",
+            "_bundles": "BundleLocation ReadBundle",
             "_http": "HttpTransport",
             "_observe": "Hook Outcome Question",
             "_protocol": "Revision",
-            "_sender": "SendError Sender expected_form",
+            "_sender": "SendError Sender",
             "_transport": "AsyncTransport RequestsTransport Timeout Transport restrict_session",
             "aio": "AsyncClient",
-            "embedded": "Embedded bundle_location",
+            "embedded": "Embedded",
             "sync": "Client connect",
         },
     )

@@ -13,13 +13,16 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from privtab.base import files, strict_json
+from privtab.base import files, plugins, strict_json
 from privtab.base.collection import no_collection
 from privtab.base.errors import BrokenBundle, DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
+from privtab.base.resources import how_to_install
 from privtab.base.signatures import PEM, Signed, Trust
 from privtab.bundle.archive import LARGEST_READ, MOST_ENTRIES, archive_entries, read_json_object
 from privtab.bundle.sign import verify_bundle
+from privtab.client import _config
 from privtab.client._address import Cert, Token, file_stamp
+from privtab.client._config import Settings
 from privtab.client._observe import LOG
 
 JsonObject: TypeAlias = Mapping[str, Any]
@@ -33,6 +36,9 @@ SHARDS = "shards.json"
 ARCHIVES = (".tar.gz", ".tgz")
 LONGEST = 60.0
 """Seconds within which a bundle must have been downloaded."""
+STORE = "store:"
+BundlePlace: TypeAlias = str | os.PathLike[str]
+"""Location of bundles: a file, a folder, `package:name/file`, `http://…` or `https://…`; or a state in a store, `store:…`."""
 LARGEST = 512 << 20
 """Largest size of a packed bundle in bytes; `bundle/archive.py` bounds its unpacked size."""
 
@@ -75,14 +81,14 @@ class ReadBundle:
         """A bundle of programs by the name of their package, or of kept states by the name of their system."""
         return cls(where=where, mark=mark, content=Content(programs=programs or {}, states=states or {}))
 
+    @classmethod
+    def unpacked(cls, where: str, packed: bytes) -> ReadBundle:
+        """A packed bundle, with the whole documents of states; raises BrokenBundle."""
+        return cls(where=where, mark=None, content=bundle_content(packed))
+
 
 def bundle_content(packed: bytes, keep: Keep = dict) -> Content:
-    """The content of a packed bundle; raises BrokenBundle. `keep`: converts the document of a state to what is kept of it.
-
-    Read the program of a policy bundle:
-
-        bundle_content(Path("policy.tar.gz").read_bytes()).programs["lake"]
-    """
+    """The content of a packed bundle; raises BrokenBundle. `keep`: converts the document of a state to what is kept of it."""
     return content(unpacked(packed), keep)
 
 
@@ -201,6 +207,29 @@ class BundleLocation:
 
     def __init__(self, where: str) -> None:
         self.where = where
+
+    @staticmethod
+    def of(source: BundlePlace, settings: Settings | None = None) -> BundleLocation:
+        """The location of bundles, by the form of the source; raises UsageError. `settings`: by default, the environment's."""
+        settings = settings or _config.resolve({})
+        location = os.fspath(source)
+        if location.startswith("package:"):
+            return PackageLocation(location)
+        if location.startswith(STORE):
+            try:
+                stored: BundleLocation = plugins.load_plugin("privtab.states", "store").opened(location)
+            except ImportError as error:
+                raise UsageError(f"a store needs {error.name}: {how_to_install('store')}") from error
+            return stored
+        if not location.startswith(("http://", "https://")):
+            return LocalLocation(source)
+        verify = settings["verify"]
+        if not isinstance(verify, bool | str):
+            raise UsageError(
+                "bundles are fetched with `verify` as true, false, or a file or folder, not with a context"
+            )
+        token = Token(settings["token"], settings["token_file"])
+        return HttpLocation(location, timeout=settings["timeout"], token=token, verify=verify, cert=settings["cert"])
 
     def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """All bundles of this location, reusing unchanged ones from `before`; raises FileError, DecisionUnavailable."""

@@ -10,8 +10,7 @@ import http.client
 import json
 import re
 import ssl
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -78,20 +77,6 @@ class HttpReply:
         except ValueError as error:
             where = without_password(self.url).partition("?")[0]
             raise SendError(f"{where} answered {self.status} with something else than JSON: {error}") from None
-
-
-@contextmanager
-def expected_form(where: str, error: type[Exception]) -> Iterator[None]:
-    """Raise `error` if an answer has another form than the code that reads the answer expects.
-
-    >>> with expected_form("http://opa", RuntimeError):
-    ...     version = {"version": "1.21.3"}["version"]
-    """
-    try:
-        yield
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as problem:
-        what = f"`{problem.args[0]}` is missing" if isinstance(problem, KeyError) else str(problem)
-        raise error(f"{where} answered in another form than expected: {what}") from problem
 
 
 class Sender:

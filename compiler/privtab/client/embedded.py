@@ -5,21 +5,19 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from privtab.base import plugins
 from privtab.base.errors import UsageError
 from privtab.base.request import Request
 from privtab.base.resources import how_to_install
 from privtab.client import _config
 from privtab.client import _protocol as protocol
-from privtab.client._address import Token
 from privtab.client._arguments import Details, EntityLike
 from privtab.client._asking import Mode
 from privtab.client._base import Asker
 from privtab.client._bundled import BundledEngine, RollbackGuard
-from privtab.client._bundles import BundleLocation, HttpLocation, LocalLocation, PackageLocation, Trusted
-from privtab.client._config import BundleArguments, Settings
+from privtab.client._bundles import STORE, BundleLocation, BundlePlace, Trusted
+from privtab.client._config import BundleArguments
 from privtab.client._observe import LOG, HookLike
 from privtab.engines.python import NAME
 
@@ -27,10 +25,6 @@ if TYPE_CHECKING:
     from privtab.engines.batches import Batches
     from privtab.engines.index import Index
     from privtab.engines.python import Shortcuts, TimedBatches
-
-BundlePlace: TypeAlias = str | os.PathLike[str]
-"""Location of bundles: a file, a folder, `package:name/file`, `http://…` or `https://…`; or a state in a store, `store:…`."""
-STORE = "store:"
 
 
 class Embedded(Asker):
@@ -77,7 +71,7 @@ class Embedded(Asker):
         self._hooks = tuple(hooks)
         # A state in a store is made for the policy in the bundles.
         sources = tuple(sorted(sources, key=lambda source: os.fspath(source).startswith(STORE)))
-        locations = [bundle_location(source, settings) for source in sources]
+        locations = [BundleLocation.of(source, settings) for source in sources]
         if settings["verification_key"] is not None:
             if unsigned := next((location for location in locations if location.numbered), None):
                 raise UsageError(
@@ -219,37 +213,3 @@ class Embedded(Asker):
         except (TypeError, ValueError, AttributeError):
             return None
         return answers
-
-
-def _store_location(location: str) -> BundleLocation:
-    """The state of a store, which the package of stores reads and which needs an extra."""
-    try:
-        found: BundleLocation = plugins.load_plugin("privtab.states", "store").opened(location)
-    except ImportError as error:
-        raise UsageError(f"a store needs {error.name}: {how_to_install('store')}") from error
-    return found
-
-
-def bundle_location(source: BundlePlace, settings: Settings | None = None) -> BundleLocation:
-    """Return the location of bundles, by the form of the source; raises UsageError. `settings`: by default, the environment's.
-
-    >>> bundle_location("package:shop/policy.tar.gz").where
-    'package:shop/policy.tar.gz'
-    """
-    settings = settings or _config.resolve({})
-    location = os.fspath(source)
-    if location.startswith("package:"):
-        return PackageLocation(location)
-    if location.startswith(STORE):
-        return _store_location(location)
-    if not location.startswith(("http://", "https://")):
-        return LocalLocation(source)
-    if settings["verify"] not in (True, False) and not isinstance(settings["verify"], str):
-        raise UsageError("bundles are fetched with `verify` as true, false, or a file or folder, not with a context")
-    return HttpLocation(
-        location,
-        timeout=settings["timeout"],
-        token=Token(settings["token"], settings["token_file"]),
-        verify=settings["verify"],
-        cert=settings["cert"],
-    )

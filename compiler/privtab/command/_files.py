@@ -69,8 +69,7 @@ def state_files(
     program: Program, state: State, *, sharded: bool, provenance: Provenance | None, signing: SigningKey | None
 ) -> dict[str, bytes]:
     """The files of a state, by name: its bundle, or with `sharded` those of `shard_files`."""
-    from privtab.bundle.pack import shard_bundles, state_bundle
-    from privtab.bundle.shards import shard_files
+    from privtab.bundle.pack import shard_bundles, shard_files, state_bundle
 
     if sharded:
         return shard_files(shard_bundles(program, state, provenance=provenance, signing=signing))
@@ -92,7 +91,7 @@ def write_state(folder: Path, files: Mapping[str, bytes]) -> None:
 
     Bundles in an earlier list but not in this one, as the shards of removed root entities, are deleted.
     """
-    from privtab.bundle.shards import LISTING_FILE
+    from privtab.bundle.pack import LISTING_FILE
 
     before = {LISTING_FILE, *_listed_files(folder)}
     for name, content in files.items():
@@ -103,7 +102,7 @@ def write_state(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def show_shards(folder: Path, files: Mapping[str, bytes]) -> None:
     """Print what was written, with the names of the largest shards."""
-    from privtab.bundle.shards import LISTING_FILE
+    from privtab.bundle.pack import LISTING_FILE
 
     listing = strict_json.strict_loads(files[LISTING_FILE])
     rows = [listing["people"], *listing["shards"].values()]
@@ -118,7 +117,7 @@ def show_shards(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def _listed_files(folder: Path) -> set[str]:
     """The files in the list of a folder; empty without a readable list."""
-    from privtab.bundle.shards import LISTING_FILE
+    from privtab.bundle.pack import LISTING_FILE
 
     try:
         listing: Any = strict_json.strict_loads((folder / LISTING_FILE).read_text(encoding="utf-8"))

@@ -67,12 +67,13 @@ def load_policy(
         from privtab.pipeline import load_program
 
         return load_program(policy, variant=variant, readings=readings)
-    from privtab.bundle.program import program_in
+    from privtab.bundle.contents import program_in
 
     if variant or readings:
         raise UsageError(f"{policy} is compiled already: `--variant` and `--reading` are for tables")
     source = source_of(policy)
-    return program_in(_read(Path(policy)) if source is None else source.policy(os.fspath(policy)), str(policy))
+    bundle = _read(Path(policy)) if source is None else source.policy(os.fspath(policy))
+    return program_in(bundle, str(policy))[0]
 
 
 def load_rows(program: Program | None, state: Path) -> RawState:
@@ -123,7 +124,7 @@ def as_stored(program: Program, state: State) -> State:
     >>> as_stored(load_policy("cdap/final"), State()) == State()
     True
     """
-    from privtab.bundle.state_rows import state_of_index
+    from privtab.bundle.contents import state_of_index
     from privtab.state.index import index_document
     from privtab.state.written import as_written
 
@@ -188,7 +189,7 @@ def _documents(bundle: bytes, shown: str) -> Mapping[str, Any]:
 
 def _rows_of_index(documents: Iterable[Mapping[str, Any]], shown: str) -> State:
     """The rows of a state from its index, or from the indexes of all its shards."""
-    from privtab.bundle.state_rows import state_of_index
+    from privtab.bundle.contents import state_of_index
     from privtab.engines.index import combined_document
 
     try:

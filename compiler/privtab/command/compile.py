@@ -191,7 +191,7 @@ def _compile(
 
 
 def _report(compiled: Sequence[Compiled], output: Path, format_: Format, key_id: str | None) -> None:
-    from privtab.bundle.shards import LISTING_FILE
+    from privtab.bundle.pack import LISTING_FILE
 
     rows = [
         {

@@ -226,12 +226,7 @@ class Scopes:
 
 
 class Arrays:
-    """An index as arrays, without the origins of its rows. It pickles to a few flat buffers (`privtab_spark/packed_values.py`).
-
-    For example:
-
-        Batches.of(program_document, arrays)
-    """
+    """An index as arrays, without the origins of its rows. It pickles to a few flat buffers (`privtab_spark/packed_values.py`)."""
 
     def __init__(self, numbers: PrivilegeNumbers, people: UserPrincipals, revision: str) -> None:
         """Arrays without any type; `arrays_of_tables` adds these."""

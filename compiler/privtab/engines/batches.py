@@ -23,7 +23,7 @@ from privtab.base.names import LEFT_OUT
 from privtab.base.request import NOT_SET, Entity, Request, flag_name
 from privtab.base.vocabulary import Vocabulary, check_role_names
 from privtab.engines.arrays import Arrays
-from privtab.engines.build_arrays import arrays_of_index
+from privtab.engines.build_arrays import arrays_of_index, arrays_of_tables
 from privtab.engines.columns import (
     DEPTH,
     MALFORMED,
@@ -42,9 +42,10 @@ from privtab.engines.columns import (
     widths,
     without_end,
 )
-from privtab.engines.conditions import RESOURCE
+from privtab.engines.conditions import RESOURCE, ConditionReader
 from privtab.engines.index import Index
 from privtab.engines.kernel import Batch, Kernel, in_columns
+from privtab.engines.plan import GrantSemantics
 from privtab.engines.rows import RowEngine
 from privtab.engines.varying import (
     NO,
@@ -87,6 +88,17 @@ class Batches:
         batches._arrays = state
         batches._hollow = True
         return batches
+
+    @classmethod
+    def of_tables(
+        cls,
+        program: Mapping[str, Any],
+        tables: Mapping[str, tuple[Sequence[Codes], Sequence[pa.Array]]],
+        within: Mapping[str, tuple[str, str]],
+    ) -> Batches:
+        """Make batches from the tables of a state, as `arrays_of_tables` takes these."""
+        chains, everyone = ConditionReader(program).chains, GrantSemantics.read(program).everyone
+        return cls.of(program, arrays_of_tables(tables, within, chains, everyone=everyone))
 
     def __getstate__(self) -> tuple[Mapping[str, Any], Arrays | Index]:
         return self.engine.program, self.state

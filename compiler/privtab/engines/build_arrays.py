@@ -126,8 +126,6 @@ def arrays_of_tables(
     and `group_principals` (name, principal), `scoped` and `group_scoped` (name, scope, role), `service_admins` (user).
     `within`: the role and the scope that a principal stands for. `chains`: as those of a condition reader. `everyone`: the group of every
     user, if there is one.
-
-        arrays = arrays_of_tables(tables, roles, vocabulary.chains)
     """
     encoded = {name: EncodedTable(*table) for name, table in tables.items()}
     users, (_, scoped_numbers, _, member_numbers) = _united(

@@ -128,7 +128,7 @@ RESOURCE = ""
 AtomWord: TypeAlias = Literal[
     "has", "owner", "member", "self", "holds", "service_admin", "has_below", "owns_below", "compare"
 ]
-"""The kind of an atom, as in the JSON of a program: `atom.kind == "has"`."""
+"""The kind of an atom, as in the JSON of a program."""
 
 
 T = TypeVar("T")
@@ -250,12 +250,7 @@ class RequestShape:
 
 
 class ConditionReader:
-    """Reads conditions of one program.
-
-    For example:
-
-        ConditionReader(program_document).shapes["table"].written.depth
-    """
+    """Reads conditions of one program."""
 
     def __init__(self, program: Mapping[str, Any]) -> None:
         self.rules: Mapping[str, Mapping[str, Any]] = program["rules"]

@@ -137,12 +137,7 @@ class Source(NamedTuple):
 
 
 class FormPlan:
-    """Decides every request of one form, and tells through what atoms hold.
-
-    For example:
-
-        engine.plan(request).condition
-    """
+    """Decides every request of one form, and tells through what atoms hold."""
 
     def __init__(
         self,

@@ -105,16 +105,6 @@ class WindowedIndex:
         return found
 
 
-def is_windowed(document: Mapping[str, Any]) -> bool:
-    """Whether the document at `data.privtab_state.<system>` is a state with windows.
-
-    For example:
-
-        is_windowed(document)
-    """
-    return WINDOWED in document
-
-
 def revision_of(document: Mapping[str, Any]) -> str | None:
     """The revision of a state, with or without windows."""
     found = document.get(WINDOWED, document)
@@ -379,12 +369,7 @@ class LazyShortcuts(dict[tuple[str, str], Shortcut]):
 
 
 class PythonEngine(RowEngine):
-    """Decides requests one by one, and large batches column by column.
-
-    For example:
-
-        PythonEngine(program_document, Index(index_document(program, state))).allow(request)
-    """
+    """Decides requests one by one, and large batches column by column."""
 
     _batches: Batches | Literal[False] | None = None
     """False: numpy or pyarrow is not installed."""
@@ -482,7 +467,7 @@ class Opener:
     def keep(self, document: Mapping[str, Any]) -> Index | StatePart | WindowedIndex:
         """What is kept of a state's document, or of that of one of its parts: the index, or a part of it."""
         if not is_state_part(document):
-            return WindowedIndex(document) if is_windowed(document) else Index(document)
+            return WindowedIndex(document) if WINDOWED in document else Index(document)
         # Parts that are loaded one by one become one index, so they must number privileges alike.
         self._numbers = self._numbers or PrivilegeNumbers()
         return StatePart(document, self._numbers)

@@ -14,7 +14,7 @@ from pyspark.sql.types import BooleanType, StringType
 from privtab import pipeline
 from privtab.base import DecisionUnavailable, StateInvalid, UsageError
 from privtab.bundle import shard_bundles, state_bundle
-from privtab.bundle.shards import LISTING_FILE, shard_files
+from privtab.bundle.pack import LISTING_FILE, shard_files
 from privtab.pipeline import policy_artifacts
 from privtab.state import load_raw_state, validate
 from privtab_spark import decide, entitlements

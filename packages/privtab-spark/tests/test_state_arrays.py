@@ -14,7 +14,7 @@ from privtab.engines import Index
 from privtab.engines.build_arrays import arrays_of_index
 from privtab.state import Grant, State, index_document
 from privtab_spark.policies import open_policy
-from privtab_spark.states import arrays_of
+from privtab_spark.states import batches_of
 
 
 def content(found: Index) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def same(program: Any, state: State) -> int:
     found = Index(index_document(program, state))
     found.everyone = policy.everyone
     by_index = arrays_of_index(found, policy.vocabulary.chains)
-    by_columns = arrays_of(policy, state)
+    by_columns = batches_of(policy, state).arrays
     assert content(by_columns.index()) == content(by_index.index())
     assert len(by_columns) == len(by_index)
     return len(by_columns)

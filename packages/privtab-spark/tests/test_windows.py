@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from privtab import pipeline
 from privtab.base import ALWAYS, AccessDenied, HasWindows, UsageError
 from privtab.bundle import shard_bundles, state_bundle
-from privtab.bundle.shards import shard_file
+from privtab.bundle.pack import shard_file
 from privtab.state import from_tables, load_raw_state, validate
 from privtab_spark import decide, entitlements, plan, require, visible
 from privtab_spark.state import read_state

@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base import NOT_SET, Decision, InvalidRequest, Request, Vocabulary, encode_name, flag_name
-from privtab.engines import OpenEngine, Opener, WindowedIndex, distinct_requests
+from privtab.base import ALWAYS, NOT_SET, Decision, InvalidRequest, Request, Vocabulary, encode_name, flag_name
+from privtab.engines import OpenEngine, Opener
 from privtab.ir import Program
+from privtab_spark.distinct import distinct_requests
 
 _ENTITY = r"(?s)^(?P<type>[^:]*):(?P<path>.*)$"
 _MORE = ("groups", "active_roles", "with", "flags", "attributes")
@@ -100,7 +101,7 @@ class Decider:
     @property
     def timed(self) -> bool:
         """Return whether rows of the state hold for a time, so that a decision depends on when it is made."""
-        return isinstance(self.state, WindowedIndex)
+        return self.opened(0).window != ALWAYS
 
     def lacks_shards(self, rows: pa.RecordBatch) -> pa.Array:
         """Return, for each row, whether it is about a root entity of which nothing is known."""

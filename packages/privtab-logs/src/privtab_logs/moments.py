@@ -22,7 +22,7 @@ from privtab.base import (
     sharded_revision,
 )
 from privtab.bundle import program_in
-from privtab.client import bundle_content
+from privtab.client import ReadBundle
 from privtab.engines import combined_document
 from privtab.ir import Program, uses_below
 from privtab.pipeline import optimised, policy_artifacts
@@ -206,16 +206,15 @@ def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
     def policy(revision: str | None) -> Policy:
         packed = bundle("policy", revision)
         try:
-            program, programs = program_in(packed, f"policy {revision}"), bundle_content(packed).programs
-        except (BrokenBundle, FileError, PolicyError) as error:
+            return Policy(*program_in(packed, f"policy {revision}"))
+        except (FileError, PolicyError) as error:
             raise Unknown(f"policy {revision} cannot be read: {error}") from error
-        return Policy(program, next(iter(programs.values())))
 
     def state(revision: str | None) -> KnownState:
         identities = [revision] if revision is None else parts(revision)
         try:
-            bundles = [bundle_content(bundle("state", identity)) for identity in identities]
-            return KnownState(documents=tuple(found.states[system] for found in bundles))
+            bundles = [ReadBundle.unpacked(identity or "", bundle("state", identity)) for identity in identities]
+            return KnownState(documents=tuple(found.content.states[system] for found in bundles))
         except (BrokenBundle, KeyError) as error:
             raise Unknown(f"state {revision} cannot be read: {error}") from error
 

@@ -11,6 +11,9 @@ PrivtabError
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from privtab.base import ExitCode, PrivtabError
 
 
@@ -42,3 +45,13 @@ class StoreConflict(StoreError):
     """Another change came first, or the store does not hold a row to remove: nothing was written."""
 
     exit_code = ExitCode.FINDINGS
+
+
+@contextmanager
+def expected_form(where: str, error: type[Exception]) -> Iterator[None]:
+    """Raise `error` if an answer has another form than the code that reads the answer expects."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as problem:
+        what = f"`{problem.args[0]}` is missing" if isinstance(problem, KeyError) else str(problem)
+        raise error(f"{where} answered in another form than expected: {what}") from problem

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.base import Effect, UsageError
-from privtab.engines import ConditionReader
+from privtab.base import Effect, UsageError, Vocabulary
 from privtab.ir import RESOURCE
 from privtab_spark.arguments import (
     ColumnLike,
@@ -221,8 +220,8 @@ def none() -> Column:
 
 
 def _effects(request: RequestColumns, program: Mapping[str, Any]) -> Column:
-    reader = ConditionReader(program)
-    if reader.nested or reader.flat:
+    vocabulary = Vocabulary.from_program(program)
+    if vocabulary.nested or vocabulary.flat:
         raise UsageError(
             "`effects` is not possible where a type nests or ids are flat: let a client decide the rows that are carried out"
         )
@@ -230,7 +229,7 @@ def _effects(request: RequestColumns, program: Mapping[str, Any]) -> Column:
     found = F.when(F.lit(col=False), none())
     for condition, rule in _rules(request, program):
         if rule["effects"]:
-            of_rule = F.array(*(_effect(request, reader, effect) for effect in rule["effects"])).cast(TYPE)
+            of_rule = F.array(*(_effect(request, vocabulary, effect) for effect in rule["effects"])).cast(TYPE)
             found = found.when(condition, of_rule)
     return found.otherwise(none())
 
@@ -249,11 +248,11 @@ def _rules(request: RequestColumns, program: Mapping[str, Any]) -> Iterator[tupl
                 yield condition, rule
 
 
-def _effect(request: RequestColumns, reader: ConditionReader, effect: Mapping[str, Any]) -> Column:
+def _effect(request: RequestColumns, vocabulary: Vocabulary, effect: Mapping[str, Any]) -> Column:
     """One effect as a struct, which `Effect` describes."""
     target = effect["target"]
     type_ = target["type"]
-    named = _entity(_path(request, target["slot"]), type_, reader.depth(type_))
+    named = _entity(_path(request, target["slot"]), type_, vocabulary.chains[type_][-1][1])
     entity = F.coalesce(named, F.lit(type_))
     change = Effect.of(f"{effect['text']} ({_ENTITY})", _USER, [_ROLE]).change
     assert change is not None

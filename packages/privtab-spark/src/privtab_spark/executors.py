@@ -19,10 +19,11 @@ import pyarrow as pa
 from privtab.base import LEFT_OUT, NOT_SET, DecisionError, Entity, InvalidRequest, Request, UsageError, Vocabulary
 from privtab.client import Asker, Embedded
 from privtab.client import connect as connect_to
-from privtab.engines import GivenColumns, Unevaluated, distinct_requests
+from privtab.engines import GivenColumns, Unevaluated
 from privtab_spark.arguments import RequestArguments, read_arguments
 from privtab_spark.attribute_columns import values
 from privtab_spark.deciding import AnswerNames
+from privtab_spark.distinct import distinct_requests
 from privtab_spark.frames import Frame, flag_column, opened
 from privtab_spark.kernel import CODES, NO_ANSWER, Layout, mapped, readable
 from privtab_spark.preflight import check_executors

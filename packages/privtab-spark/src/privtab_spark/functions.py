@@ -266,7 +266,7 @@ def require(
 
 
 def _decided(opened: OpenPolicy, state: Any, request: Request, spark: SparkSession | None, at: Moment) -> Decision:
-    from privtab.engines import PythonEngine
+    from privtab.engines import RowEngine
     from privtab_spark.states import index_of
 
     if spark is None:
@@ -274,7 +274,7 @@ def _decided(opened: OpenPolicy, state: Any, request: Request, spark: SparkSessi
 
         spark = SparkSession.getActiveSession()
     index = at_moment(at, state, lambda state_: index_of(opened, state_, spark))
-    decision = PythonEngine(opened.json, index).decide(request)
+    decision = RowEngine(opened.json, index).decide(request)
     if not decision.allowed:
         raise AccessDenied(request, decision)
     return decision

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.engines import TextDictionary, Unevaluated, distinct_requests
+from privtab.engines import TextDictionary, Unevaluated
 from privtab_spark.arguments import RequestColumns
 from privtab_spark.attribute_columns import AttributeColumn, values
+from privtab_spark.distinct import distinct_requests
 from privtab_spark.frames import flag_column
 from privtab_spark.refresh import FollowedState, current_engine
 from privtab_spark.shipping import ShippedBytes, kept

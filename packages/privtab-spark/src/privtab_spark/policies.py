@@ -127,11 +127,11 @@ def _of_json(program: Mapping[str, Any]) -> OpenPolicy:
 
 
 def _bundled(location: str) -> Mapping[str, Any]:
-    from privtab.client import bundle_location
+    from privtab.client import BundleLocation
 
     programs = {
         name: program
-        for found in bundle_location(Path(location)).read({}, dict)
+        for found in BundleLocation.of(Path(location)).read({}, dict)
         for name, program in found.content.programs.items()
     }
     if len(programs) != 1:

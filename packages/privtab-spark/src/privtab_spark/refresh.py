@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privtab.base import DecisionUnavailable, FileError, PrivtabError, UsageError
-from privtab.client import BundledEngine, BundleLocation, ReadBundle, bundle_location
+from privtab.client import BundledEngine, BundleLocation, ReadBundle
 from privtab_spark.policies import OpenPolicy
 from privtab_spark.shipping import ShippedBytes, WorkerCache, loaded
 from privtab_spark.state.bundles import is_bundle, missing_shards_error
@@ -107,7 +107,7 @@ def _engine(source: FollowedState) -> BundledEngine:
 
 def _state_location(source: FollowedState) -> BundleLocation:
     if is_bundle(source.where):
-        return _StateLocation(bundle_location(source.where))
+        return _StateLocation(BundleLocation.of(source.where))
     return _RowsLocation(source.policy, source.where)
 
 

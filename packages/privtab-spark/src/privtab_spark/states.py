@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from privtab.base import HasWindows, UsageError, state_location
-from privtab.engines import Batches, Index, PythonEngine
+from privtab.engines import Batches, Index
 from privtab.state import TABLE_COLUMNS, State, as_written
 from privtab_spark.policies import OpenPolicy
 from privtab_spark.shipping import PackedState
@@ -19,7 +19,6 @@ from privtab_spark.state.schemas import TABLES, is_written
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from privtab.engines import Arrays
     from privtab_spark.state.read import Read
     from privtab_spark.state.tables import TimedTables
 
@@ -104,26 +103,19 @@ def readable(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Read
 
 def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> PackedState:
     if is_bundle(state):
-        return PackedState.of(Batches(PythonEngine(policy.json, require_complete(bundled(policy, os.fspath(state))))))
+        return PackedState.of(Batches.of(policy.json, require_complete(bundled(policy, os.fspath(state)))))
     return PackedState.of(batches_of(policy, _local(policy, state, spark)))
 
 
 def batches_of(policy: OpenPolicy, state: State) -> Batches:
     """The decider of batches of requests, using the rows of a state in this process."""
-    from privtab.state import index_document
+    from privtab.state import ColumnIndex, index_document
 
     if policy.beyond_arrays:
-        return Batches(PythonEngine(policy.json, Index(index_document(policy.as_program, state))))
-    return Batches.of(policy.json, arrays_of(policy, state))
-
-
-def arrays_of(policy: OpenPolicy, state: State) -> Arrays:
-    """The arrays of a state, by its columns: no index and no object for each row is made."""
-    from privtab.engines import arrays_of_tables
-    from privtab.state import ColumnIndex
-
+        return Batches.of(policy.json, Index(index_document(policy.as_program, state)))
+    # By the columns of the state: no index and no object for each row is made.
     tables, roles = ColumnIndex(policy.as_program, state.plain("an index by columns")).tables()
-    return arrays_of_tables(tables, roles, policy.vocabulary.chains, everyone=policy.everyone)
+    return Batches.of_tables(policy.json, tables, roles)
 
 
 def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from privtab.base import DecisionUnavailable, Entity, StateInvalid, UsageError
 from privtab.bundle import shard_bundles, state_bundle
-from privtab.bundle.shards import shard_files
+from privtab.bundle.pack import shard_files
 from privtab.ir import Program, program_from_json
 from privtab.ir.nodes import Privilege
 from privtab.pipeline import policy_artifacts

@@ -15,7 +15,7 @@ from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias, assert_never
 
 from privtab.base import Request, base_type, last_name
-from privtab.engines import Index
+from privtab.engines import Atom, Index
 from privtab.ir import RESOURCE
 from privtab_analysis.entitlements.request_forms import (
     ADMIN,
@@ -130,7 +130,7 @@ class Evaluator:
         return found
 
     def _holders(self, part: Part, question: EntityQuestion, among: Numbers | None) -> Numbers:
-        match part.kind:
+        match part.condition.kind:
             case "all":
                 parts: Sequence[Part] = part.parts
                 if len(self.subjects.all if among is None else among) > SORTED:
@@ -164,7 +164,7 @@ class Evaluator:
                 return self._alone(part, question, among)
 
     def _alone(self, part: Part, question: EntityQuestion, among: Numbers | None) -> Numbers:
-        if part.kind == "has":
+        if part.condition.kind == "has":
             return self.holders(part, question, among)
         found = self._direct(part, question)
         return found if among is None else found & among
@@ -173,7 +173,7 @@ class Evaluator:
         """The subjects for whom an atom holds that takes one look-up."""
         subjects = self.subjects
         type_, path = base_type(part.type), question.paths[part.slot][part.depth]
-        match part.kind:
+        match part.condition.kind:
             case "service_admin":
                 return subjects.admins
             case "owner":
@@ -192,9 +192,9 @@ class Evaluator:
             case "has_below" | "owns_below":
                 return frozenset(self._below(part, f"{type_}:{path}"))
             case "has" | "compare" | "all" | "any":
-                raise AssertionError(part.kind)
+                raise AssertionError(part.condition.kind)
             case _:
-                assert_never(part.kind)
+                assert_never(part.condition.kind)
 
     def _most(self, part: Part, question: EntityQuestion) -> int:
         """The most subjects for whom a part can hold, as far as this is known without a search."""
@@ -202,7 +202,7 @@ class Evaluator:
             return len(self._outer(part, question))
         if part.shared:
             return len(self.holders(part, question))
-        match part.kind:
+        match part.condition.kind:
             case "all":
                 return min((self._most(inner, question) for inner in part.parts), default=len(self.subjects.all))
             case "any":
@@ -254,8 +254,9 @@ class Evaluator:
 
     def _comparing(self, part: Part, question: EntityQuestion, among: Numbers | None) -> Numbers:
         """The subjects whose attributes in the state compare so; everyone or nobody if the comparison takes no attributes of users from the state."""
-        comparison = None if part.atom is None else part.atom.comparison
-        assert comparison is not None
+        assert isinstance(part.condition, Atom)
+        assert part.condition.comparison is not None
+        comparison = part.condition.comparison
         of_user = (operand.attribute for operand in comparison.operands if operand.of == "user")
         compares, paths = partial(question.form.plan.compares, comparison), question.paths
         if question.values.given.user.keys() >= set(of_user):
@@ -346,7 +347,8 @@ class Evaluator:
     def holding(self, numbers: Iterable[int], question: EntityQuestion, among: Numbers) -> Numbers:
         """The subjects, among some, for whom all atoms of a minimal set hold."""
         for part in (question.form.parts[number] for number in numbers):
-            if part.type and part.atom is not None and question.form.plan.path(part.atom, question.paths) is None:
+            atom = part.condition
+            if isinstance(atom, Atom) and atom.type and question.form.plan.path(atom, question.paths) is None:
                 return NOBODY
             among = self.holders(part, question, among)
             if not among:
@@ -356,9 +358,9 @@ class Evaluator:
     def sources(self, part: Part, question: EntityQuestion, subjects: Sequence[int]) -> Iterable[int]:
         """The sources through which an atom of a minimal set holds for each of some subjects, as positions in `found`."""
         everybody, type_, path = self.subjects.all, base_type(part.type), question.paths[part.slot][part.depth]
-        match part.kind:
+        match part.condition.kind:
             case "self" | "service_admin" | "compare":
-                kind = {"self": SELF, "service_admin": ADMIN, "compare": ATTRIBUTE}[part.kind]
+                kind = {"self": SELF, "service_admin": ADMIN, "compare": ATTRIBUTE}[part.condition.kind]
                 return repeat(self._number(Source(0, "", kind)), len(subjects))
             case "has":
                 return self._sources_of(part, question.paths[part.slot], subjects)
@@ -380,9 +382,9 @@ class Evaluator:
                 standing = set(self.subjects.standing("role", path))
                 return [self._number(Source(0, self._first(n, standing), HOLDS)) for n in subjects]
             case "all" | "any":
-                raise AssertionError(part.kind)
+                raise AssertionError(part.condition.kind)
             case _:
-                assert_never(part.kind)
+                assert_never(part.condition.kind)
 
     def _number(self, source: Source) -> int:
         number = self._number_of.get(source)
@@ -474,7 +476,11 @@ class Evaluator:
             if owners:
                 return Source(0, min(owners), OWNS)
         granted = [shown(self.index, principal) for principal in self._granted_below(part, key, number)]
-        if self.holders(part._replace(kind="has", parts=()), question, frozenset([number])):
+        if self.holders(
+            part._replace(condition=Atom("has", part.slot, part.type, part.privilege), parts=()),
+            question,
+            frozenset([number]),
+        ):
             granted += self._names_of(part, self.index.numbers.allowed(part.privilege), path, number)
         return Source(0, min(granted), GRANT)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial, reduce
 from operator import or_
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from privtab.base import Request, base_type
-from privtab.engines import Atom, AtomWord, Condition, FormPlan, Index, RowEngine
+from privtab.engines import Atom, Condition, Index, RowEngine
 from privtab.ir import RESOURCE
 
 KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed", "attribute")
@@ -35,7 +36,7 @@ class Source(NamedTuple):
 class Part(NamedTuple):
     """A part of a condition, with everything that is the same for all entities."""
 
-    kind: AtomWord | Literal["all", "any"]
+    condition: Condition
     parts: tuple[Part, ...] = ()
     slot: str = RESOURCE
     type: str = ""
@@ -46,8 +47,6 @@ class Part(NamedTuple):
     privilege: str = ""
     owned: bool = False
     """True if owners hold the privilege."""
-    atom: Atom | None = None
-    """None for several parts."""
     shared: bool = False
     """True if the subjects for whom the part holds are kept for the question: it stands in several places of a large condition."""
     within: int = NEVER_KEPT
@@ -57,12 +56,14 @@ class Part(NamedTuple):
 class RequestForm:
     """The common parts of all requests of a form: condition, and minimal sets as numbers of atoms."""
 
-    def __init__(self, rule: Mapping[str, Any], plan: FormPlan, engine: RowEngine) -> None:
-        """`rule`: as in the program's JSON; without its minimal sets, it has a condition only."""
-        self.rule = rule
-        self.condition = _whole(plan.condition, engine)
-        self.plan, self.engine = plan, engine
-        self._listed = partial(engine.minimal_sets, rule, plan)
+    def __init__(self, request: Request, engine: RowEngine) -> None:
+        """`request`: any of the form, whose objects have places. A rule without minimal sets has a condition only."""
+        located = engine.located(request)
+        assert located is not None
+        self.engine, (self.plan, _) = engine, located
+        self.rule = engine.program["rules"][request.resource.type][request.action]
+        self.condition = _whole(self.plan.condition, engine)
+        self._listed = partial(engine.minimal_sets, self.rule, self.plan)
 
     @property
     def sets(self) -> Sequence[Sequence[int]]:
@@ -133,8 +134,7 @@ class RequestForms:
         plan, paths = located
         form = self._known.get(id(plan))
         if form is None:
-            rule = self.engine.program["rules"][request.resource.type][request.action]
-            form = self._known[id(plan)] = RequestForm(rule, plan, self.engine)
+            form = self._known[id(plan)] = RequestForm(request, self.engine)
         return EntityQuestion(form, paths, request, index)
 
 
@@ -150,7 +150,7 @@ def _whole(condition: Condition, engine: RowEngine) -> Part:
         parts = tuple(made[inner] for inner in part.parts)
         within = max((inner.within for inner in parts), default=NEVER_KEPT)
         made[part] = Part(
-            part.kind,
+            part,
             parts,
             shared=size > MOST_PARTS and places > 1,
             within=within,
@@ -160,12 +160,11 @@ def _whole(condition: Condition, engine: RowEngine) -> Part:
 
 def _part(condition: Atom, engine: RowEngine) -> Part:
     if not condition.type:
-        return Part(condition.kind, atom=condition, within=NEVER_KEPT if condition.comparison else 0)
+        return Part(condition, within=NEVER_KEPT if condition.comparison else 0)
     chain, privilege = engine.reader.chains[condition.type], condition.privilege
     is_direct = condition.slot == RESOURCE and (not privilege or condition.kind == "has_below")
     return Part(
-        condition.kind,
-        atom=condition,
+        condition,
         slot=condition.slot,
         type=condition.type,
         depth=chain[-1][1],
@@ -179,10 +178,11 @@ def _part(condition: Atom, engine: RowEngine) -> Part:
 def _of_set(atom: Atom, engine: RowEngine) -> Part:
     """An atom of a minimal set."""
     part = _part(atom, engine)
-    if part.kind not in ("has_below", "owns_below"):
+    if atom.kind not in ("has_below", "owns_below"):
         return part
     # In minimal sets, what is held below an entity is held on it, too.
-    return part._replace(parts=(part._replace(kind="has" if part.privilege else "owner"), part), within=NEVER_KEPT)
+    on_itself = replace(atom, kind="has" if atom.privilege else "owner")
+    return part._replace(parts=(part._replace(condition=on_itself), part), within=NEVER_KEPT)
 
 
 def _bits(part: Part, engine: RowEngine) -> int:

@@ -61,7 +61,7 @@ def satisfied_sets(
 def _rank(evaluator: Evaluator, part: Part) -> tuple[bool, bool, int]:
     """The smallest is that of the main atom."""
     depth = len(evaluator.reader.chains[part.type]) if part.type else 0
-    return part.slot != RESOURCE, part.kind not in _HELD, -depth
+    return part.slot != RESOURCE, part.condition.kind not in _HELD, -depth
 
 
 def _groups(
@@ -79,7 +79,7 @@ def _groups(
             source = of[number]
             group, scope = holdings[0]
             # Below an entity, roles count that are held within any of what lies there.
-            if scope and source.kind != HOLDS and part.kind not in _BELOW:
+            if scope and source.kind != HOLDS and part.condition.kind not in _BELOW:
                 scopes = keys[: len(keys) - source.distance] if source.kind == ROLE else keys
                 scopes = scopes if source.kind in (GRANT, ROLE) else []
                 group = next((group for group, scope in holdings if not scope or scope in scopes), "")

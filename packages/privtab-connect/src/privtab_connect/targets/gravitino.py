@@ -15,7 +15,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from privtab.base import UsageError, read_content, strict_loads, write_file
-from privtab.client import Sender, SendError, expected_form
+from privtab.client import Sender, SendError
 from privtab_connect.errors import PushError
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import MappingDocument
@@ -34,6 +34,7 @@ from privtab_connect.pushdown.rights import (
     in_order,
     to_text,
 )
+from privtab_server.errors import expected_form
 
 _IN_SCHEMAS = ("table", "topic", "fileset", "model")
 TRAITS = Traits(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from privtab.base import Decision, Entity, Locations, Request, UnsupportedError, Vocabulary, last_name
-from privtab.client import Details, Revision
+from privtab.client import Details
 from privtab.engines import Index
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ class DecisionPoint(ABC):
     async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
         """Decisions with explanations, by position."""
 
-    async def revision(self) -> Revision:
-        """Return the policy and the state that decide now, as far as they are known."""
-        return Revision(policy=None, state=None)
+    async def revision(self) -> Mapping[str, str | None]:
+        """The revisions of the policy and of the state that decide now, by kind, as far as they are known."""
+        return {}
 
     async def directory(self) -> Directory | None:
         """The users and entities that the state names; None if the PDP cannot list them."""
@@ -87,9 +88,9 @@ class ClientDecisionPoint(DecisionPoint):
             return [await _settled(self._client.decide(requests[0]))]
         return await self._many(self._client.decide_many, requests)
 
-    async def revision(self) -> Revision:
+    async def revision(self) -> Mapping[str, str | None]:
         """As DecisionPoint.revision."""
-        return await _settled(self._client.revision())
+        return asdict(await _settled(self._client.revision()))
 
     async def ready(self) -> bool:
         """As DecisionPoint.ready."""

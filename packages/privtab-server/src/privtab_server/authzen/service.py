@@ -31,7 +31,6 @@ from privtab.base import (
     moment_text,
     strict_loads,
 )
-from privtab.client import Revision
 from privtab_server.authzen import messages
 from privtab_server.authzen.messages import Body, Evaluations, Malformed, Search, SearchKind, Semantic, request
 from privtab_server.authzen.points import DecisionPoint, Directory
@@ -49,13 +48,17 @@ class DecisionLog:
             raise FileError(f"decisions cannot be logged in {path}: {error.strerror}") from error
 
     def write(
-        self, system: str, requests: Sequence[Request], answers: Sequence[bool], revision: Revision, began: int
+        self,
+        system: str,
+        requests: Sequence[Request],
+        answers: Sequence[bool],
+        bundles: Mapping[str, str | None],
+        began: int,
     ) -> None:
         """Log the answers to some requests. Raises DecisionUnavailable if that fails.
 
-        `revision`: what decided. `began`: when the requests were to be decided, a moment.
+        `bundles`: the revisions of what decided, by kind. `began`: when the requests were to be decided, a moment.
         """
-        bundles = {"policy": revision.policy, "state": revision.state}
         entry: Mapping[str, Any] = {
             "msg": "Decision Log",
             "decision_id": str(uuid.uuid4()),
@@ -187,9 +190,9 @@ class Service:
         began, before = current_moment(), await self.point.revision()
         answers = await self._decide_unlogged(requests)
         # While a bundle was exchanged, nobody can tell which of the two decided.
-        revision = before if await self.point.revision() == before else Revision(policy=None, state=None)
+        bundles = before if await self.point.revision() == before else {}
         allowed = [answer["decision"] for answer in answers]
-        self._decision_log.write(self.system, requests, allowed, revision, began)
+        self._decision_log.write(self.system, requests, allowed, bundles, began)
         return answers
 
     async def _decide_unlogged(self, requests: Sequence[Request]) -> list[ResponseBody]:

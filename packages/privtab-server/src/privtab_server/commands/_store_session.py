@@ -18,7 +18,7 @@ from privtab.command import argument, fail_if, load_policy, needing, option, out
 from privtab.state import row_text
 from privtab_analysis.commands._ask import AuthoriseOption, entity, user_name
 from privtab_server.commands._tokens import TOKEN_VARIABLE, is_http, token_or_variable
-from privtab_server.errors import StoreConflict, StoreError
+from privtab_server.errors import StoreConflict, StoreError, expected_form
 from privtab_server.store_states import rows_of_store
 
 if TYPE_CHECKING:
@@ -224,8 +224,6 @@ class _Remote:
             return Answer.of(answer)
 
     def _expected(self) -> AbstractContextManager[None]:
-        from privtab.client import expected_form
-
         return expected_form(self._url, StoreError)
 
     def _ask(

@@ -225,6 +225,8 @@ class _Deployment:
 
     def run(self) -> int:
         """Run the gates, store the bundles, release them, and watch; returns the exit code."""
+        from privtab.bundle import Provenance
+        from privtab.pipeline import policy_artifacts
         from privtab_server.registry.deploy.rollout import pack
 
         with self.release.reader() as read:
@@ -248,14 +250,13 @@ class _Deployment:
                 return ExitCode.FINDINGS
             with self.report.step("pack"):
                 key = self.options.signing_key
+                sharded, made = self.options.sharded, Provenance.of(path, **self.options.chosen())
                 packed = pack(
                     program,
-                    path,
+                    policy_artifacts(program, sharded=sharded, provenance=made, doors=opened),
                     state=loaded,
-                    sharded=self.options.sharded,
+                    sharded=sharded,
                     signing=None if key is None else signing_key(self.registry, key, self.options.scope, before),
-                    choices=self.options.chosen(),
-                    doors=opened,
                 )
             if self.options.dry_run:
                 for bundle in packed.bundles():
@@ -301,18 +302,15 @@ class _Deployment:
     def _comparison(self, before: Channel, program: Program, path: Path, opened: Collection[str]) -> Gate:
         """The comparison with the channel's current release; what other systems lose is said besides."""
         from privtab.bundle import program_in
-        from privtab.client import bundle_content
         from privtab_server.registry.deploy.gates import FailingOn, diff_gate
 
         running = None
         if before.policy is not None:
             name = f"{before.channel}: {before.policy}"
             bundle = self.registry.read(self.registry.revision(before.system, "policy", before.policy))
-            running = program_in(bundle, name), name
-            answered = {
-                door for document in bundle_content(bundle).programs.values() for door in document.get("doors", ())
-            }
-            if closed := sorted(answered.difference(opened)):
+            released, document = program_in(bundle, name)
+            running = released, name
+            if closed := sorted({*document.get("doors", ())}.difference(opened)):
                 print_error(
                     f"{name} answers other systems by the doors {', '.join(closed)}, which are not given: these would be denied everything"
                 )

@@ -41,7 +41,7 @@ def lint(path: Path) -> Gate:
 
 def compared(before: Program, after: Program, fail_on: FailingOn, waivers: str = "") -> Gate:
     read = read_waivers(SourceFile.decode(waivers.encode(), "w.yaml")).waivers if waivers else ()
-    running = program_in(policy_artifacts(before).bundle(), "running"), "running"
+    running = program_in(policy_artifacts(before).bundle(), "running")[0], "running"
     return diff_gate(running, after, fail_on=fail_on, waivers=read, today=TODAY, shown="shop.yaml")
 
 
@@ -167,7 +167,7 @@ def test_a_row_is_listed_where_the_row_it_requires_passes_the_gate(tmp_path: Pat
 def test_types_come_in_the_same_order_on_both_sides(tmp_path: Path) -> None:
     unsorted = NESTED.replace("site", "zone")
     program = load_program(write(tmp_path, unsorted))
-    running, shown = program_in(policy_artifacts(program).bundle(), "running"), comparable(program)
+    running, shown = program_in(policy_artifacts(program).bundle(), "running")[0], comparable(program)
     assert list(shown.entities) == list(running.entities) == ["item", "shelf", "zone"]
     assert list(shown.rules) == list(running.rules)
     assert [r.requires_text for r in shown.rules.values()] == [r.requires_text for r in running.rules.values()]

@@ -93,7 +93,7 @@ def test_a_channel_shows_its_releases_and_what_each_changed(
     assert f'href="shop/{number}">policy</a>' in releases.text
     assert second in releases.text
     change = server.get(f"/history/dev/shop/{number}").text
-    expected = diff(*(program_in(bundle, "") for bundle in packed.policies[:2]))
+    expected = diff(*(program_in(bundle, "")[0] for bundle in packed.policies[:2]))
     assert expected.changes
     assert f"{summary(expected)}." in change
     for row in expected.changes:

@@ -66,9 +66,9 @@ def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
 
 def _rows(policy: OpenPolicy, where: str) -> State:
     """The rows in the bundles of a folder, which are suitable."""
-    from privtab.client import bundle_location
+    from privtab.client import BundleLocation
 
-    bundles = bundle_location(where).read({}, lambda document: document)
+    bundles = BundleLocation.of(where).read({}, lambda document: document)
     found = (bundle.content.states for bundle in bundles)
     document, missing = combined_document(states[policy.system] for states in found if policy.system in states)
     if missing:
@@ -81,10 +81,10 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
 
     Raises HasWindows if its rows hold for a time.
     """
-    from privtab.client import bundle_location
+    from privtab.client import BundleLocation
 
     states: dict[str, list[Any]] = {}
-    for found in bundle_location(where).read({}, Opener().keep):
+    for found in BundleLocation.of(where).read({}, Opener().keep):
         for name, index in found.content.states.items():
             states.setdefault(name, []).append(index)
     of_system = states.get(policy.system)

@@ -17,8 +17,8 @@ from opa_client.opa import OpaClient
 
 from privtab.base import UsageError
 from privtab.bundle import PolicyArtifacts
-from privtab.client import expected_form, restrict_session
-from privtab_server.errors import FleetError
+from privtab.client import restrict_session
+from privtab_server.errors import FleetError, expected_form
 
 TIMEOUT = 30.0
 """Seconds for one call: OPA recompiles all rules with each module."""

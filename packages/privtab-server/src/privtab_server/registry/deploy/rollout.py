@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from privtab.base import UsageError
-from privtab.bundle import BundledDoor, Provenance, SigningKey, shard_bundles, state_bundle
+from privtab.bundle import PolicyArtifacts, Provenance, SigningKey, shard_bundles, state_bundle
 from privtab.ir import Program
-from privtab.pipeline import policy_artifacts
 from privtab.state import State
 from privtab_server.registry import deploy
 from privtab_server.registry.nodes import Canary, Channel
@@ -231,17 +230,13 @@ class NextRevisions:
 
 def pack(
     program: Program,
-    policy: Path,
+    artifacts: PolicyArtifacts,
     *,
     state: tuple[State, Path] | None,
     sharded: bool = False,
     signing: SigningKey | None = None,
-    choices: Mapping[str, Any] | None = None,
-    doors: Sequence[BundledDoor] = (),
 ) -> PackedBundles:
-    """Pack the bundles of a policy and its state. `policy`: its file; `state`: the rows and their source."""
-    made = Provenance.of(policy, **(choices or {}))
-    artifacts = policy_artifacts(program, sharded=sharded, provenance=made, doors=doors)
+    """Pack the bundles of a compiled policy and its state, the rows and their source."""
     packed = PackedBundles(system=program.system, policy=artifacts.bundle(signing), revision=artifacts.revision)
     if state is None:
         return packed

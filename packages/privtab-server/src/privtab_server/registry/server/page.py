@@ -80,7 +80,7 @@ def _program(registry: Registry, release: Channel) -> Program:
         raise UsageError(f"release {release.sequence} has no policy")
     bundle = registry.blob(release.digests[pin("policy", release.policy)])
     registry.check_signature(bundle)
-    return program_in(bundle, f"release {release.sequence}")
+    return program_in(bundle, f"release {release.sequence}")[0]
 
 
 def _place(registry: Registry, channel: str, system: str) -> dict[str, str]:

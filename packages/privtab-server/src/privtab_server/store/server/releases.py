@@ -12,8 +12,9 @@ from threading import Lock
 from starlette.requests import Request as HttpRequest
 
 from privtab.base import Decision, DecisionUnavailable, RecentlyUsed, Request, Vocabulary, current_moment, moment_text
-from privtab.bundle import PolicyArtifacts, SigningKey, packed_state
-from privtab.engines import Index, PythonEngine
+from privtab.bundle import PolicyArtifacts, SigningKey, state_bundle
+from privtab.engines import Index
+from privtab.state import index_bytes
 from privtab_server.authzen.points import DecisionPoint, Directory
 from privtab_server.errors import RegistryError, StoreError
 from privtab_server.registry import names
@@ -97,7 +98,8 @@ class StoreReleases(Releases):
             signing = self._signing
             if signing is not None and signing.sequence is not None:
                 signing = replace(signing, sequence=signing.sequence + snapshot.number)
-            state, bundle = packed_state(snapshot.program, snapshot.state, signing=signing)
+            state, document = index_bytes(snapshot.program, snapshot.state)
+            bundle = state_bundle(snapshot.program, snapshot.state, signing=signing, index=(state, document))
             release = Channel(
                 channel=self._channel,
                 system=self._system,
@@ -198,7 +200,6 @@ class StoreDecisionPoint(DecisionPoint):
 
     def _directory_now(self) -> Directory:
         engine = self._now().opened().engine
-        assert isinstance(engine, PythonEngine)
         if self._directory is None or self._directory[0] is not engine.index:
             self._directory = engine.index, Directory(self._view.document, engine.index)
         return self._directory[1]

@@ -1,19 +1,47 @@
-"""The rows of a state, from the index in its bundle."""
+"""Read bundles back, whatever compiled them: the program of a policy, and the rows of a state from its index.
+
+Of a program, only texts are lost: notes, titles of types, positions in files.
+"""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from privtab.base import strict_json
+from privtab.base.errors import BrokenBundle, FileError
 from privtab.base.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window
 from privtab.base.names import SCOPED
 from privtab.base.shard_names import GRANTS
-from privtab.engines.python import is_windowed
+from privtab.bundle.archive import archive_entries
+from privtab.ir.deserialise import program_from_json
+from privtab.ir.nodes import Program
+from privtab.ir.serialise import FORMAT
 from privtab.state.attribute_rows import attribute_texts
 from privtab.state.names import FOR_FILTERS, KEEPS
 from privtab.state.nodes import TABLES, Cells, ColumnRows, State
 from privtab.state.principal_rows import held_role
+
+
+def program_in(bundle: bytes, shown: str) -> tuple[Program, Mapping[str, Any]]:
+    """The program of a policy bundle, and its document; `shown` is its name in messages.
+
+    Raises FileError if there is no readable program.
+
+        program, _ = program_in(Path("policy.tar.gz").read_bytes(), "policy.tar.gz")
+    """
+    try:
+        texts = [
+            file.read() for name, _, file in archive_entries(io.BytesIO(bundle)) if name.startswith("privtab_program/")
+        ]
+        if len(texts) != 1:
+            raise ValueError(f"it holds {f'{len(texts)} programs' if texts else f'no program of format {FORMAT}'}")
+        document: dict[str, Any] = strict_json.strict_loads(texts[0])
+        return program_from_json(document, shown), document
+    except (BrokenBundle, ValueError, RecursionError) as error:
+        raise FileError(f"the program of {shown} cannot be read: {error}") from error
 
 
 def state_of_index(document: Mapping[str, Any]) -> State:
@@ -23,7 +51,7 @@ def state_of_index(document: Mapping[str, Any]) -> State:
 
         state = state_of_index(document)
     """
-    if is_windowed(document):
+    if WINDOWED in document:
         return _from_windowed(document)
     memberships: dict[Cells, None] = {}
     assignments: dict[Cells, None] = {}
