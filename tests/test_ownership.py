@@ -11,7 +11,7 @@ from privtab.base import staged as _staged
 from privtab.base.errors import BundleWriteError, UsageError
 from privtab.base.files import others_with_access
 from privtab.base.staged import link_of_others, staged_file, write_file, write_files
-from privtab.checks.lint.config import settings_above
+from privtab.checks.lint.settings import settings_above
 
 OTHER = 65534
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="the system has no owners of files")

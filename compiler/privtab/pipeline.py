@@ -17,8 +17,7 @@ from privtab.base.errors import FileError, PolicyInvalid, UsageError
 from privtab.base.hints import did_you_mean
 from privtab.base.source import SourceFile, files_below
 from privtab.base.worker import LARGE, beside
-from privtab.checks.lint.config import OWN_FILE, settings_above
-from privtab.checks.lint.settings import Settings
+from privtab.checks.lint.settings import OWN_FILE, Settings, settings_above
 from privtab.ir.nodes import Program
 from privtab.language import syntax
 from privtab.model.lower import lower

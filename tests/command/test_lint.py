@@ -13,7 +13,7 @@ import yaml
 from checkout import ROOT
 from rich.cells import cell_len
 
-from privtab.checks.lint.settings import codes
+from privtab.checks._every import codes
 
 
 def broken(policy: Path) -> None:

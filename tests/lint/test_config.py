@@ -6,8 +6,7 @@ import pytest
 
 from privtab.base.diagnostics import Diagnostic, Severity
 from privtab.base.errors import FileError, SettingsInvalid
-from privtab.checks.lint.config import read_settings, settings_above
-from privtab.checks.lint.settings import FailOn, LintFormat, Settings
+from privtab.checks.lint.settings import FailOn, LintFormat, Settings, read_settings, settings_above
 
 GOOD = """\
 policies = ["tables", "more/one.yaml"]

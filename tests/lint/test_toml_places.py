@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from privtab.checks.lint.config import places
+from privtab.checks.lint.settings import places
 
 TEXT = '''\
 # a comment with = and [brackets]

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 from privtab.base.lazy import face
 
 if TYPE_CHECKING:
-    from privtab.checks._every import BESIDE, catalogue, kinds, run
-    from privtab.checks.lint.config import settings_above
-    from privtab.checks.lint.settings import Settings, codes
+    from privtab.checks._every import BESIDE, catalogue, codes, kinds, run
+    from privtab.checks.lint.settings import settings_above
 else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
-            "_every": "BESIDE catalogue kinds run",
-            "lint.config": "settings_above",
-            "lint.settings": "Settings codes",
+            "_every": "BESIDE catalogue codes kinds run",
+            "lint.settings": "settings_above",
         },
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pkgutil
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from privtab.base import resources
 from privtab.base.diagnostics import Diagnostic, FindingKind, sorted_diagnostics
+from privtab.base.hints import nearest
 from privtab.base.worker import LARGE, beside
 from privtab.language import findings
 from privtab.language.findings import Builder
@@ -73,3 +76,65 @@ def _found(view: View, checks: Sequence[Check]) -> list[Diagnostic]:
         view.code = check.kind.code
         found.extend(check.find(view.policy))
     return found
+
+
+_FINDS = re.compile(r"## What it finds\n+(.*?)(?:\n\n|\n*\Z)", re.DOTALL)
+_DIGITS = str.maketrans("OIL", "011")
+FIRST_CONFIGURABLE = "P300"
+"""Findings with smaller codes are errors that stop a policy; they can be neither ignored nor given another severity."""
+
+
+class CatalogueEntry(FindingKind):
+    """A kind of findings, with its page."""
+
+    __slots__ = ()
+
+    @property
+    def configurable(self) -> bool:
+        """True if the check can be ignored or given another severity."""
+        return self.code >= FIRST_CONFIGURABLE
+
+    @property
+    def path(self) -> Path:
+        """The path of its page."""
+        return resources.rules() / f"{self.code}-{self.name}.md"
+
+    def page(self) -> str:
+        """The text of its page; empty if this installation has none."""
+        try:
+            return self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return ""
+
+    def summary(self) -> str:
+        """The findings of the check, on one line."""
+        found = _FINDS.search(self.page())
+        return " ".join(found[1].split()) if found else self.name.replace("-", " ")
+
+
+@cache
+def codes() -> dict[str, CatalogueEntry]:
+    """Every code, in order.
+
+    >>> codes()["P305"].severity.value
+    'warning'
+    """
+    return {kind.code: CatalogueEntry(kind.code, kind.name, kind.severity) for kind in kinds()}
+
+
+def intended_code(word: str) -> str | None:
+    """The code that was most likely meant: another case, a letter for a digit, a digit too many, or a name."""
+    upper = word.upper().translate(_DIGITS)
+    for guess in (upper, upper[:4]):
+        if guess in codes():
+            return guess
+    names = {code.name: code.code for code in codes().values()}
+    near = nearest(word, names, cutoff=0.8)
+    return None if near is None else names[near]
+
+
+def unknown(word: str) -> tuple[str, str, str | None]:
+    """A message for a code that does not exist, advice, and the code that was meant."""
+    code = intended_code(word)
+    help_ = f"did you mean `{code}`?" if code else "`privtab lint --explain all` lists them"
+    return f"there is no finding `{word}`", help_, code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, assert_never
 
@@ -17,10 +17,11 @@ from privtab.base.collection import no_collection
 from privtab.base.diagnostics import Diagnostic, FindingKind, Severity, Span, shown_columns
 from privtab.base.errors import UsageError
 from privtab.base.printable import count
-from privtab.checks.lint.settings import FailOn, LintFormat, LintResult, codes, unknown
+from privtab.checks._every import codes, unknown
+from privtab.checks.lint.settings import FailOn, LintFormat, Settings
 from privtab.command._output import deliver, err, fail_if, out, table, wrapped
 from privtab.command._parameters import PathsArgument, option, words_of
-from privtab.language.report import CaseResult, SuiteResult
+from privtab.language.report import CaseResult, SuiteResult, SuppressedFinding
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,6 +29,22 @@ if TYPE_CHECKING:
 PANEL = "Start here"
 
 FindingFilter = Callable[[Diagnostic], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintResult:
+    """The result for one file: its text, its findings, the ignored ones, and the severity from which it fails."""
+
+    path: str
+    text: str
+    findings: tuple[Diagnostic, ...]
+    ignored: tuple[SuppressedFinding, ...]
+    settings: Settings
+    fail_on: FailOn
+
+    def failed(self) -> bool:
+        """True if a finding fails the run."""
+        return any(self.fail_on.fails(finding.severity) for finding in self.findings)
 
 
 def run(
@@ -116,7 +133,7 @@ def check(
     policies: Sequence[Path], config: Path | None, is_selected: FindingFilter, fail_on: FailOn | None
 ) -> list[LintResult]:
     """Check every policy with the settings of `config` or those above the file, and keep the selected findings."""
-    from privtab.checks.lint.config import read_settings
+    from privtab.checks.lint.settings import read_settings
     from privtab.pipeline import lint_policy
 
     settings = None if config is None else read_settings(config)

@@ -10,7 +10,8 @@ from pathlib import Path
 from privtab.base.diagnostics import Diagnostic, Located, sorted_diagnostics
 from privtab.base.hints import nearest
 from privtab.base.source import SourceFile
-from privtab.checks.lint.settings import FIRST_CONFIGURABLE, Settings, codes, unknown
+from privtab.checks._every import FIRST_CONFIGURABLE, codes, unknown
+from privtab.checks.lint.settings import Settings
 from privtab.language.findings import unreadable
 from privtab.language.report import SuppressedFinding
 from privtab.language.syntax.yaml_tree import comments
