@@ -10,8 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span
-from privtab.language.report import SuppressedFinding
-from privtab.language.report.sarif import FINGERPRINT, sarif
+from privtab.language.report import FINGERPRINT, SuppressedFinding, sarif
 
 SCHEMA = json.loads((Path(__file__).parent / "sarif.schema.json").read_text(encoding="utf-8"))
 TEXT = "privtab: 1\nprivileges: [READ]\nopen: REED (shop)\nshut: REED (shop)\n"

@@ -21,7 +21,7 @@ from privtab.checks._every import codes, unknown
 from privtab.checks.lint.settings import FailOn, LintFormat, Settings
 from privtab.command._output import deliver, err, fail_if, out, table, wrapped
 from privtab.command._parameters import PathsArgument, option, words_of
-from privtab.language.report import CaseResult, SuiteResult, SuppressedFinding
+from privtab.language.report import CaseResult, SuiteResult, SuppressedFinding, github_annotations, junit, sarif
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -168,19 +168,13 @@ def report(results: Sequence[LintResult], format_: LintFormat) -> object:
             rows.sort(key=lambda row: (row["path"], row["line"], row["column"], row["code"]))
             return rows
         case LintFormat.SARIF:
-            from privtab.language.report.sarif import sarif
-
             summaries: dict[FindingKind, str] = {code: code.summary() for code in codes().values()}
             pages = {code.code: code.page() for code in codes().values()}
             texts = {result.path: result.text for result in results}
             return sarif(found, summaries, pages=pages, suppressed=ignored, texts=texts)
         case LintFormat.GITHUB:
-            from privtab.language.report import github_annotations
-
             return github_annotations(found)
         case LintFormat.JUNIT:
-            from privtab.language.report import junit
-
             return junit([_suite(result) for result in results], name="privtab lint")
         case _:
             assert_never(format_)

@@ -8,8 +8,7 @@ from privtab.base.lazy import face
 
 if TYPE_CHECKING:
     from privtab.language.fmt import format_source
-    from privtab.language.report import CaseResult, SuiteResult, SuppressedFinding, junit
-    from privtab.language.report.sarif import sarif
+    from privtab.language.report import CaseResult, SuiteResult, SuppressedFinding, junit, sarif
     from privtab.language.syntax import read_policy
     from privtab.language.syntax.expression import CellError, cell_names, parse_constants
     from privtab.language.syntax.keys import policy_schema
@@ -26,8 +25,7 @@ else:
         __name__,
         {
             "fmt": "format_source",
-            "report": "CaseResult SuiteResult SuppressedFinding junit",
-            "report.sarif": "sarif",
+            "report": "CaseResult SuiteResult SuppressedFinding junit sarif",
             "syntax": "read_policy",
             "syntax.expression": "CellError cell_names parse_constants",
             "syntax.keys": "policy_schema",
