@@ -15,9 +15,10 @@ from workload import World as MadeWorld
 from workload import world
 
 from privtab.base.moments import current_moment
-from privtab.command._engines import open_engine
 from privtab.command._options import load_state
-from privtab.pipeline import load_program
+from privtab.engines.python import OpenEngine
+from privtab.pipeline import load_program, policy_artifacts
+from privtab.state.index import index_document
 from privtab_pages.commands.explore import caller_of, request_of
 from privtab_pages.explore.site import answer
 from privtab_pages.explore.world import World
@@ -62,7 +63,7 @@ def _opened(path: Path) -> World:
     state, places, _ = load_state(program, path, for_queries=True)
     return World(
         program=program, shown=POLICY, state=state, places=places, state_shown=path.name, moment=moment,
-        request=request_of(program), caller=caller_of(program), engine=lambda: open_engine(program, state, moment),
+        request=request_of(program), caller=caller_of(program), engine=lambda: OpenEngine.of(policy_artifacts(program).program, index_document(program, state), moment),
     )  # fmt: skip
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from privtab.base.moments import current_moment
-from privtab.command._engines import open_engine
+from privtab.engines.python import OpenEngine
 from privtab.ir.nodes import Program
-from privtab.pipeline import load_program
+from privtab.pipeline import load_program, policy_artifacts
+from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate_with_places
 from privtab.state.nodes import State
 from privtab_pages.commands.explore import caller_of, request_of
@@ -96,7 +97,7 @@ def world_in(program: Program, state: State, **more: Any) -> World:
         moment=moment,
         request=request_of(program),
         caller=caller_of(program),
-        engine=lambda: open_engine(program, state, moment),
+        engine=lambda: OpenEngine.of(policy_artifacts(program).program, index_document(program, state), moment),
         **more,
     )
 

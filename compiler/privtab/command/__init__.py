@@ -15,7 +15,7 @@ from privtab.base.resources import how_to_install
 
 if TYPE_CHECKING:
     from privtab.command._app import Commands
-    from privtab.command._engines import Answers, open_engine
+    from privtab.command._engines import Answers
     from privtab.command._files import row_counts
     from privtab.command._options import (
         AtOption,
@@ -45,28 +45,20 @@ if TYPE_CHECKING:
         table,
     )
     from privtab.command._parameters import argument, needing, option
-    from privtab.command._stored import (
-        as_stored,
-        is_stored,
-        load_policy,
-        load_rows,
-        read_bundle,
-        rows_of_bundles,
-        with_slashes,
-    )
+    from privtab.command._stored import is_stored, load_policy, load_rows
 else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
             "_app": "Commands",
-            "_engines": "Answers open_engine",
+            "_engines": "Answers",
             "_files": "row_counts",
             "_options": "AtOption OutputOption PartialOption PolicyArguments PolicyChoice QuestionOptions SigningKeyOption"
             " SigningOptions VariantOptions VerificationOptions load_state open_doors",
             "_output": "FormatOption Terminal deliver err fail_if out print_error print_if_data"
             " show_findings stop table",
             "_parameters": "argument needing option",
-            "_stored": "as_stored is_stored load_policy load_rows read_bundle rows_of_bundles with_slashes",
+            "_stored": "is_stored load_policy load_rows",
         },
     )
 

@@ -17,7 +17,6 @@ from privtab.command._output import err
 if TYPE_CHECKING:
     from privtab.bundle.pack import BundledDoor
     from privtab.engines.opa.server import OpaServer
-    from privtab.engines.python import OpenEngine
     from privtab.ir.nodes import Program
     from privtab.state.nodes import State
 
@@ -50,9 +49,7 @@ def engine_named(name: str) -> Answering:
         case "opa":
             return started
         case "python":
-            return lambda program, state: nullcontext(
-                Answers(open_engine(program, state, current_moment()).engine.decide_many)
-            )
+            return lambda program, state: nullcontext(in_process(program, state))
         case _:
             plugin: Answering = plugins.load_plugin("privtab.engines", name, ENGINES)
             return plugin
@@ -63,19 +60,14 @@ def engine_names() -> tuple[str, ...]:
     return (*ENGINES, *plugins.plugin_names("privtab.engines"))
 
 
-def open_engine(program: Program, state: State, moment: int) -> OpenEngine:
-    """The engine in process for a moment, on the content that the bundles of a policy and a state have.
-
-    Decide as a client does that follows bundles:
-
-        open_engine(program, state, moment).engine.decide_many(requests)
-    """
-    from privtab.engines.python import Opener
+def in_process(program: Program, state: State) -> Answers:
+    """Answers from the engine in process, on the content that the bundles of a policy and a state have."""
+    from privtab.engines.python import OpenEngine
     from privtab.pipeline import policy_artifacts
     from privtab.state.index import index_document
 
-    opener = Opener()
-    return opener.open(policy_artifacts(program).program, [opener.keep(index_document(program, state))], moment)
+    opened = OpenEngine.of(policy_artifacts(program).program, index_document(program, state), current_moment())
+    return Answers(opened.engine.decide_many)
 
 
 def reference(program: Program, state: State) -> Answers:

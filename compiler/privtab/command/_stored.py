@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from privtab.state.raw import RawState
 
 SCHEME = "registry:"
-STORE = "store:"
 _ARCHIVES = (".tar.gz", ".tgz")
 _SQLITE = b"SQLite format 3\0"
 _SCHEME = re.compile(r"(?P<name>[a-z]{2,}):")
@@ -76,30 +75,27 @@ def load_policy(
     return program_in(bundle, str(policy))[0]
 
 
-def load_rows(program: Program | None, state: Path) -> RawState:
+def load_rows(
+    program: Program | None, state: str | os.PathLike[str], bundles: Iterable[bytes] | None = None
+) -> RawState:
     """The rows of a state, from its tables, from bundles or from where a package looks; raises UsageError for bundles of another system.
 
-    Without a program, of the only system:
+    `bundles`: of the state, where they are read already. Without a program, of the only system:
 
         load_rows(None, Path("state.yaml")).rows
     """
     from privtab.state.load import load_raw_state
 
-    if (source := source_of(state)) is not None:
-        return source.rows(program, str(state))
-    if is_stored(state):
-        return rows_of_bundles(program, [_read(state)], str(state))
-    _check_no_database(state)
-    return load_raw_state(state)
+    if bundles is None and (source := source_of(state)) is not None:
+        return source.rows(program, os.fspath(state))
+    if bundles is None and not is_stored(state):
+        _check_no_database(state)
+        return load_raw_state(Path(state))
+    return _rows_of_bundles(program, [_read(Path(state))] if bundles is None else bundles, os.fspath(state))
 
 
-def rows_of_bundles(program: Program | None, bundles: Iterable[bytes], shown: str) -> RawState:
-    """The rows of a state in bundles: of a policy's system, or of the only system. `shown`: what messages call the bundles.
-
-    Read what a registry keeps:
-
-        rows_of_bundles(program, bundles, "registry:/srv/registry#prod")
-    """
+def _rows_of_bundles(program: Program | None, bundles: Iterable[bytes], shown: str) -> RawState:
+    """The rows of a state in bundles: of a policy's system, or of the only system. `shown`: what messages call the bundles."""
     from privtab.state.load import as_raw
     from privtab.state.written import as_written
 
@@ -117,64 +113,29 @@ def rows_of_bundles(program: Program | None, bundles: Iterable[bytes], shown: st
     return as_raw(state if program is None else as_written(program, state), shown)
 
 
-def as_stored(program: Program, state: State) -> State:
-    """The rows of a state as a reader of its bundle finds the rows.
-
-    >>> from privtab.state.nodes import State
-    >>> as_stored(load_policy("cdap/final"), State()) == State()
-    True
-    """
-    from privtab.bundle.contents import state_of_index
-    from privtab.state.index import index_document
-    from privtab.state.written import as_written
-
-    return as_written(program, state_of_index(index_document(program, state)))
+def _check_no_database(state: str | os.PathLike[str]) -> None:
+    """Raise UsageError for a state that is a database without `store:`."""
+    text = os.fspath(state)
+    is_file = False
+    if Path(state).is_file():
+        with Path(state).open("rb") as file:
+            is_file = file.read(len(_SQLITE)) == _SQLITE
+    if is_file or text.startswith(("postgresql:", "postgresql+")):
+        raise UsageError(f"{text} is a database: a state in a store is written store:{text}")
 
 
-def read_bundle(path: Path) -> bytes:
-    """Read the file of a bundle, which is bounded in size; raises FileError.
-
-    Store a bundle:
-
-        registry.put(read_bundle(Path("policy.tar.gz")))
-    """
+def _read(path: Path) -> bytes:
+    """Read the file of a bundle. Raises FileError."""
     from privtab.bundle.archive import LARGEST
 
+    if not path.exists():
+        raise FileError(f"no such bundle: {path}")
     if not path.is_dir() and files.problem(path, pipes=False) is not None:
         raise FileError(f"{path}: a bundle is a file, not a pipe or a device")
     try:
         return files.read_content(path, LARGEST)
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from None
-
-
-def with_slashes(text: str) -> str:
-    """An address with the slash of `://` that a Path which is no Location has lost.
-
-    >>> with_slashes("postgresql:/db/sales")
-    'postgresql://db/sales'
-    """
-    return re.sub(r"^([a-z0-9+]{2,}):/(?=[^/])", r"\1://", text)
-
-
-# --- private ---------------------------------------------------------------------------------------------------------
-
-
-def _check_no_database(state: Path) -> None:
-    """Raise UsageError for a state that is a database without `store:`."""
-    text = with_slashes(str(state))
-    is_file = False
-    if state.is_file():
-        with state.open("rb") as file:
-            is_file = file.read(len(_SQLITE)) == _SQLITE
-    if is_file or text.startswith(("postgresql:", "postgresql+")):
-        raise UsageError(f"{text} is a database: a state in a store is written {STORE}{text}")
-
-
-def _read(path: Path) -> bytes:
-    if not path.exists():
-        raise FileError(f"no such bundle: {path}")
-    return read_bundle(path)
 
 
 def _documents(bundle: bytes, shown: str) -> Mapping[str, Any]:

@@ -416,7 +416,7 @@ class OpenEngine:
 
     For example:
 
-        Opener().open(program_document, [index], moment).engine.allow(request)
+        OpenEngine.of(policy_artifacts(program).program, index_document(program, state), moment).engine.allow(request)
     """
 
     engine: PythonEngine
@@ -427,6 +427,12 @@ class OpenEngine:
     shortcuts: Shortcuts
     window: Window = moments.ALWAYS
     """The time in which the engine's answers count: at its end, some row of the state begins or ends to hold."""
+
+    @classmethod
+    def of(cls, program: Mapping[str, Any], state: Mapping[str, Any], moment: int) -> OpenEngine:
+        """Open the engine for a moment, on the documents in the bundles of a policy and a state. Raises PolicyError."""
+        opener = Opener()
+        return opener.open(program, [opener.keep(state)], moment)
 
 
 class TimedBatches:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from privtab.base import StateInvalid, UsageError, count
-from privtab.command import print_error, with_slashes
+from privtab.command import print_error
 from privtab.state import StateFinding
+from privtab_server.addresses import with_slashes
 
 if TYPE_CHECKING:
     from privtab.ir import Program

@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 
 from privtab.base import FileError, UsageError, no_collection, note_read, strict_loads
 from privtab_logs import opa
-from privtab_logs.schema import COLUMNS, MALFORMED, NO_ANSWER, SCHEMA, STORE, Reading, Row
+from privtab_logs.schema import COLUMNS, MALFORMED, NO_ANSWER, SCHEMA, Reading, Row
 from privtab_logs.values import values
 from privtab_logs.wrapped import Unwrapper
+from privtab_server.addresses import STORE
 
 if TYPE_CHECKING:
     from privtab_logs.wrapped import Entries
@@ -68,7 +69,7 @@ def _of_store(location: str, reading: Reading) -> Iterator[Row]:
     """
     from privtab_server.store.journal import Journal
 
-    journal = Journal.open(location.removeprefix(STORE))
+    journal = Journal.open(location)
     reading.files += 1
     for entry in journal.log():
         if not {"subject", "action", "resource"} <= entry.request.keys():

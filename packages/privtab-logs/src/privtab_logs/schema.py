@@ -61,8 +61,6 @@ OTHER_SYSTEM = "of another system"
 """Reason for leaving out another policy's decision: for any other reason, an answer does not cover the whole log."""
 PARTS = "+"
 """Separator of the revisions of a sharded state's bundles."""
-STORE = "store:"
-"""Beginning of the address of a store, whose journal is a log."""
 MOST_KEPT = 100
 """Damaged entries whose places are kept; all are counted."""
 _LONGEST = 200

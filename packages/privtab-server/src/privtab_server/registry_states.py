@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from privtab.base import UsageError
-from privtab.command import rows_of_bundles, with_slashes
+from privtab.command import load_rows
+from privtab_server.addresses import is_http, token_or_variable, with_slashes
 from privtab_server.commands._registry_options import no_channel, open_registry
-from privtab_server.commands._tokens import is_http, token_or_variable
 from privtab_server.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ChannelReference:
 
 def rows(program: Program | None, location: str) -> RawState:
     """The rows of the state of a release or a revision. Raises RegistryError, UsageError."""
-    return rows_of_bundles(program, bundles(None if program is None else program.system, location), location)
+    return load_rows(program, location, bundles(None if program is None else program.system, location))
 
 
 def bundles(system: str | None, location: str) -> list[bytes]:

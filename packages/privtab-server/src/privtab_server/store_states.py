@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab.base import UsageError, WrongTime, parse_moment
+from privtab_server.addresses import STORE, with_slashes
 
 if TYPE_CHECKING:
     from privtab.client import BundleLocation
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from privtab_server.store.authority import Authority
     from privtab_server.store.journal import Journal
 
-STORE = "store:"
 _MOMENT = re.compile(r"(?P<url>.+?)(?:@(?P<at>[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}[^@/]*))?", re.DOTALL)
 _NOT_A_MOMENT = re.compile(r"(?P<url>[^:]+://[^/]*/[^@]*)@(?P<at>.*)", re.DOTALL)
 
@@ -76,8 +76,6 @@ def _store_and_moment(location: str) -> tuple[str, str | None]:
         )
     if found["url"].startswith("sqlite:"):
         raise UsageError(f"`{location}`: write the path alone, as in store:grants.db or store:/srv/grants.db")
-    from privtab.command import with_slashes
-
     url = with_slashes(found["url"])
     if found["at"] is None:
         _check_no_moment(url)

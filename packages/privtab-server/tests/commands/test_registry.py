@@ -158,6 +158,8 @@ def test_damage_is_found_and_copies_are_repaired(url: str, files: Path, capsys: 
 def test_impossible_commands_are_reported(
     arguments: list[str], code: int, says: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "t").write_text("s3cret-t0ken")
+    (tmp_path / "t").chmod(0o600)
     assert says in answered(capsys, *(argument.format(url=url, tmp=tmp_path) for argument in arguments), code=code)
 
 

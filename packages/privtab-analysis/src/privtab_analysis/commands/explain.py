@@ -14,7 +14,6 @@ from privtab.command import (
     argument,
     err,
     fail_if,
-    open_engine,
     option,
     out,
     print_if_data,
@@ -78,8 +77,13 @@ def run(
     reference = Reference(program, loaded, revision=revision)
     applied = None
     if action in FILTER_KINDS and (request.resource.type, action) not in program.rules:
+        from privtab.engines import OpenEngine
+        from privtab.pipeline import policy_artifacts
+        from privtab.state import index_document
+
         vocabulary(program).check_filtered(request)
-        applied = open_engine(program, loaded, asked.moment()).engine.applied(request)
+        opened = OpenEngine.of(policy_artifacts(program).program, index_document(program, loaded), asked.moment())
+        applied = opened.engine.applied(request)
     with err().spinner("looking for ways", after=1.0):
         explanations = []
         for one in [request] if applied is None else _tried(program, request):

@@ -20,7 +20,6 @@ from privtab.command import (
     fail_if,
     load_state,
     needing,
-    open_engine,
     option,
     out,
 )
@@ -66,8 +65,11 @@ def run(
       privtab filter alice load table -p lake.yaml -s state.yaml --dialect mysql
       privtab filter alice load table -p lake.yaml -s store:grants.db --dialect sqlite --rows store:grants.db --table filters
     """
+    from privtab.engines import OpenEngine
     from privtab.filters import filter_of
     from privtab.ir import vocabulary
+    from privtab.pipeline import policy_artifacts
+    from privtab.state import index_document
     from privtab_analysis.entitlements.universe import notes as unknown
 
     program = asked.program()
@@ -79,7 +81,7 @@ def run(
         import_module("sqlglot")  # before a state is read
     with err().spinner("reading the state"):
         state, _, partial = load_state(program, asked.state, allow_partial=asked.allow_partial, for_queries=True)
-        engine = open_engine(program, state, asked.moment())
+        engine = OpenEngine.of(policy_artifacts(program).program, index_document(program, state), asked.moment())
         found = filter_of(engine.engine, request, engine.window)
     columns = found.quoted_levels(dialect) | parse_key_values(
         column, "--column", "LEVEL=COLUMN", example="table=t.name"

@@ -13,7 +13,6 @@ from privtab.command import (
     PartialOption,
     Terminal,
     argument,
-    as_stored,
     deliver,
     err,
     fail_if,
@@ -136,7 +135,7 @@ class _Sides:
         """The difference; of decisions, at a moment."""
         from privtab_analysis.state_diff import StateDiff, state_diff
         from privtab_analysis.state_diff.chosen import find_rows, without_rows
-        from privtab_analysis.state_diff.rows import changed_raw_rows
+        from privtab_analysis.state_diff.rows import as_stored, changed_raw_rows
 
         if self.program is None:
             with err().spinner("reading the states"):

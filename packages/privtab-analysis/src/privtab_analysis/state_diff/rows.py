@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from privtab.base import ALWAYS, WINDOW_COLUMNS, Window
 from privtab.base import parse_moment as at
-from privtab.state import NO_PLACES, TABLE_COLUMNS, Places, RawState, State, place_text
+from privtab.state import NO_PLACES, TABLE_COLUMNS, Places, RawState, State, as_written, index_document, place_text
 from privtab_analysis.diff.markdown import as_code, as_text
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.summary import groups, headline, totals
 
+if TYPE_CHECKING:
+    from privtab.ir import Program
+
 LARGE = 20_000
 """Rows of a table from which on columns are compared: loading numpy and pyarrow takes as long as comparing fewer rows."""
+
+
+def as_stored(program: Program, state: State) -> State:
+    """The rows of a state as a reader of its bundle finds the rows."""
+    from privtab.bundle import state_of_index
+
+    return as_written(program, state_of_index(index_document(program, state)))
 
 
 def changed_rows(

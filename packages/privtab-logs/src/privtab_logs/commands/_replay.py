@@ -167,7 +167,7 @@ def _moments(options: ReplayOptions) -> Moments:
     if options.old_state is not None:
         store = running_store(options.old_state)
         if store is not None:
-            moments.state, moments.label = stored(opened_store(store.removeprefix("store:")))
+            moments.state, moments.label = stored(opened_store(store))
         else:
             known = KnownState(rows=load_rows(old.program, options.old_state))
             moments.state = lambda _: known

@@ -84,9 +84,9 @@ def run(
 
 
 def _world(policy: PolicyArguments, looked: Looked) -> World:
-    from privtab.command import open_engine
-    from privtab.pipeline import policy_revision
-    from privtab.state import NO_PLACES
+    from privtab.engines import OpenEngine
+    from privtab.pipeline import policy_artifacts, policy_revision
+    from privtab.state import NO_PLACES, index_document
     from privtab_pages.explore.world import World
 
     program, moment, state = policy.program(), current_moment() if looked.at is None else looked.at, looked.state
@@ -113,7 +113,9 @@ def _world(policy: PolicyArguments, looked: Looked) -> World:
         partial=found is not None and found[2],
         request=request_of(program),
         caller=caller_of(program),
-        engine=None if rows is None else lambda: open_engine(program, rows, moment),
+        engine=None
+        if rows is None
+        else lambda: OpenEngine.of(policy_artifacts(program).program, index_document(program, rows), moment),
         versions={
             name: cache(lambda name=name: load_policy(name))
             for name in _versions(policy.policy, looked.since or (), program)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab.base import FileError, UsageError, count, parse_key_values
+from privtab.base import FileError, UsageError, count, parse_key_values, read_content
 from privtab.command import argument, needing, option, out, print_error, table
-from privtab_server.commands._tokens import is_http
+from privtab_server.addresses import is_http
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -208,6 +208,14 @@ def bundle_paths(paths: list[Path]) -> list[Path]:
             raise FileError(f"{path} has no bundles: no .tar.gz in it")
         found += bundles
     return found
+
+
+def read_bundle(path: Path) -> bytes:
+    """Read the file of a bundle, which has at most 2 GiB. Raises FileError."""
+    try:
+        return read_content(path, 2 << 30)
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or error}") from None
 
 
 def time_text(text: str) -> str:

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from privtab.base import FileError
 from privtab.command import FormatOption, err, option, out, print_error, show_findings, table
+from privtab_server.addresses import TOKEN_VARIABLE, token_or_variable
 from privtab_server.commands._registry_options import channels
-from privtab_server.commands._tokens import TOKEN_VARIABLE, token_or_variable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

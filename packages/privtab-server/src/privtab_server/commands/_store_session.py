@@ -17,7 +17,7 @@ from privtab.base import Change, Entity, StateInvalid, UsageError, count
 from privtab.command import argument, fail_if, load_policy, needing, option, out, print_error, stop
 from privtab.state import row_text
 from privtab_analysis.commands._ask import AuthoriseOption, entity, user_name
-from privtab_server.commands._tokens import TOKEN_VARIABLE, is_http, token_or_variable
+from privtab_server.addresses import TOKEN_VARIABLE, is_http, token_or_variable
 from privtab_server.errors import StoreConflict, StoreError, expected_form
 from privtab_server.store_states import rows_of_store
 

@@ -17,18 +17,19 @@ from privtab.command import (
     PartialOption,
     PolicyArguments,
     SigningKeyOption,
-    as_stored,
     deliver,
     err,
+    load_rows,
     load_state,
     open_doors,
     option,
     print_error,
-    rows_of_bundles,
     show_findings,
 )
 from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
+from privtab_analysis.state_diff.rows import as_stored
+from privtab_server.addresses import token_or_variable
 from privtab_server.commands._registry_options import open_registry
 from privtab_server.commands._rollout import (
     CanaryOptions,
@@ -39,7 +40,6 @@ from privtab_server.commands._rollout import (
     show_canary_outcome,
     signing_key,
 )
-from privtab_server.commands._tokens import token_or_variable
 from privtab_server.registry_states import running_states
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ class _Deployment:
 
         shown = f"{before.channel}: {before.state or 'state in shards'}"
         # Rows with names that the new policy no longer knows decide nothing under it.
-        running, _ = validate(program, rows_of_bundles(program, running_states(self.registry, before), shown))
+        running, _ = validate(program, load_rows(program, shown, running_states(self.registry, before)))
         with err().progress(1, "comparing users") as tell:
             return state_diff_gate(
                 program,

@@ -15,7 +15,6 @@ from privtab.command import (
     out,
     print_error,
     print_if_data,
-    read_bundle,
 )
 from privtab_server.commands import _registry_options as registry_options
 from privtab_server.commands import _rollback, _status, deploy
@@ -84,7 +83,7 @@ def put(
     stored: list[Revision] = []
     for path in registry_options.bundle_paths(bundle):
         try:
-            stored.append(registry.put(read_bundle(path), resign=resign))
+            stored.append(registry.put(registry_options.read_bundle(path), resign=resign))
         except (BundleRefused, BrokenBundle) as error:
             raise BundleRefused(f"{path} is refused: {error}") from None
     current = registry_options.release_stored(registry, stored, channel, why, expect) if channel else None
@@ -267,7 +266,7 @@ def get(
         raise RegistryError(f"{channel}/{system} runs no {only or 'bundle'} at release {release.sequence}")
     bundles = {path: bundle_of(registry, release, key) for path, key in keys.items()}
     for path, bundle in bundles.items():
-        if not replace and path.exists() and read_bundle(path) != bundle:
+        if not replace and path.exists() and registry_options.read_bundle(path) != bundle:
             raise UsageError(f"{path} is another bundle: `--replace` overwrites it")
     for path, bundle in bundles.items():
         write_file(path, bundle)

@@ -23,6 +23,7 @@ from privtab.command import (
 )
 from privtab.state import TABLE_COLUMNS, RawReader, row_text
 from privtab_analysis.commands._ask import RequestOptions, entity
+from privtab_server.addresses import is_http
 from privtab_server.commands._store_session import (
     CaFileOption,
     RequestedChange,
@@ -48,7 +49,6 @@ from privtab_server.commands._store_session import (
     store_class,
     window,
 )
-from privtab_server.commands._tokens import is_http
 from privtab_server.store_states import opened_store
 
 if TYPE_CHECKING:

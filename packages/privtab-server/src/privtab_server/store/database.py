@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from privtab.base import FileError, UsageError
 from privtab.state import TABLE_COLUMNS
+from privtab_server.addresses import STORE
 from privtab_server.errors import StoreError
 
 METADATA = sa.MetaData()
@@ -120,7 +121,7 @@ _WRITES = "privtab_writes"
 
 def address(text: str) -> sa.URL:
     """The URL of a store: `postgresql+psycopg://…`, or the path of an SQLite file. Raises UsageError, FileError."""
-    text = text.removeprefix("store:")  # As `--state` takes it.
+    text = text.removeprefix(STORE)  # As `--state` takes it.
     try:
         url = sa.make_url(text) if "://" in text else sa.URL.create("sqlite", database=text)
         backend = url.get_backend_name()

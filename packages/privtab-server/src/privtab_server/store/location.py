@@ -12,13 +12,13 @@ from privtab.base import DecisionUnavailable, StateInvalid, UsageError
 from privtab.client import BundleLocation, ReadBundle
 from privtab.ir import Program, program_from_json
 from privtab.state import index_bytes
+from privtab_server.addresses import STORE
 from privtab_server.errors import StoreError
 from privtab_server.store.database import Database, address
 from privtab_server.store.journal import Head, Journal
 from privtab_server.store.lookups import Rows, checked
 
 T = TypeVar("T")
-SCHEME = "store:"
 LONGEST_WAIT = 2.0
 """Seconds for which a database that is a replica may lack a change that the caller names."""
 PAUSE = 0.02
@@ -35,10 +35,10 @@ class StoreLocation(BundleLocation):
 
     def __init__(self, where: str) -> None:
         """`where`: `store:` and the path or the URL of a store. Raises UsageError, FileError, DecisionUnavailable."""
-        self._url = address(where.removeprefix(SCHEME))
+        self._url = address(where)
         self._newest = 0, ""
         """The number and the hash of the last change that was read: states never go back."""
-        super().__init__(f"{SCHEME}{Database(self._url).shown}")
+        super().__init__(f"{STORE}{Database(self._url).shown}")
         self._read(self._connect)
 
     def _connect(self) -> None:
