@@ -140,9 +140,11 @@ def _held_clauses(program: ir.Program, kinds: dict[str, Any], *, sharded: bool) 
         for type_ in program.entities:
             target = ir.Target(slot=ir.RESOURCE, type=type_)
             types.setdefault(held(program, kind(**names, target=target), of), []).append(rego_string(type_))
-        for line, named in types.items():
-            of_type = (f"atom.type in {{{', '.join(named)}}}",) if len(types) > 1 else ()
-            yield f'atom.kind == "{word}"', *of_type, line
+        usual = max(types, key=lambda line: len(types[line]))
+        others = ", ".join(type_ for line, named in types.items() if line != usual for type_ in named)
+        yield f'atom.kind == "{word}"', *((f"not atom.type in {{{others}}}",) if others else ()), usual
+        for line in sorted(types.keys() - {usual}):
+            yield f'atom.kind == "{word}"', f"atom.type in {{{', '.join(types[line])}}}", line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
