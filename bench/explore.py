@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from time import time_ns
 from urllib.parse import parse_qsl, urlencode
 
 from measure import Report, Spread, Table, WrongAnswerError
@@ -14,7 +15,6 @@ from questions import write
 from workload import World as MadeWorld
 from workload import world
 
-from privtab.base.moments import current_moment
 from privtab.command._options import load_state
 from privtab.engines.python import OpenEngine
 from privtab.pipeline import load_program, policy_artifacts
@@ -59,7 +59,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
 
 
 def _opened(path: Path) -> World:
-    program, moment = load_program(POLICY), current_moment()
+    program, moment = load_program(POLICY), time_ns()
     state, places, _ = load_state(program, path, for_queries=True)
     return World(
         program=program, shown=POLICY, state=state, places=places, state_shown=path.name, moment=moment,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from privtab.base.diagnostics import Diagnostic, Severity, Span
 from privtab.base.errors import PolicyInvalid, StateInvalid, UnsupportedError
 from privtab.state.findings import RowLocation, StateFinding
@@ -41,6 +43,7 @@ def test_a_wrong_policy_tells_the_first_findings_with_advice() -> None:
         "p.yaml:3:7: P100 no such thing",
         "  help: leave it out",
     ]
-    lines = str(PolicyInvalid((diagnostic,) * 500)).splitlines()
+    found = [replace(diagnostic, message=f"no such thing {number}") for number in range(500)]
+    lines = str(PolicyInvalid([*found, *found])).splitlines()
     assert (lines[0], lines[-1]) == ("500 findings in the policy", "and 480 more, all in `diagnostics`")
     assert str(UnsupportedError("too much", span)) == "p.yaml:3:7: too much"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from privtab import model
 from privtab.base import resources, user_cache
 from privtab.base.caching import once
-from privtab.base.diagnostics import Diagnostic, Severity, sorted_diagnostics
+from privtab.base.diagnostics import Diagnostic, Severity
 from privtab.base.errors import FileError, PolicyInvalid, UsageError
 from privtab.base.hints import did_you_mean
 from privtab.base.source import SourceFile, files_below
@@ -63,7 +63,7 @@ def load_program(
     file = policy if isinstance(policy, SourceFile) else SourceFile.load(find_policy(policy))
     resolved, found = _resolve(file, variant, readings or {})
     if resolved is None:
-        raise PolicyInvalid(sorted_diagnostics(found))
+        raise PolicyInvalid(found)
     return lower(resolved)
 
 

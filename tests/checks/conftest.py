@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from privtab import checks, model
-from privtab.base.diagnostics import Diagnostic, Severity, sorted_diagnostics
+from privtab.base.diagnostics import Diagnostic, Severity
 from privtab.base.source import SourceFile
 from privtab.checks.lint.judge import filter_findings
 from privtab.checks.lint.settings import Settings
@@ -40,7 +40,7 @@ def findings(text: str) -> list[Diagnostic]:
         found = [*found, *model_findings, *(checks.run(policy) if policy is not None else ())]
         complete = policy is not None and all(d.severity is not Severity.ERROR for d in found)
         return list(filter_findings(found, source, Path(source.path), Settings(), complete=complete).kept)
-    return list(sorted_diagnostics(found))
+    return sorted(set(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,6 @@ import pytest
 import requests as http
 
 from privtab import Client, DecisionUnavailable, Embedded, Request, pipeline
-from privtab.base import moments
 from privtab.base.errors import PolicyError
 from privtab.base.moments import ALWAYS, Window
 from privtab.base.request import Entity
@@ -76,7 +75,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock(START)
-    monkeypatch.setattr(moments, "current_moment", clock)
+    for module in ("client._bundled", "engines.python"):
+        monkeypatch.setattr(f"privtab.{module}.time_ns", clock)
     return clock
 
 

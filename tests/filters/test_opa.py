@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from time import time_ns
 from typing import Any
 
 import engine_agreement
@@ -14,7 +15,6 @@ import requests as http
 import worlds
 
 from privtab import AsyncClient, Client, DecisionUnavailable, Embedded, Request
-from privtab.base import moments
 from privtab.base.errors import InvalidRequest, PolicyError, UnsupportedError
 from privtab.base.moments import Window
 from privtab.bundle.pack import shard_bundles, state_bundle
@@ -73,7 +73,7 @@ def compared(
     with engine_agreement.serving([text], opa, sharded=sharded) as (url, (world,)), http.Session() as session:
         state = worlds.state(world.program, seed)
         if timed:
-            state = worlds.timed(state, seed, now=moments.current_moment())
+            state = worlds.timed(state, seed, now=time_ns())
         engine_agreement.put_state(session, url, world.program, state, sharded=sharded)
         (folder / "policy.tar.gz").write_bytes(world.artifacts.bundle())
         embedded = Embedded(folder / "policy.tar.gz", *bundles(folder, world.program, state, sharded=sharded))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
-from privtab.base.moments import current_moment
 from privtab.engines.python import OpenEngine
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
@@ -88,7 +88,7 @@ def world_of(program: Program, rows: dict[str, list[dict[str, Any]]], **more: An
 
 def world_in(program: Program, state: State, **more: Any) -> World:
     """A world of a program and a state."""
-    moment = current_moment()
+    moment = time_ns()
     return World(
         program=program,
         shown="shop.yaml",

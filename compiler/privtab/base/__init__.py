@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from privtab.base.attributes import Attribute, Attributes, AttributeValue, GivenAttributes
     from privtab.base.caching import once
     from privtab.base.collection import no_collection
-    from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span, sorted_diagnostics
+    from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span
     from privtab.base.effects import PRINCIPAL_TABLES, Change, Effect
     from privtab.base.errors import (
         AccessDenied,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         WINDOW_COLUMNS,
         Window,
         WrongTime,
-        current_moment,
         moment_text,
         parse_moment,
     )
@@ -82,7 +81,7 @@ else:
             "attributes": "Attribute AttributeValue Attributes GivenAttributes",
             "caching": "once",
             "collection": "no_collection",
-            "diagnostics": "Diagnostic FindingKind Located Severity Span sorted_diagnostics",
+            "diagnostics": "Diagnostic FindingKind Located Severity Span",
             "effects": "PRINCIPAL_TABLES Change Effect",
             "errors": "AccessDenied BrokenBundle DecisionError DecisionUnavailable ExitCode FileError HasWindows"
             " InvalidRequest PolicyError PolicyInvalid PrivtabError SettingsInvalid"
@@ -93,7 +92,7 @@ else:
             "key_values": "parse_key_values",
             "lazy": "face",
             "locations": "Locations",
-            "moments": "ALWAYS WINDOW_COLUMNS Window WrongTime current_moment moment_text parse_moment",
+            "moments": "ALWAYS WINDOW_COLUMNS Window WrongTime moment_text parse_moment",
             "names": "ANY_PRIVILEGE LEFT_OUT PRINCIPAL_KINDS bare_name check_principal decode_name encode_name"
             " is_wildcard last_name path_of quoted_privilege unencoded_name unusable_character",
             "paths": "base_type",

@@ -84,6 +84,10 @@ class Diagnostic:
     """Second positions that belong to the finding, and what they are."""
     fix: str | None = None
 
+    def __lt__(self, other: Diagnostic) -> bool:
+        """Sort by position, then code."""
+        return (self.span, self.code, self.message) < (other.span, other.code, other.message)
+
     def to_json(self) -> dict[str, Any]:
         """The finding as one flat JSON object."""
         return {
@@ -135,15 +139,6 @@ class FindingKind:
             related=related,
             fix=fix,
         )
-
-
-def sorted_diagnostics(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Findings sorted by position, then code, without duplicates.
-
-    >>> sorted_diagnostics([])
-    ()
-    """
-    return tuple(sorted(set(found), key=lambda d: (d.span, d.code, d.message)))
 
 
 _COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.NOTE: "\x1b[1;36m"}

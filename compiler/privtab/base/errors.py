@@ -24,7 +24,7 @@ PrivtabError                  something outside of privtab failed (exit code 3, 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar
 
@@ -80,9 +80,9 @@ class SettingsInvalid(UsageError):
     2
     """
 
-    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
-        super().__init__("\n".join(_first(diagnostics)))
-        self.diagnostics = diagnostics
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(sorted(set(diagnostics)))
+        super().__init__("\n".join(_first(self.diagnostics)))
 
 
 class FileError(PrivtabError):
@@ -105,9 +105,9 @@ class PolicyInvalid(PrivtabError):
 
     exit_code = ExitCode.FINDINGS
 
-    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
-        super().__init__("\n".join([f"{_findings(diagnostics)} in the policy", *_first(diagnostics)]))
-        self.diagnostics = diagnostics
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(sorted(set(diagnostics)))
+        super().__init__("\n".join([f"{_findings(self.diagnostics)} in the policy", *_first(self.diagnostics)]))
 
 
 class StateInvalid(PrivtabError):

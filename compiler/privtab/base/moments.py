@@ -6,7 +6,6 @@ A moment is a number of nanoseconds since 1970-01-01T00:00:00Z, as OPA's `time.n
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
@@ -99,15 +98,6 @@ def parts_of(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[st
         return document, {}
     always = {part: value for part, value in document.items() if part != WINDOWED}
     return always | {part: value for part, value in found.items() if part != "windows"}, found["windows"]
-
-
-def current_moment() -> int:
-    """The present moment.
-
-    >>> ALWAYS.holds(current_moment())
-    True
-    """
-    return time.time_ns()
 
 
 def parse_moment(text: str) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab.base import resources
-from privtab.base.diagnostics import Diagnostic, FindingKind, sorted_diagnostics
+from privtab.base.diagnostics import Diagnostic, FindingKind
 from privtab.base.hints import nearest
 from privtab.base.worker import LARGE, beside
 from privtab.language import findings
@@ -67,7 +67,7 @@ def run(policy: Policy, *, parallel: bool = False) -> list[Diagnostic]:
     more, undecided_codes = rest()
     for pair, codes in undecided_codes.items():
         view.undecided(policy.rows[pair], *codes)
-    return list(sorted_diagnostics([*found, *more, *last.find(policy)]))
+    return sorted({*found, *more, *last.find(policy)})
 
 
 def _found(view: View, checks: Sequence[Check]) -> list[Diagnostic]:

@@ -9,9 +9,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from privtab.base import files, moments, strict_json
+from privtab.base import files, strict_json
 from privtab.base.errors import (
     BundleWriteError,
     DecisionError,
@@ -269,11 +270,7 @@ class BundledEngine:
                 f"and max_staleness is {self._max_staleness:g}" + (f": {self.problem}" if self.problem else "")
             )
         loaded = self._loaded or self.load()
-        return (
-            loaded
-            if loaded.opened.window == ALWAYS or loaded.opened.window.holds(moments.current_moment())
-            else self._of_now()
-        )
+        return loaded if loaded.opened.window == ALWAYS or loaded.opened.window.holds(time_ns()) else self._of_now()
 
     def _of_now(self) -> ActiveBundles:
         """The active policy and state after a row of the state began or ended to hold."""
@@ -281,7 +278,7 @@ class BundledEngine:
             self._init_process()
         with self._lock:
             loaded = self._loaded or self.load()
-            if not loaded.opened.window.holds(moments.current_moment()):
+            if not loaded.opened.window.holds(time_ns()):
                 self._activate(self._opened(loaded.bundles))
         assert self._loaded is not None
         return self._loaded
@@ -379,7 +376,7 @@ class BundledEngine:
         program, active = programs[name], protocol.read_active_system(name, programs[name])
         if active.vocabulary.system not in states:
             raise protocol.no_bundle(active.vocabulary.system, "state")
-        opened = self._opener.open(program, states[active.vocabulary.system], moments.current_moment())
+        opened = self._opener.open(program, states[active.vocabulary.system], time_ns())
         return ActiveBundles(bundles=bundles, active=active, opened=opened)
 
     # --- answers ---

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, TypeAlias
 
 from privtab.base import plugins
-from privtab.base.moments import current_moment
 from privtab.base.request import Decision, Request
 from privtab.command._output import err
 
@@ -66,7 +66,7 @@ def in_process(program: Program, state: State) -> Answers:
     from privtab.pipeline import policy_artifacts
     from privtab.state.index import index_document
 
-    opened = OpenEngine.of(policy_artifacts(program).program, index_document(program, state), current_moment())
+    opened = OpenEngine.of(policy_artifacts(program).program, index_document(program, state), time_ns())
     return Answers(opened.engine.decide_many)
 
 

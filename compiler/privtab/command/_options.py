@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from privtab.base import plugins
 from privtab.base.errors import UsageError
 from privtab.base.formats import STATE_HELP
 from privtab.base.key_values import parse_key_values
-from privtab.base.moments import current_moment
 from privtab.command._output import err, print_error, show_findings, stop
 from privtab.command._parameters import argument, option
 from privtab.command._stored import load_policy, load_rows
@@ -147,7 +147,7 @@ class QuestionOptions(PolicyOptions):
 
     def moment(self) -> int:
         """The moment of `--at`, or the present moment."""
-        return current_moment() if self.at is None else self.at
+        return time_ns() if self.at is None else self.at
 
     def rows(self, program: Program) -> LoadedState:
         """The state of the moment and the positions of its rows, as `load_state` reads them for queries."""

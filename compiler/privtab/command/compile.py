@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from privtab import backends
 from privtab.base.collection import no_collection
-from privtab.base.diagnostics import sorted_diagnostics
 from privtab.base.errors import PolicyInvalid, UsageError
 from privtab.base.worker import LARGE, beside
 from privtab.command._files import STATE, json_text, state_files, write_outputs, write_state
@@ -148,7 +147,7 @@ def _report_findings(policies: Sequence[ResolvedPolicy]) -> None:
     checked = [policy.check() for policy in policies]
     found = [finding for policy in checked for finding in policy.findings.kept]
     if any(policy.program is None for policy in checked):
-        raise PolicyInvalid(sorted_diagnostics(found))
+        raise PolicyInvalid(found)
     show_count(found, "`privtab lint`")
 
 

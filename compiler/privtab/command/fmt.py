@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from privtab.base.diagnostics import Diagnostic, Severity, sorted_diagnostics
+from privtab.base.diagnostics import Diagnostic, Severity
 from privtab.base.errors import UsageError
 from privtab.base.printable import count
 from privtab.base.staged import write_file
@@ -124,7 +124,7 @@ def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[FormattedFi
             texts[source.path] = source.text
         else:
             formatted.append(FormattedFile(path=path, source=source, text=text))
-    show_findings(sorted_diagnostics(found), texts)
+    show_findings(tuple(sorted(set(found))), texts)
     fail_if(found)
     return formatted
 

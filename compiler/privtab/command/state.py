@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from time import time_ns
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from privtab.base.errors import UsageError
 from privtab.base.formats import STATE_HELP
-from privtab.base.moments import current_moment
 from privtab.base.printable import count
 from privtab.base.staged import write_file
 from privtab.command._app import Commands
@@ -81,7 +81,7 @@ def lint(
     from privtab.state.lint import lint as linted
     from privtab.state.load import validate_with_places
 
-    moment = current_moment() if at is None else at
+    moment = time_ns() if at is None else at
     try:
         within = duration(soon)
     except ValueError as error:

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from time import time_ns
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from privtab.base import moments
@@ -452,7 +453,7 @@ class TimedBatches:
 
     def decide_columns(self, users: TextPool, resources: TextPool, **options: Any) -> Answers:
         """As Batches.decide_columns."""
-        now, opened = moments.current_moment(), self._opened
+        now, opened = time_ns(), self._opened
         if opened is None or not opened.window.holds(now):
             opened = self._opened = Opener().open(self._program, self._state, now)
         return opened.engine.batches().decide_columns(users, resources, **options)

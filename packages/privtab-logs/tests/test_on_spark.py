@@ -5,13 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from example_bundles import POLICY, READS, STATES
 from pyarrow import parquet
 
-from privtab.base import current_moment
 from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state import load_raw_state, validate_with_places
@@ -107,7 +107,7 @@ def test_what_is_unused_is_what_one_machine_finds(spark: SparkSession, logs: Pat
     rows = known(None).rows
     assert rows is not None
     state, places, _ = validate_with_places(program, rows)
-    observed = Observed(whole=state, places=places, moment=current_moment(), kept={})
+    observed = Observed(whole=state, places=places, moment=time_ns(), kept={})
     account, expected_account = Reading(), Reading()
     found = on_spark.unused(spark, [str(logs)], program, observed, reading=account)
     expected = unused(program, observed, distinct(reading.batches([logs], expected_account), program))

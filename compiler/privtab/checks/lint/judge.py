@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from privtab.base.diagnostics import Diagnostic, Located, sorted_diagnostics
+from privtab.base.diagnostics import Diagnostic, Located
 from privtab.base.hints import nearest
 from privtab.base.source import SourceFile
 from privtab.checks._every import FIRST_CONFIGURABLE, codes, unknown
@@ -130,7 +130,7 @@ def filter_findings(
 
     `complete`: all findings of the file are included, so that a comment that matches none becomes a finding.
     """
-    all_ = sorted_diagnostics(list(found))
+    all_ = tuple(sorted(set(found)))
     invalid_comments: list[Diagnostic] = []
     # If YAML cannot be parsed, there are only errors, and no comments either.
     comments = () if any(d.code in _NO_YAML for d in all_) else ignores(source, invalid_comments)
@@ -157,7 +157,7 @@ def filter_findings(
         else:
             configured.append(replace(finding, severity=level.severity))
     return FilteredFindings(
-        kept=sorted_diagnostics(configured),
+        kept=tuple(sorted(set(configured))),
         ignored=tuple(sorted(ignored, key=lambda suppressed: suppressed.finding.span)),
     )
 

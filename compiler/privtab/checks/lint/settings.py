@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from privtab.base.diagnostics import Diagnostic, Severity, Span, sorted_diagnostics
+from privtab.base.diagnostics import Diagnostic, Severity, Span
 from privtab.base.errors import SettingsInvalid, UsageError
 from privtab.base.files import others_with_access
 from privtab.base.hints import nearest
@@ -192,7 +192,7 @@ def settings_in(text: SourceFile, file: Path) -> Settings | None:
     reader = _SettingsReader(text, [])
     found = reader.document(node, file.resolve())
     if reader.found:
-        raise SettingsInvalid(sorted_diagnostics(reader.found))
+        raise SettingsInvalid(reader.found)
     return found
 
 

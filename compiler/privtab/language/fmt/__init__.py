@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from privtab.base.diagnostics import Diagnostic, sorted_diagnostics
+from privtab.base.diagnostics import Diagnostic
 from privtab.base.errors import FormatError
 from privtab.base.source import SourceFile
 from privtab.language.fmt.attach import attach
@@ -28,7 +28,7 @@ def format_source(source: SourceFile) -> tuple[str | None, tuple[Diagnostic, ...
     found: list[Diagnostic] = []
     root = compose_yaml(source, found)
     if root is None or found:
-        return None, sorted_diagnostics(found)
+        return None, tuple(sorted(set(found)))
     notes = [source.text[start:end].rstrip() for start, end in comments(source.text)]
     text = lay_out(attach(source, root))
     _check_unchanged(root, notes, SourceFile.of(source.path, text))

@@ -10,7 +10,7 @@ from collections.abc import Sequence as Words
 from enum import Enum, auto
 from typing import Any, ClassVar, TypeAlias, TypeVar, assert_never
 
-from privtab.base.diagnostics import Diagnostic, Located, Severity, Span, sorted_diagnostics
+from privtab.base.diagnostics import Diagnostic, Located, Severity, Span
 from privtab.base.errors import PolicyInvalid
 from privtab.base.hints import did_you_mean, listed_names, nearest
 from privtab.base.source import SourceFile
@@ -129,7 +129,7 @@ class DocumentReader(NodeReader):
         root = compose_yaml(file, found, begins)
         value = None if root is None else read(found, root)
         if value is None or found:
-            raise PolicyInvalid(sorted_diagnostics(found))
+            raise PolicyInvalid(found)
         return value
 
     @staticmethod

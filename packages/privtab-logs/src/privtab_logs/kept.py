@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from privtab.base import Diagnostic, SourceFile, UsageError, sorted_diagnostics
+from privtab.base import Diagnostic, SourceFile, UsageError
 from privtab.language import DocumentProblem, DocumentReader, YamlNode, compose_yaml
 from privtab.state import GROUP_PREFIX, ROLE_PREFIX, Places, State
 from privtab_analysis.state_diff.chosen import find_rows
@@ -46,7 +46,7 @@ def read_kept(source: SourceFile, state: State, places: Places, shown: str) -> K
         if (entry := reader.entry(node)) is not None:
             what, text, why = entry
             kept.rows |= dict.fromkeys(reader.rows(what, text, state, places, shown, node), why)
-    kept.found = sorted_diagnostics(found)
+    kept.found = tuple(sorted(set(found)))
     return kept
 
 

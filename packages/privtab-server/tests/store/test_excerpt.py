@@ -288,7 +288,7 @@ def test_changes_written_together_are_as_those_written_one_after_another(
     office: Program, url: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("journal", "planning", "authority", "conflicts"):
-        monkeypatch.setattr(f"privtab_server.store.{module}.current_moment", lambda: 1_800_000_000_000_000_000)
+        monkeypatch.setattr(f"privtab_server.store.{module}.time_ns", lambda: 1_800_000_000_000_000_000)
     random = Random(seed)
     rows = beginning(random, office)
     stores = []

@@ -231,7 +231,7 @@ def test_the_journal_gives_the_same_database_byte_for_byte(
         with lake.database.reading() as source:
             journal = source.execute(text("select * from journal order by number")).mappings().all()
         for entry, row in zip(lake.log(), journal, strict=True):
-            monkeypatch.setattr("privtab_server.store.journal.current_moment", lambda at=entry.at: parse_moment(at))
+            monkeypatch.setattr("privtab_server.store.journal.time_ns", lambda at=entry.at: parse_moment(at))
             columns = ("actor", "request_id", "action", "resource", "request", "decision")
             writer.append(entry.changes, **{name: row[name] for name in columns})
         writer.finish(checked or "")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from random import Random
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from authzen_server import Server
 from seeds import seeds
 from store_server import ask, serve_store, write_tokens
 
-from privtab.base import AccessDenied, Entity, InvalidRequest, Request, StateInvalid, UsageError, current_moment
+from privtab.base import AccessDenied, Entity, InvalidRequest, Request, StateInvalid, UsageError
 from privtab.ir import Program, vocabulary
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference import EvaluationContext, Reference
@@ -191,7 +192,7 @@ class World:
         """By place, what each user may do with each of its entities, by the reference."""
         state, findings = validate(self.program, from_tables(store.rows(), "the store"))
         assert not [finding for finding in findings if finding.severity == "error"]
-        reference = Reference(self.program, state.at(current_moment()))
+        reference = Reference(self.program, state.at(time_ns()))
         return {place: dict(self._decided(reference, place)) for place in PLACES}
 
     def _decided(self, reference: Reference, place: str) -> Iterator[tuple[tuple[str, str, str], bool]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from time import time_ns
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from privtab.base import ALWAYS, HasWindows, UsageError, WrongTime, current_moment, moment_text, parse_moment
+from privtab.base import ALWAYS, HasWindows, UsageError, WrongTime, moment_text, parse_moment
 from privtab_spark.frames import union
 from privtab_spark.states import memoised
 
@@ -32,7 +33,7 @@ def is_column(at: object) -> bool:
 def moment_of(at: Moment) -> int:
     """A moment in nanoseconds. Raises UsageError for a text that is not a time, and for a time without a time zone."""
     if at is None:
-        return current_moment()
+        return time_ns()
     if isinstance(at, datetime):
         if at.tzinfo is None:
             raise UsageError(f"at is {at!r}, without a time zone: give it one, such as datetime.UTC")

@@ -16,7 +16,6 @@ from privtab.base import (
     Vocabulary,
     did_you_mean,
     listed_names,
-    sorted_diagnostics,
 )
 from privtab_web._declared import Declared, Entry, gateway_cover
 from privtab_web._inspect import AppRoute, Cover
@@ -116,7 +115,7 @@ def covered(
                 found.extend(_unknown(cover.needs, vocabulary, at, route.name))
         used = {row for one in judged if one.status in (Status.PROVED, Status.GUARDED) for _, row in one.covers}
     rows = _rows(vocabulary, used)
-    return Coverage(routes=tuple(judged), unused=tuple(rows), findings=sorted_diagnostics(found))
+    return Coverage(routes=tuple(judged), unused=tuple(rows), findings=tuple(sorted(set(found))))
 
 
 def _merged(documents: Sequence[Declared], found: list[Diagnostic]) -> tuple[dict[str, Entry], tuple[str, Span] | None]:

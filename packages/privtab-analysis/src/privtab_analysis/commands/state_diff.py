@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from time import time_ns
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.base import UsageError, current_moment
+from privtab.base import UsageError
 from privtab.command import (
     AtOption,
     PartialOption,
@@ -110,7 +111,7 @@ def run(
             raise UsageError(f"`{needing[0]}` needs `--policy POLICY`")
     program = None if policy is None else load_policy(policy, variant=variant)
     sides = _Sides(program, before, after, without or [], allow_partial)
-    found = sides.compared(current_moment() if at is None else at)
+    found = sides.compared(time_ns() if at is None else at)
     _print(found, (str(before), sides.after_shown), format_, limit, decisions=program is not None)
     fail_if(sides.partial or found.undecided or _fails(found, failing))
 

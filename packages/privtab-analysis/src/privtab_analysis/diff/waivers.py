@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import ClassVar
 
-from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, Span, sorted_diagnostics
+from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, Span
 from privtab.language import DocumentProblem, DocumentReader, YamlNode, compose_yaml
 from privtab_analysis.diff.nodes import OPERATION_VERDICTS, Diff, Verdict, Waiver
 
@@ -33,7 +33,7 @@ def read_waivers(source: SourceFile) -> Waivers:
     waivers = (
         [] if root is None else [waiver for node in reader.listed(root) if (waiver := reader.waiver(node)) is not None]
     )
-    return Waivers(waivers=tuple(waivers), found=sorted_diagnostics(found))
+    return Waivers(waivers=tuple(waivers), found=tuple(sorted(set(found))))
 
 
 class _WaiverReader(DocumentReader):
@@ -120,7 +120,7 @@ def apply_waivers(
         marked.append(replace(diff, rows=tuple(rows)))
     expired = [_expired(waiver) for waiver in waivers if waiver.until < today]
     unused = [_unused(waiver) for waiver in valid if waiver.span not in used]
-    return tuple(marked), sorted_diagnostics([*expired, *unused])
+    return tuple(marked), tuple(sorted({*expired, *unused}))
 
 
 def _expired(waiver: Waiver) -> Diagnostic:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cached_property
 from itertools import chain, combinations, product
 from math import prod
+from time import time_ns
 from typing import TypeAlias
 
-from privtab.base import LEFT_OUT, Entity, FilterWord, GivenAttributes, count, current_moment
+from privtab.base import LEFT_OUT, Entity, FilterWord, GivenAttributes, count
 from privtab.ir import RESOURCE, Below, Program, Rule, Term, Tool, direct_atoms, rule_flags
 from privtab.state import NO_PLACES, Places, State
 from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key
@@ -64,7 +65,7 @@ def state_diff(
     """
     Tool.STATE_DIFF.check(program)
     rows = tuple(changed_rows(before, after, places))
-    at_moment = current_moment() if moment is None else moment
+    at_moment = time_ns() if moment is None else moment
     states = before.at(at_moment), after.at(at_moment)
     plain_rows = rows if states[0] is before and states[1] is after else tuple(changed_rows(*states))
     # Where ids are flat, the rows of a state tell which entities lie somewhere.

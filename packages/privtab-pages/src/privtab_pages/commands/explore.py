@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import time_ns
 import sys
 import webbrowser
 from collections.abc import Callable, Iterable
@@ -11,7 +12,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import STATE_HELP, UsageError, current_moment, moment_text, no_collection, write_file
+from privtab.base import STATE_HELP, UsageError, moment_text, no_collection, write_file
 from privtab.command import (
     AtOption,
     PartialOption,
@@ -89,7 +90,7 @@ def _world(policy: PolicyArguments, looked: Looked) -> World:
     from privtab.state import NO_PLACES, index_document
     from privtab_pages.explore.world import World
 
-    program, moment, state = policy.program(), current_moment() if looked.at is None else looked.at, looked.state
+    program, moment, state = policy.program(), time_ns() if looked.at is None else looked.at, looked.state
     if looked.since_state and state is None:
         raise UsageError("`--since-state` compares with a state: give `--state`")
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from time import time_ns
 from typing import Literal, TypeAlias
 
 from privtab.base import (
@@ -22,7 +23,6 @@ from privtab.base import (
     Locations,
     Request,
     UsageError,
-    current_moment,
     encode_name,
     hint,
     last_name,
@@ -403,7 +403,7 @@ class _Reach:
         moved = replace(self.request, resource=Entity(own.type, "/".join(names)))
         self.excerpt.read_for(moved)
         state = self.excerpt.state()
-        return Reference(self.program, state.at(current_moment())).decide(moved).allowed
+        return Reference(self.program, state.at(time_ns())).decide(moved).allowed
 
     def _named_types(self, type_: str) -> list[str]:
         """The types on a path whose entities have names of their own."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from time import time_ns
 
-from privtab.base import Change, Entity, Request, current_moment, listed_names
+from privtab.base import Change, Entity, Request, listed_names
 from privtab.ir import Conflict, Program, vocabulary
 from privtab.reference import Reference
 from privtab.state import locations
@@ -137,7 +138,7 @@ def _violated(
         vocabulary(program).check_question(request)
         excerpt.read_for(request)
     state = excerpt.state()
-    now = current_moment()
+    now = time_ns()
     for moment in (now, *(edge for edge in state.edges() if edge > now)):
         reference = Reference(program, state.at(moment))
         through: dict[str, set[str]] = {}

@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from time import time_ns
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
-from privtab.base import Change, UsageError, current_moment, moment_text, parse_moment
+from privtab.base import Change, UsageError, moment_text, parse_moment
 from privtab.state import TABLE_COLUMNS, row_text
 from privtab_analysis.html import page
 from privtab_server.errors import StoreError
@@ -127,7 +128,7 @@ class Writer:
 
     def append(self, changes: Sequence[Change], **columns: Any) -> int:
         """Add one entry with its changes; returns its number. Times never go backwards."""
-        self.last = max(current_moment(), self.last)
+        self.last = max(time_ns(), self.last)
         number = self.head.number + 1
         entry = {
             "number": number,

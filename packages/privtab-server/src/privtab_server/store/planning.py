@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from time import time_ns
 from typing import Any, TypeAlias
 
 from privtab.base import (
@@ -20,7 +21,6 @@ from privtab.base import (
     Request,
     StateInvalid,
     UsageError,
-    current_moment,
 )
 from privtab.ir import Program, vocabulary
 from privtab.reference import Reference
@@ -136,7 +136,7 @@ def plan(program: Program, excerpt: Excerpt, requested: ChangeRequest) -> tuple[
     vocabulary(program).check(request)
     excerpt.read_for(request)
     before = excerpt.state()
-    decision = Reference(program, before.at(current_moment())).decide(request)
+    decision = Reference(program, before.at(time_ns())).decide(request)
     if not decision.allowed:
         raise AccessDenied(request, decision)
     if requested.guard is not None:

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
+from time import time_ns
 from typing import Any
 
-from privtab.base import Entity, InvalidRequest, Locations, Request, StateInvalid, Vocabulary, current_moment
+from privtab.base import Entity, InvalidRequest, Locations, Request, StateInvalid, Vocabulary
 from privtab.engines import OpenEngine, Opener
 from privtab.ir import Program, vocabulary
 from privtab.state import ENTITY_COLUMNS, State, index_bytes, locations, principal_entity
@@ -116,7 +117,7 @@ class Snapshot:
 
     def opened(self) -> OpenEngine:
         """The engine for this moment."""
-        now, found = current_moment(), self._opened
+        now, found = time_ns(), self._opened
         if found is None or not found.window.holds(now):
             found = self._opened = Opener().open(self.document, [self._kept], now)
         return found

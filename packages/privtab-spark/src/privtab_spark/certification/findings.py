@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from time import time_ns
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from privtab.base import current_moment, quoted_privilege
+from privtab.base import quoted_privilege
 from privtab.state import row_sentence
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def of_state(program: Program, state: State, people: Collection[str] | None) -> 
 
 def of_times(state: State) -> Iterator[Finding]:
     """Findings in the times in which rows of a state hold: rows that hold now and end soon, the first end first."""
-    since = current_moment()
+    since = time_ns()
     before = since + SOON_DAYS * 86_400 * 10**9
     ending = [
         (window.end, row_sentence(table, cells), cells)

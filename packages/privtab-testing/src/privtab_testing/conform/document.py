@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
-from privtab.base import Diagnostic, PolicyInvalid, SourceFile, sorted_diagnostics
+from privtab.base import Diagnostic, PolicyInvalid, SourceFile
 from privtab.ir import Program
 from privtab.language import (
     DocumentProblem,
@@ -112,7 +112,7 @@ def load(path: str | Path, program: Program) -> DriverDocument:
     root = compose_yaml(file, found, "a driver document begins with `conform: 1`")
     read = None if root is None else _DriverReader(file, found, program).document(root)
     if read is None or found:
-        raise PolicyInvalid(sorted_diagnostics(found))
+        raise PolicyInvalid(found)
     return read
 
 

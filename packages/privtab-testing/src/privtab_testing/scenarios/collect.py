@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from privtab.base import Diagnostic, PolicyInvalid, Severity, SourceFile, UsageError, sorted_diagnostics
+from privtab.base import Diagnostic, PolicyInvalid, Severity, SourceFile, UsageError
 from privtab.ir import Can, Program, Rule, walk_reached
 from privtab.language import YamlNode, compose_yaml
 from privtab.pipeline import find_policies, lint_policy, system_folder
@@ -39,7 +39,7 @@ def plans(paths: Iterable[str | Path], readings: Mapping[str, str] | None = None
         if by_subject[s] or not s.variant
     ]
     if any(diagnostic.severity is Severity.ERROR for diagnostic in found):
-        raise PolicyInvalid(sorted_diagnostics(found))
+        raise PolicyInvalid(found)
     return [plan for plan in all_plans if plan is not None]
 
 
@@ -65,7 +65,7 @@ def _scripts(paths: Iterable[str | Path], found: list[Diagnostic]) -> tuple[list
         if not matching and not folder_policies and not found:
             raise UsageError(f"no policy and no scenario file in {argument}")
     if not scripts and not policies:
-        raise PolicyInvalid(sorted_diagnostics(found))
+        raise PolicyInvalid(found)
     return list(scripts.values()), sorted(policies)
 
 
@@ -189,7 +189,7 @@ def check_script(path: Path, text: SourceFile) -> tuple[Diagnostic, ...]:
     program = None if script is None else _program(script.subject, [script], found)
     if script is not None and program is not None:
         cases_of(script, program, found)
-    return sorted_diagnostics(found)
+    return tuple(sorted(set(found)))
 
 
 def read_script(

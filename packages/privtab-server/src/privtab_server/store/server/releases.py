@@ -8,10 +8,11 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from threading import Lock
+from time import time_ns
 
 from starlette.requests import Request as HttpRequest
 
-from privtab.base import Decision, DecisionUnavailable, RecentlyUsed, Request, Vocabulary, current_moment, moment_text
+from privtab.base import Decision, DecisionUnavailable, RecentlyUsed, Request, Vocabulary, moment_text
 from privtab.bundle import PolicyArtifacts, SigningKey, state_bundle
 from privtab.engines import Index
 from privtab.state import index_bytes
@@ -107,7 +108,7 @@ class StoreReleases(Releases):
                 policy=self._policy,
                 state=state,
                 digests={pin("policy", self._policy): self._policy_digest, pin("state", state): self._kept(bundle)},
-                when=moment_text(current_moment()),
+                when=moment_text(time_ns()),
                 by="store",
             )
             self._last = release, snapshot.head.hash
