@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from privtab.base.caching import once
     from privtab.base.collection import no_collection
     from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span
-    from privtab.base.effects import PRINCIPAL_TABLES, Change, Effect
+    from privtab.base.effects import PRINCIPAL_TABLES, Change
     from privtab.base.errors import (
         AccessDenied,
         BrokenBundle,
@@ -63,13 +63,13 @@ if TYPE_CHECKING:
     from privtab.base.plugins import load_plugin, plugin_names
     from privtab.base.printable import count, no_formula, printable_json, printable_output, printable_text
     from privtab.base.recently_used import RecentlyUsed
-    from privtab.base.request import NOT_SET, Decision, Entity, Request, flag_name, smallest_sets
+    from privtab.base.request import NOT_SET, Decision, Entity, Request, smallest_sets
     from privtab.base.resources import Documents, how_to_install, text_templates
     from privtab.base.shard_names import sharded_revision
     from privtab.base.signatures import Trust
     from privtab.base.source import SourceFile
     from privtab.base.sql_text import FILTER_KINDS, FilterWord
-    from privtab.base.staged import staged_file, write_file, write_files
+    from privtab.base.staged import staged_file, write_file
     from privtab.base.strict_json import StrictDecoder, strict_loads
     from privtab.base.vocabulary import Vocabulary
     from privtab.base.worker import Worker
@@ -82,7 +82,7 @@ else:
             "caching": "once",
             "collection": "no_collection",
             "diagnostics": "Diagnostic FindingKind Located Severity Span",
-            "effects": "PRINCIPAL_TABLES Change Effect",
+            "effects": "PRINCIPAL_TABLES Change",
             "errors": "AccessDenied BrokenBundle DecisionError DecisionUnavailable ExitCode FileError HasWindows"
             " InvalidRequest PolicyError PolicyInvalid PrivtabError SettingsInvalid"
             " StateInvalid Undecided UnsupportedError UsageError",
@@ -99,13 +99,13 @@ else:
             "plugins": "load_plugin plugin_names",
             "printable": "count no_formula printable_json printable_output printable_text",
             "recently_used": "RecentlyUsed",
-            "request": "Decision Entity NOT_SET Request flag_name smallest_sets",
+            "request": "Decision Entity NOT_SET Request smallest_sets",
             "resources": "Documents how_to_install text_templates",
             "shard_names": "sharded_revision",
             "signatures": "Trust",
             "source": "SourceFile",
             "sql_text": "FILTER_KINDS FilterWord",
-            "staged": "staged_file write_file write_files",
+            "staged": "staged_file write_file",
             "strict_json": "StrictDecoder strict_loads",
             "vocabulary": "Vocabulary",
             "worker": "Worker",

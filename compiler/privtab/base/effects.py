@@ -50,6 +50,36 @@ class Change:
     row: Mapping[str, str | None] | None = None
     about: str | None = None
 
+    @classmethod
+    def of(cls, text: str, user: str, active_roles: Sequence[str] | None = ()) -> Change:
+        """The change of an effect by its text, for a caller and the active roles of the request.
+
+        Raises ValueError if the text is not an effect, or is about an active role and there is none.
+
+        >>> Change.of("become owner (dataset:web/new)", "ann").to_json()
+        {'add': 'owners', 'row': {'entity': 'dataset:web/new', 'owner': 'user:ann'}}
+        """
+        parts = _TEXT.fullmatch(text)
+        if parts is None or (parts[3] and (parts[1], parts[2]) != ("become", "owner")):
+            raise ValueError(f"`{text}` is not an effect")
+        kind, what, by_role, key = parts.groups()
+        if by_role and not active_roles:
+            raise ValueError(f"`{text}` is an effect for a request that names active roles, and this one names none")
+        if kind == "revoke" and what in PRINCIPAL_TABLES:
+            return cls("remove", what, about=key)
+        entity = key if ":" in key else None
+        row: dict[str, str | None]
+        match what:
+            case "owner":
+                owner = f"role:{active_roles[0]}" if by_role and active_roles else f"user:{user}"
+                table, row = "owners", {"entity": entity, "owner": owner}
+            case "member":
+                table, row = "members", {"user": user, "of": entity}
+            case _:
+                row = {"grantee": f"user:{user}", "effect": "allow", "privilege": what, "entity": entity}
+                table = "grants"
+        return cls("remove" if kind == "revoke" else "add", table, row=row)
+
     def to_json(self) -> dict[str, Any]:
         """`{"add": "owners", "row": {…}}`, or `{"remove": "assignments", "about": "user:m/ann"}`."""
         return {self.action: self.table} | ({"about": self.about} if self.row is None else {"row": dict(self.row)})
@@ -79,8 +109,7 @@ class Change:
 class Effect(str):
     """The text of an effect, as in `grant ALL (dataset:web/new)`, with its change to the state.
 
-    >>> Effect.of("grant ALL (dataset:web/new)", "ann").change.table
-    'grants'
+    >>> Effect("grant ALL (dataset:web/new)").change
     """
 
     __slots__ = ("change",)
@@ -97,42 +126,6 @@ class Effect(str):
         """What `pickle` and `copy` make the effect from."""
         return Effect, (str(self), self.change)
 
-    @classmethod
-    def of(cls, text: str, user: str, active_roles: Sequence[str] | None = ()) -> Self:
-        """An effect by its text, for a caller and the active roles of the request.
-
-        Raises ValueError if the text is not an effect, or is about an active role and there is none.
-
-        >>> Effect.of("become owner (dataset:web/new)", "ann").change.to_json()
-        {'add': 'owners', 'row': {'entity': 'dataset:web/new', 'owner': 'user:ann'}}
-        """
-        parts = _TEXT.fullmatch(text)
-        if parts is None:
-            raise ValueError(f"`{text}` is not an effect")
-        kind, what, by_role, key = parts.groups()
-        if by_role and (kind, what) != ("become", "owner"):
-            raise ValueError(f"`{text}` is not an effect")
-        if by_role and not active_roles:
-            raise ValueError(f"`{text}` is an effect for a request that names active roles, and this one names none")
-        if kind == "revoke" and what in PRINCIPAL_TABLES:
-            return cls(text, Change("remove", what, about=key))
-        entity = key if ":" in key else None
-        match what:
-            case "owner":
-                table, row = (
-                    "owners",
-                    {
-                        "entity": entity,
-                        "owner": f"role:{active_roles[0]}" if by_role and active_roles else f"user:{user}",
-                    },
-                )
-            case "member":
-                table, row = "members", {"user": user, "of": entity}
-            case _:
-                row = {"grantee": f"user:{user}", "effect": "allow", "privilege": what, "entity": entity}
-                table = "grants"
-        return cls(text, Change("remove" if kind == "revoke" else "add", table, row=row))
-
 
 def with_changes(context: Mapping[str, Any], user: str, active_roles: Sequence[str] | None) -> dict[str, Any]:
     """A decision's context with the `changes` of its `effects`, by position. Raises ValueError for a text that is no effect."""
@@ -140,8 +133,7 @@ def with_changes(context: Mapping[str, Any], user: str, active_roles: Sequence[s
     for name, value in context.items():
         found[name] = value
         if name == "effects" and value:
-            effects = (Effect.of(text, user, active_roles) for text in value)
-            found["changes"] = [effect.change.to_json() for effect in effects if effect.change]
+            found["changes"] = [Change.of(text, user, active_roles).to_json() for text in value]
     return found
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.base import Effect, UsageError, Vocabulary
+from privtab.base import Change, UsageError, Vocabulary
 from privtab.ir import RESOURCE
 from privtab_spark.arguments import (
     ColumnLike,
@@ -249,13 +249,12 @@ def _rules(request: RequestColumns, program: Mapping[str, Any]) -> Iterator[tupl
 
 
 def _effect(request: RequestColumns, vocabulary: Vocabulary, effect: Mapping[str, Any]) -> Column:
-    """One effect as a struct, which `Effect` describes."""
+    """One effect as a struct, with what `Change` has."""
     target = effect["target"]
     type_ = target["type"]
     named = _entity(_path(request, target["slot"]), type_, vocabulary.chains[type_][-1][1])
     entity = F.coalesce(named, F.lit(type_))
-    change = Effect.of(f"{effect['text']} ({_ENTITY})", _USER, [_ROLE]).change
-    assert change is not None
+    change = Change.of(f"{effect['text']} ({_ENTITY})", _USER, [_ROLE])
     row, about = F.lit(None), F.lit(None)
     if change.row is None:
         about = entity

@@ -18,7 +18,7 @@ from privtab.base import (
     moment_text,
     parse_moment,
     read_text,
-    write_files,
+    write_file,
 )
 from privtab.command import (
     QuestionOptions,
@@ -239,7 +239,8 @@ def _write(
         write_tables(target, less.to_tables(), in_place=in_place)
         return
     outputs = _trimmed(program, state, gone)
-    write_files({target / name if name else target: content for name, content in outputs.items()}, in_place=in_place)
+    for name, content in outputs.items():
+        write_file(target / name, content, in_place=in_place)
 
 
 def _trimmed(program: Program, state: Path, gone: dict[str, list[int]]) -> dict[str, bytes]:
@@ -259,7 +260,8 @@ def _trimmed(program: Program, state: Path, gone: dict[str, list[int]]) -> dict[
     files = trimmed(state, raw, numbers)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / (state.name if "" in files else "state")
-        write_files({copy / name if name else copy: content for name, content in files.items()})
+        for name, content in files.items():
+            write_file(copy / name, content)
         less = without_rows(whole, [(table, number) for table, listed in gone.items() for number in listed])
         if any(changed_rows(less, validate(program, load_rows(program, copy))[0])):
             raise AssertionError(f"{state} without rows reads otherwise than it should")

@@ -14,7 +14,6 @@ from privtab.base import (
     AccessDenied,
     Change,
     Decision,
-    Effect,
     Entity,
     InvalidRequest,
     Locations,
@@ -211,8 +210,7 @@ def _effects(
     removed: list[Change] = []
     added: dict[str, list[dict[str, str]]] = {}
     for effect in decision.effects:
-        change = effect.change or Effect.of(effect, request.user, request.active_roles).change
-        assert change is not None
+        change = effect.change or Change.of(effect, request.user, request.active_roles)
         if change.row is None:
             removed += _about(excerpt, change.table, Entity.parse(change.about or ""))
             continue

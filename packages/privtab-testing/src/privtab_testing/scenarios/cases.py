@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from itertools import product, starmap
 from typing import TypeAlias
 
-from privtab.base import Effect, Entity, InvalidRequest, Located, Request, Span, flag_name
+from privtab.base import NOT_SET, Change, Entity, InvalidRequest, Located, Request, Span
 from privtab.ir import SqlFilter
 from privtab.language import MappingNode, ScalarNode, SequenceNode, YamlNode
 from privtab.state import Grant, RowProblem, State, locations
@@ -116,7 +116,7 @@ def _filter(author: Author, case: Case, entity: Located[str], one: SqlFilter, *,
             action=one.operation,
             resource=resource,
             with_={},
-            flags=frozenset(flag for flag in case.request.flags if flag_name(flag) in flags),
+            flags=frozenset(flag for flag in case.request.flags if flag.removesuffix(NOT_SET) in flags),
             attributes=replace(given, with_={}, entity=given.entity if resource == case.request.resource else {}),
         )
         author.vocabulary.check(request)
@@ -228,12 +228,11 @@ def _apply_changes(author: Author, state: State, step: Fields) -> State | None:
 def _apply_effect(author: Author, state: State, effect: str, request: Request, node: YamlNode) -> State:
     """The state after an effect: adds its row, or removes it for a revocation. `at`: the step's `effects`."""
     try:
-        change = Effect.of(effect, request.user, request.active_roles).change
+        change = Change.of(effect, request.user, request.active_roles)
     except ValueError:
         instead = "write `grant READ (type:path)` or `become owner (type:path)`"
         author.reader.report("T004", node, f"`{effect}` is not an effect", instead)
         return state
-    assert change is not None
     key = effect.partition(" (")[2].removesuffix(")")
     entity = author.held_sets.names.entity(key)
     if isinstance(entity, RowProblem):
@@ -292,7 +291,7 @@ class _Suite:
         self.operations = list(dict.fromkeys(names))
         self.explicit = {text.value for text in self.operation_texts}
         """Operations that are written out; the others come from a pattern."""
-        self.flags = {flag_name(text.value) for text in self.reader.texts(fields.get("flags"), "`flags`")}
+        self.flags = {text.value.removesuffix(NOT_SET) for text in self.reader.texts(fields.get("flags"), "`flags`")}
 
     def cases(self) -> Iterator[Case]:
         """The case of each cell that is stated, or all; none after findings."""
