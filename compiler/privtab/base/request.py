@@ -185,7 +185,7 @@ class Request:
                 for name, o in objects.items()
             },
             active_roles=roles,
-            flags=frozenset(flag for flag in flags if flag_name(flag) not in declared.request),
+            flags=frozenset(flag for flag in flags if flag.removesuffix(NOT_SET) not in declared.request),
             attributes=_given_attributes(request, declared) if declared else GivenAttributes.NONE,
         )
 
@@ -219,7 +219,7 @@ class Request:
             "resource": {"type": self.resource.type, "id": self.resource.id},
         }
         context: dict[str, Any] = {
-            name: name == flag for flag in sorted(self.flags, reverse=True) for name in (flag_name(flag),)
+            flag.removesuffix(NOT_SET): not flag.endswith(NOT_SET) for flag in sorted(self.flags, reverse=True)
         }
         context = dict(sorted(context.items()))
         if self.with_:
@@ -399,15 +399,6 @@ def check_subject_type(type_: str, subjects: Sequence[str]) -> None:
     if type_ not in subjects:
         expected = " or ".join(f"`{name}`" for name in subjects)
         raise InvalidRequest(f"subject.type is `{type_:.80}`: only a {expected} can be a subject")
-
-
-def flag_name(flag: str) -> str:
-    """The name of a flag, whether it is stated as set or not.
-
-    >>> flag_name("pii=false")
-    'pii'
-    """
-    return flag.removesuffix(NOT_SET)
 
 
 def _mapping(value: object, where: str) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from privtab.base.names import (
     wrong_escape,
 )
 from privtab.base.paths import PathShape, path_shape
-from privtab.base.request import ACTIVE_ROLES, MOST_ACTIVE_ROLES, Entity, Request, flag_name
+from privtab.base.request import ACTIVE_ROLES, MOST_ACTIVE_ROLES, NOT_SET, Entity, Request
 from privtab.base.sql_text import FILTER_KINDS
 
 
@@ -38,7 +38,7 @@ class OperationShape:
 
     def missing_flags(self, flags: Iterable[str]) -> frozenset[str]:
         """The required flags that a request with these flags does not state."""
-        return self.required_flags.difference(map(flag_name, flags)) if self.required_flags else self.required_flags
+        return self.required_flags and self.required_flags.difference(flag.removesuffix(NOT_SET) for flag in flags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ class Vocabulary:
         """Check the active roles that a request names, if the policy reads them. Raises InvalidRequest."""
         if not self.active_roles:
             return
-        if ACTIVE_ROLES in map(flag_name, request.flags):
+        if any(flag.removesuffix(NOT_SET) == ACTIVE_ROLES for flag in request.flags):
             raise InvalidRequest(f"context.{ACTIVE_ROLES} must be a list of names of roles")
         check_role_names(request.active_roles or ())
         shape = self.operations.get(request.resource.type, {}).get(request.action)

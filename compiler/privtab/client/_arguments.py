@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 from privtab.base.attributes import GivenAttributes
 from privtab.base.errors import InvalidRequest
 from privtab.base.names import encode_name
-from privtab.base.request import NOT_SET, Entity, Request, exact, flag_name
+from privtab.base.request import NOT_SET, Entity, Request, exact
 from privtab.client._protocol import ActiveSystem, read_active_system
 
 Item = TypeVar("Item")
@@ -165,7 +165,7 @@ def check_context(request: Request, active: ActiveSystem) -> None:
             f"system `{active.system}` does not let requests name active roles: its policy needs `semantics: {{active_roles: request}}`"
         )
     for flag in request.flags:
-        if flag_name(flag) not in active.flags:
+        if flag.removesuffix(NOT_SET) not in active.flags:
             names = ", ".join(f"`{name}`" for name in sorted(active.flags)) or "none"
             raise InvalidRequest(f"unknown flag `{flag}`; flags of system `{active.system}`: {names}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import time_ns
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Annotated
 
 from privtab.base.errors import UsageError

@@ -20,7 +20,7 @@ from privtab.base.arrow import Codes
 from privtab.base.collection import no_collection
 from privtab.base.errors import InvalidRequest
 from privtab.base.names import LEFT_OUT
-from privtab.base.request import NOT_SET, Entity, Request, flag_name
+from privtab.base.request import NOT_SET, Entity, Request
 from privtab.base.vocabulary import Vocabulary, check_role_names
 from privtab.engines.arrays import Arrays
 from privtab.engines.build_arrays import arrays_of_index, arrays_of_tables
@@ -238,7 +238,7 @@ class Batches:
             shape = shapes.get((request.resource.type, request.action))
             flags, slots = shape if shape is not None else (frozenset(), ())
             types = tuple((slot, request.with_[slot].type) for slot in slots if slot in request.with_)
-            set_flags = frozenset(flag for flag in request.flags if flag_name(flag) in flags)
+            set_flags = frozenset(flag for flag in request.flags if flag.removesuffix(NOT_SET) in flags)
             key = (request.resource.type, request.action, set_flags, types)
             groups.setdefault(key, []).append(number)
         return groups

@@ -15,7 +15,7 @@ from privtab.base.arrow import Codes, Truth
 from privtab.base.errors import InvalidRequest
 from privtab.base.names import LEFT_OUT
 from privtab.base.paths import PathShape, count_names
-from privtab.base.request import NOT_SET, Entity, Request, flag_name
+from privtab.base.request import NOT_SET, Entity, Request
 from privtab.base.vocabulary import Vocabulary
 from privtab.engines.columns import (
     ATTRIBUTE,
@@ -93,7 +93,7 @@ class Form:
         """Why rows are no valid requests, whatever their names are; OK if they may be. `rule`: the operation in the program."""
         if rule is None:
             return UNKNOWN
-        if not set(map(flag_name, self.flags)).issuperset(rule.get("required_flags", ())):
+        if not {flag.removesuffix(NOT_SET) for flag in self.flags}.issuperset(rule.get("required_flags", ())):
             return FLAG
         slots: Mapping[str, Sequence[str]] = rule["with"]
         given = self.types

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base import ALWAYS, NOT_SET, Decision, InvalidRequest, Request, Vocabulary, encode_name, flag_name
+from privtab.base import ALWAYS, NOT_SET, Decision, InvalidRequest, Request, Vocabulary, encode_name
 from privtab.engines import OpenEngine, Opener
 from privtab.ir import Program
 from privtab_spark.distinct import distinct_requests
@@ -33,7 +33,7 @@ def _distinct(rows: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[
 def document(row: Mapping[str, Any]) -> dict[str, Any]:
     """The AuthZEN request of a row."""
     attributes = json.loads(row["attributes"] or "{}")
-    context: dict[str, Any] = {flag_name(flag): not flag.endswith(NOT_SET) for flag in row["flags"] or ()}
+    context: dict[str, Any] = {flag.removesuffix(NOT_SET): not flag.endswith(NOT_SET) for flag in row["flags"] or ()}
     context |= attributes.get("context", {})
     if row["active_roles"] is not None:
         context["active_roles"] = row["active_roles"]

@@ -13,13 +13,13 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType
 
 from privtab.base import (
     LEFT_OUT,
+    NOT_SET,
     Attribute,
     GivenAttributes,
     InvalidRequest,
     UsageError,
     Vocabulary,
     did_you_mean,
-    flag_name,
     hint,
 )
 from privtab.engines import Unevaluated
@@ -323,7 +323,7 @@ class ArgumentReader:
             raise UsageError(f"flags is {described(argument)}: give a list of names, or a mapping")
         values: Mapping[str, Any] = argument if isinstance(argument, Mapping) else {}
         if not isinstance(argument, Mapping):
-            values = {flag_name(str(flag)): flag == flag_name(str(flag)) for flag in argument}
+            values = {str(flag).removesuffix(NOT_SET): not str(flag).endswith(NOT_SET) for flag in argument}
         found = []
         for name, value in values.items():
             if name not in self.known_flags:

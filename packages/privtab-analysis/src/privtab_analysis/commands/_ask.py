@@ -14,7 +14,6 @@ from privtab.base import (
     UsageError,
     bare_name,
     check_principal,
-    flag_name,
     hint,
     is_wildcard,
     parse_key_values,
@@ -166,7 +165,7 @@ def flag_names(options: Iterable[str] | None, program: Program) -> frozenset[str
         return frozenset()
     rules = program.rules.values()
     known = sorted({flag for rule in rules for flag in (*rule_flags(program, rule), *rule.required_flags)})
-    for flag in (flag_name(flag).removesuffix("=true") for flag in options):
+    for flag in (flag.removesuffix(NOT_SET).removesuffix("=true") for flag in options):
         if flag not in known:
             raise UsageError(f"no row uses a flag `{flag}`" + (hint(flag, known) if known else "; there are none"))
     return frozenset(flag.removesuffix("=true") for flag in options)
@@ -175,7 +174,7 @@ def flag_names(options: Iterable[str] | None, program: Program) -> frozenset[str
 def check_required_flags(flags: frozenset[str], program: Program) -> None:
     """Raise UsageError if a flag that an operation requires is not given."""
     for rule in program.rules.values():
-        for flag in sorted({*rule.required_flags}.difference(map(flag_name, flags))):
+        for flag in sorted({*rule.required_flags}.difference(flag.removesuffix(NOT_SET) for flag in flags)):
             raise UsageError(f"`{rule.id}` needs the flag `{flag}`: add `--flag {flag}` or `--flag {flag}{NOT_SET}`")
 
 

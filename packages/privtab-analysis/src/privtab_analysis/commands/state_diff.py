@@ -6,6 +6,7 @@ from time import time_ns
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import UsageError

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Thread
+from time import time_ns
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.base import STATE_HELP, UsageError, moment_text, no_collection, write_file

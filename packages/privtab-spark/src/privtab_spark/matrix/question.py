@@ -13,7 +13,6 @@ from privtab.base import (
     InvalidRequest,
     UsageError,
     Vocabulary,
-    flag_name,
     hint,
 )
 
@@ -89,7 +88,7 @@ def check(question: Question, vocabulary: Vocabulary) -> None:
     for name in sorted((question.operations or frozenset()) - known):
         raise UsageError(f"unknown operation `{name}`" + hint(name, sorted(known)))
     flags = {flag for shape in shapes.values() for flag in shape.flags}
-    for flag in sorted({flag_name(flag) for flag in question.flags} - flags):
+    for flag in sorted({flag.removesuffix(NOT_SET) for flag in question.flags} - flags):
         raise UsageError(f"no operation uses the flag `{flag}`" + hint(flag, sorted(flags)))
     for name, shape in shapes.items():
         is_requested = question.operations is None or not question.operations.isdisjoint((name, name.partition("/")[2]))

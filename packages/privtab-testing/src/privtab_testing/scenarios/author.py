@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from privtab.base import (
+    NOT_SET,
     Attribute,
     Attributes,
     AttributeValue,
@@ -20,7 +21,6 @@ from privtab.base import (
     Request,
     Span,
     UsageError,
-    flag_name,
 )
 from privtab.ir import Program, vocabulary
 from privtab.language import MappingNode, YamlNode
@@ -285,7 +285,7 @@ class Author:
             self.reader.report("T103", span, message, advice or None)
             return None
         unknown = sorted(
-            {flag_name(flag) for flag in request.flags}
+            {flag.removesuffix(NOT_SET) for flag in request.flags}
             - self.vocabulary.operations[request.resource.type][action].flags
         )
         if unknown:
