@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from privtab.base.key_values import parse_key_values
     from privtab.base.locations import Locations
     from privtab.base.moments import (
-        ALWAYS,
         WINDOW_COLUMNS,
         Window,
         WrongTime,
@@ -92,7 +91,7 @@ else:
             "key_values": "parse_key_values",
             "lazy": "face",
             "locations": "Locations",
-            "moments": "ALWAYS WINDOW_COLUMNS Window WrongTime moment_text parse_moment",
+            "moments": "WINDOW_COLUMNS Window WrongTime moment_text parse_moment",
             "names": "ANY_PRIVILEGE LEFT_OUT PRINCIPAL_KINDS bare_name check_principal decode_name encode_name"
             " is_wildcard last_name path_of quoted_privilege unencoded_name unusable_character",
             "paths": "base_type",

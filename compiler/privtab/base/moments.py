@@ -45,6 +45,15 @@ class Window(NamedTuple):
     begin: int = FIRST
     end: int = LAST
 
+    @classmethod
+    def between(cls, begin: str | None, end: str | None) -> Window:
+        """The window between two times as rows have them, None for an edge that it lacks. Raises WrongTime.
+
+        >>> Window.between(None, "1970-01-01T00:00:01Z").cells()
+        (None, '1970-01-01T00:00:01Z')
+        """
+        return cls(FIRST if begin is None else parse_moment(begin), LAST if end is None else parse_moment(end))
+
     def holds(self, moment: int) -> bool:
         """Whether the moment is in the window."""
         return self.begin <= moment < self.end

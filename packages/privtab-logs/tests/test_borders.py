@@ -16,7 +16,7 @@ import pytest
 from decision_logs import REQUEST, entry, wrapped
 from seeds import seeds
 
-from privtab.base import ALWAYS, UsageError
+from privtab.base import UsageError, Window
 from privtab.pipeline import load_program
 from privtab.state import load_raw_state, validate_with_places
 from privtab_logs import mapped, opa, reading
@@ -191,7 +191,7 @@ def world(kind: str, folder: Path) -> tuple[Any, Observed, Moments, Any]:
     moments = Moments(new=policy, policy=lambda _: policy, state=lambda _: known)
     return (
         program,
-        Observed(whole=state, places=found, moment=ALWAYS.begin + 1, kept={}),
+        Observed(whole=state, places=found, moment=Window().begin + 1, kept={}),
         moments,
         (opa.rows if kind == "opa" else mapped.load(kind).rows),
     )

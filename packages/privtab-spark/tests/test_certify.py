@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from privtab import pipeline
-from privtab.base import ALWAYS, Entity, UsageError, Window, moment_text
+from privtab.base import Entity, UsageError, Window, moment_text
 from privtab.state import Assignment, Grant, State
 from privtab_analysis.html import visible
 from privtab_spark import certify
@@ -301,7 +301,7 @@ def test_what_a_policy_does_not_declare_is_said_to_be_missing(tmp_path: Path) ->
 def test_rights_that_end_soon_are_named_with_their_end(tmp_path: Path) -> None:
     (tmp_path / "depot.yaml").write_text(POLICY, encoding="utf-8")
     at = time_ns()
-    windows = tuple(Window(ALWAYS.begin, at + days * 86_400 * 10**9) for days in (10, 20, 40, -1))
+    windows = tuple(Window(Window().begin, at + days * 86_400 * 10**9) for days in (10, 20, 40, -1))
     state = State(
         grants=tuple(
             Grant(grantee=f"user:{name}", effect="allow", privilege="READ", entity=Entity("depot", "d"))

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import pipeline
-from privtab.base import ALWAYS, AccessDenied, HasWindows, UsageError
+from privtab.base import AccessDenied, HasWindows, UsageError, Window
 from privtab.bundle import shard_bundles, state_bundle
 from privtab.bundle.pack import shard_file
 from privtab.state import from_tables, load_raw_state, validate
@@ -189,8 +189,8 @@ def test_rows_with_times_are_judged_in_spark_as_in_files(spark: SparkSession, tm
         read.state(allow_partial=True)
     timed: Any = raised.value.state
     assert timed.edges() == state.edges()
-    for at in {ALWAYS.begin, ALWAYS.end - 1, *(edge + step for edge in state.edges() for step in (-1, 0, 1))} - {
-        ALWAYS.end
+    for at in {Window().begin, Window().end - 1, *(edge + step for edge in state.edges() for step in (-1, 0, 1))} - {
+        Window().end
     }:
         assert timed.at(at).tables["grants"].count() == len(state.at(at).grants), at
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, assert_never, cast
 
-from privtab.base import ALWAYS, ANY_PRIVILEGE, AttributeValue, Entity, Window
+from privtab.base import ANY_PRIVILEGE, AttributeValue, Entity, Window
 from privtab.ir import Atom, Compare, Has, value_text
 from privtab.reference import EvaluationContext, Source
 from privtab.state import (
@@ -46,7 +46,7 @@ class ProvenanceStep:
     kind: StepKind
     text: str
     place: RowLocation | None = None
-    window: Window = ALWAYS
+    window: Window = field(default_factory=Window)
     """The time in which the row holds, which is also in the text."""
     ends: tuple[str, str] | None = None
     """From which principal to which principal, entity or service it leads; None for a value."""
@@ -306,7 +306,7 @@ class Provenance:
         self, kind: StepKind, text: str, table: str, number: int, ends: tuple[str, str] | None = None
     ) -> ProvenanceStep:
         window = self.places.window(table, number)
-        text = text if window == ALWAYS else f"{text}, {window.describe()}"
+        text = text if window == Window() else f"{text}, {window.describe()}"
         return ProvenanceStep(kind=kind, text=text, place=self.places.of(table, number), window=window, ends=ends)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base import ALWAYS, InvalidRequest, Request
+from privtab.base import InvalidRequest, Request, Window
 from privtab.ir import Program, vocabulary
 from privtab_logs.deciding import hidden_by_mask, request_of
 from privtab_logs.replaying import grouped, merged, more, request_row, usable, without
@@ -37,8 +37,8 @@ class LoggedRequest:
     request: Request
     allowed: bool
     count: int = 1
-    first: int = ALWAYS.begin
-    last: int = ALWAYS.end
+    first: int = Window().begin
+    last: int = Window().end
 
     @property
     def operation(self) -> tuple[str, str]:
@@ -76,7 +76,7 @@ class Log:
                 self.samples.setdefault(INVALID, str(error))
                 continue
             self.requests.append(_logged(request, question))
-        timed = [logged for logged in self.requests if logged.first != ALWAYS.begin]
+        timed = [logged for logged in self.requests if logged.first != Window().begin]
         if timed:
             self.window = min(logged.first for logged in timed), max(logged.last for logged in timed)
 
@@ -117,8 +117,8 @@ def _logged(request: Request, question: Mapping[str, Any]) -> LoggedRequest:
         request=request,
         allowed=question["allowed"],
         count=question["requests"],
-        first=ALWAYS.begin if first is None else first * 1000,
-        last=ALWAYS.end if last is None else last * 1000,
+        first=Window().begin if first is None else first * 1000,
+        last=Window().end if last is None else last * 1000,
     )
 
 

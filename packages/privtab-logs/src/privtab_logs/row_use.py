@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from privtab.base import ALWAYS, UsageError, moment_text
+from privtab.base import UsageError, Window, moment_text
 from privtab.ir import Program
 from privtab.state import ROLE_PREFIX, Places, RowLocation, State, row_sentence
 from privtab_analysis.state_diff.rows import changed_rows
@@ -20,7 +20,7 @@ from privtab_logs.usage import Seen, Tell, Usage, Use, usage
 
 LATER, YOUNG, AGAIN = "does not hold now", "younger than the log", "holds at other times, too"
 """Reasons why rows are never proposed, besides a reason to keep them: their window is not open, the log did not see all of it, or a second row says the same."""
-_EDGES = (ALWAYS.begin, ALWAYS.end)
+_EDGES = (Window().begin, Window().end)
 ROWS = pa.schema(
     [
         ("table", pa.string()),
@@ -230,7 +230,7 @@ def unused(program: Program, observed: Observed, log: Log, *, tell: Callable[[st
             why = stays.get((table, original))
             if why is not None:
                 protected[row] = why
-            elif table in windows and windows[table][original].end != ALWAYS.end:
+            elif table in windows and windows[table][original].end != Window().end:
                 ends.add(row)
         order.extend(removal_order(program, rows, protected, ends))
         return {row: n for n, row in enumerate(order)}
@@ -245,12 +245,12 @@ def unused(program: Program, observed: Observed, log: Log, *, tell: Callable[[st
 
     def told(table: str, number: int, cells: Mapping[str, str], stays: str | None, row: Row | None) -> RowUse:
         """Describe a row by its number in the whole state; `row`: its number if it holds at the moment."""
-        window = windows[table][number] if table in windows else ALWAYS
+        window = windows[table][number] if table in windows else Window()
         text = row_sentence(table, cells)
         return RowUse(
             table=table,
             # As `state diff --without` and a file of rows to keep name it.
-            text=text if window == ALWAYS else f"{text}, {window.describe()}",
+            text=text if window == Window() else f"{text}, {window.describe()}",
             place=observed.places.of(table, number),
             use=Use.UNUSED if row is None else found.of(row),
             seen=None if row is None else found.seen.get(row),

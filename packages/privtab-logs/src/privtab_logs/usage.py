@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from privtab.base import ALWAYS, Request
+from privtab.base import Request, Window
 from privtab.engines import Opener
 from privtab.ir import Program
 from privtab.pipeline import policy_artifacts
@@ -25,8 +25,8 @@ class Seen:
     """The number of times something was used, and the first and the last time."""
 
     count: int = 0
-    first: int = ALWAYS.end
-    last: int = ALWAYS.begin
+    first: int = Window().end
+    last: int = Window().begin
 
     def add(self, logged: LoggedRequest) -> None:
         """Count a logged request."""

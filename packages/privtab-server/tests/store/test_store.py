@@ -14,13 +14,13 @@ from lake_policy import POLICY, asks, grant
 from sqlalchemy import create_engine, text
 
 from privtab.base import (
-    ALWAYS,
     AccessDenied,
     Entity,
     FileError,
     InvalidRequest,
     StateInvalid,
     UsageError,
+    Window,
     moment_text,
     parse_moment,
 )
@@ -409,7 +409,7 @@ def test_any_moment_and_any_change_of_the_journal_is_a_state(lake: Store, monkey
     entry = lake.log()[4]
     assert lake.rows(moment=parse_moment(entry.at)) == states[5]
     assert lake.rows(moment=parse_moment(entry.at) - 1) == states[4]
-    assert lake.rows(moment=ALWAYS.end) == lake.rows()
+    assert lake.rows(moment=Window().end) == lake.rows()
     with pytest.raises(UsageError, match="did not exist"):
         lake.rows(moment=parse_moment(lake.log()[0].at) - 1)
     with pytest.raises(UsageError, match="has the changes 1 to 8, not 9"):

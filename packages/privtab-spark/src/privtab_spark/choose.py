@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
-from privtab.base import ALWAYS, UsageError, moment_text
+from privtab.base import UsageError, Window, moment_text
 from privtab.ir import Feature, uses_below
 from privtab_spark.arguments import RequestArguments, RequestColumns, read_arguments
 from privtab_spark.frames import opened as opened_frame
@@ -103,7 +103,7 @@ def plan(
         return choice_for_state(state)
     if is_column(at):
         steps = f"each row counts the rows of the state at its own time: {len(timed.edges()) + 1} passes"
-        return replace(choice_for_state(state_at(timed, ALWAYS.begin)), steps=(steps,))
+        return replace(choice_for_state(state_at(timed, Window().begin)), steps=(steps,))
     moment = moment_of(cast("Moment", at))
     choice = choice_for_state(state_at(timed, moment))
     return replace(choice, steps=(f"the rows of the state count that hold at {moment_text(moment)}", *choice.steps))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from time import time_ns
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from privtab.base import ALWAYS, HasWindows, UsageError, WrongTime, moment_text, parse_moment
+from privtab.base import HasWindows, UsageError, Window, WrongTime, moment_text, parse_moment
 from privtab_spark.frames import union
 from privtab_spark.states import memoised
 
@@ -98,7 +98,7 @@ def each_moment(
             in_span &= micros >= F.lit(-(-edges[number - 1] // 1000))
         if number < len(edges):
             in_span &= micros < F.lit(-(-edges[number] // 1000))
-        begin = edges[number - 1] if number else ALWAYS.begin
+        begin = edges[number - 1] if number else Window().begin
         parts.append(decide(frame.where(in_span), state_at(state, begin)))
     parts.append(deny(frame.where(micros.isNull())))
     return union(*parts)

@@ -20,7 +20,7 @@ from worlds import IN_SPARK, policy
 from worlds import state as random_state
 from worlds import timed as with_windows
 
-from privtab.base import ALWAYS, BrokenBundle, Entity, FileError, SourceFile, StateInvalid, Window
+from privtab.base import BrokenBundle, Entity, FileError, SourceFile, StateInvalid, Window
 from privtab.bundle import Provenance, json_bytes, shard_bundles
 from privtab.bundle.archive import contents
 from privtab.bundle.sign import opa_configuration, public_keys
@@ -127,9 +127,9 @@ def test_a_build_of_rows_with_windows_is_what_the_packer_makes(
 ) -> None:
     march, april = Window(1_772_000_000 * 10**9), Window(end=1_775_000_000 * 10**9 + 500)
     windows = {
-        "grants": (ALWAYS, ALWAYS, april, ALWAYS),
-        "assignments": (march, ALWAYS, ALWAYS, ALWAYS),
-        "memberships": (ALWAYS, april),
+        "grants": (Window(), Window(), april, Window()),
+        "assignments": (march, Window(), Window(), Window()),
+        "memberships": (Window(), april),
     }
     state = replace(STATE, windows=windows)
     first = build(spark, frames(spark, state), shop, tmp_path)
@@ -137,7 +137,7 @@ def test_a_build_of_rows_with_windows_is_what_the_packer_makes(
     listed = json.loads((tmp_path / "shards.json").read_bytes())
     assert "privtab_state/shop/windowed" in listed["people"]["roots"]
     assert build(spark, frames(spark, state), shop, tmp_path).unchanged
-    later = replace(state, windows={**windows, "grants": (ALWAYS, ALWAYS, march, ALWAYS)})
+    later = replace(state, windows={**windows, "grants": (Window(), Window(), march, Window())})
     second = build(spark, frames(spark, later), shop, tmp_path)
     assert (second.rebuilt, second.people) == (("lake:l",), False)
     assert files(second) == shard_bundles(shop, later)

@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from privtab.base import ALWAYS, UsageError, load_plugin, moment_text, parse_key_values, write_file
+from privtab.base import UsageError, Window, load_plugin, moment_text, parse_key_values, write_file
 from privtab.command import (
     FormatOption,
     QuestionOptions,
@@ -125,5 +125,5 @@ def _show(console: Terminal, found: Filter, text: str, parameters: Sequence[str]
     console.print(text)
     for number, value in enumerate(parameters, start=1):
         console.print_styled((f"-- {number}: {json.dumps(value, ensure_ascii=False)}", "dim"))
-    if found.window.end != ALWAYS.end:
+    if found.window.end != Window().end:
         console.print_styled((f"-- until {moment_text(found.window.end)}", "dim"))

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from privtab.base import ALWAYS, WINDOW_COLUMNS, Window
-from privtab.base import parse_moment as at
+from privtab.base import WINDOW_COLUMNS, Window
 from privtab.state import NO_PLACES, TABLE_COLUMNS, Places, RawState, State, as_written, index_document, place_text
 from privtab_analysis.diff.markdown import as_code, as_text
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
@@ -78,8 +77,7 @@ def with_windows(access: Iterable[ChangedAccess], rows: Iterable[ChangedRow], mo
     """The changed access of a moment, with the rows as they have windows in the states instead of the plain ones."""
     full: dict[ChangedRow, ChangedRow] = {}
     for row in rows:
-        begin, end = (row.cells.get(name) for name in WINDOW_COLUMNS)
-        if Window(ALWAYS.begin if begin is None else at(begin), ALWAYS.end if end is None else at(end)).holds(moment):
+        if Window.between(*(row.cells.get(name) for name in WINDOW_COLUMNS)).holds(moment):
             plain = {name: text for name, text in row.cells.items() if name not in WINDOW_COLUMNS}
             full.setdefault(replace(row, cells=plain), row)
     for change in access:

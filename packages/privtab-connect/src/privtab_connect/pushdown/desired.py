@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from privtab.base import ALWAYS, Entity, Request, Span, UsageError
-from privtab.ir import ALWAYS as NO_GATE
-from privtab.ir import RESOURCE, Has, Program, Rule, Target, privilege_names
+from privtab.base import Entity, Request, Span, UsageError, Window
+from privtab.ir import ALWAYS, RESOURCE, Has, Program, Rule, Target, privilege_names
 from privtab.reference import EvaluationContext, Reference
 from privtab.state import NO_PLACES, TABLE_COLUMNS, Assignment, Grant, Places, RowLocation, State, StateFinding
 from privtab_connect.pushdown import TargetModule
@@ -42,7 +41,7 @@ class Holders:
                 operation=name,
                 title=name,
                 origin="row",
-                gate=NO_GATE,
+                gate=ALWAYS,
                 requires=Has(privilege=name, target=Target(slot=RESOURCE, type=type_)),
                 each=None,
                 span=_NOWHERE,
@@ -192,7 +191,7 @@ class _Rows:
             cells = zip(rows, self.state.cells(table), self.state.windows_of(table), strict=True)
             for number, (row, named, window) in enumerate(cells):
                 self._row = (table, number, named)
-                if window != ALWAYS:
+                if window != Window():
                     advice = "`--at TIME` pushes the rows that hold at that moment"
                     self.refuse("the row holds for a time, and rights of the target always hold", advice, code="S302")
                     continue

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pyarrow as pa
 from pyspark.sql import functions as fn
 
-from privtab.base import ALWAYS, WINDOW_COLUMNS, Entity, Window, parse_moment
+from privtab.base import WINDOW_COLUMNS, Entity, Window
 from privtab.ir import Program
 from privtab.state import (
     LINK_COLUMNS,
@@ -226,10 +226,7 @@ def _derived(
 def _row(table: str, row: tuple[Any, ...]) -> tuple[tuple[str | None, ...], Window]:
     """A row as `State` has it, from canonical columns, and from `from` and `until` if the table has them."""
     width = len(CANONICAL[table])
-    begin, end = row[width:] or (None, None)
-    window = Window(
-        ALWAYS.begin if begin is None else parse_moment(begin), ALWAYS.end if end is None else parse_moment(end)
-    )
+    window = Window.between(*row[width:] or (None, None))
     if table == "memberships":
         return row[:width], window
     principal, role, type_, path = row[:width]

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
-from privtab.base import ALWAYS, WINDOW_COLUMNS, array_truth, text_array
+from privtab.base import WINDOW_COLUMNS, Window, array_truth, text_array
 from privtab.ir import Program, vocabulary
 from privtab.state import TABLE_COLUMNS, CodedColumn, ColumnIndex, ColumnRows, State, numbered_rows
 from privtab_spark.frames import union
@@ -120,7 +120,7 @@ def root_state(
 
 def granted(program: Program, state: State, findings: Findings) -> dict[str, int]:
     """The numbers of privileges that are allowed and denied at any time; privileges that are both are reported."""
-    rows = state.only({t: [row for row, own in enumerate(of) if own == ALWAYS] for t, of in state.windows.items()})
+    rows = state.only({t: [row for row, own in enumerate(of) if own == Window()] for t, of in state.windows.items()})
     written = {name: texts_of(rows, "grants", name) for name in TABLE_COLUMNS["grants"].names}
     names, effects, privileges, keys = ColumnIndex.given(program, written).values()
     numbers = numbered_rows((privileges, keys, names))

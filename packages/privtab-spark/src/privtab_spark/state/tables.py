@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
-from privtab.base import ALWAYS, PRINCIPAL_KINDS, WINDOW_COLUMNS, HasWindows, UsageError, Window, parse_moment
+from privtab.base import PRINCIPAL_KINDS, WINDOW_COLUMNS, HasWindows, UsageError, Window, parse_moment
 from privtab.bundle import json_bytes
 from privtab.ir import EntityType, Program, program_json
 from privtab.state import (
@@ -250,7 +250,7 @@ def windows_of(*edge_texts: Sequence[str | None]) -> list[Window]:
     """The windows of rows, from the texts of their `from` and `until`."""
     known: dict[str, int] = {}
     edges = []
-    for texts, beyond in zip(edge_texts, ALWAYS, strict=True):
+    for texts, beyond in zip(edge_texts, Window(), strict=True):
         known |= {text: parse_moment(text) for text in {*texts} - known.keys() if text is not None}
         edges.append([beyond if text is None else known[text] for text in texts])
     return list(map(Window, *edges))

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
-from privtab.base import ALWAYS, WINDOW_COLUMNS, FileError, text_array
+from privtab.base import WINDOW_COLUMNS, FileError, Window, text_array
 from privtab.bundle import json_bytes, packed_shard
 from privtab.ir import Program
 from privtab.state import FINDING_NAMES, PEOPLE_PART, CodedColumn, ColumnRows, PartText, State
@@ -56,7 +56,7 @@ def build_shards(
         if "h" in rows.column_names:
             out.append({"kind": "fingerprint", "root": key, "row": json.dumps(_fingerprint(rows))})
         if part := PartText.of_state(program, state, key):
-            timed = sum(own != ALWAYS for windows in state.windows.values() for own in windows)
+            timed = sum(own != Window() for windows in state.windows.values() for own in windows)
             keys = (texts_of(state, table, names[0]).array for table, names in TABLES.items())
             report = {
                 **_written(program, root, part, {}, f"{file_name(key)}-{part.revision}"),
