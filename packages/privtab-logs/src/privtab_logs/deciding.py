@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base import ALWAYS, NOT_SET, Decision, InvalidRequest, Request, Vocabulary, encode_name
+from privtab.base import NOT_SET, Decision, InvalidRequest, Request, Vocabulary, Window, encode_name
 from privtab.engines import OpenEngine, Opener
 from privtab.ir import Program
 from privtab_spark.distinct import distinct_requests
@@ -101,7 +101,7 @@ class Decider:
     @property
     def timed(self) -> bool:
         """Return whether rows of the state hold for a time, so that a decision depends on when it is made."""
-        return self.opened(0).window != ALWAYS
+        return self.opened(0).window != Window()
 
     def lacks_shards(self, rows: pa.RecordBatch) -> pa.Array:
         """Return, for each row, whether it is about a root entity of which nothing is known."""
