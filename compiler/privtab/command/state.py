@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from time import time_ns
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Annotated

@@ -18,7 +18,8 @@ from signing_keys import claims, pair
 from store_server import ask, serve_store, write_tokens
 
 from privtab import Embedded
-from privtab.base import DecisionUnavailable, SignatureRefused
+from privtab.base import DecisionUnavailable
+from privtab.base.errors import SignatureRefused
 from privtab.bundle.sign import opa_configuration, public_keys
 from privtab.command._app import run
 from privtab.pipeline import load_program

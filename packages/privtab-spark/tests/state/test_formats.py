@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from privtab.base import LOCAL_ENDINGS
-from privtab.base.formats import ENDINGS
+from privtab.base.formats import ENDINGS, LOCAL_ENDINGS
 from privtab_spark.formats import SPARK
 
 

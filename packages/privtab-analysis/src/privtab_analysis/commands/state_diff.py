@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from time import time_ns
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path

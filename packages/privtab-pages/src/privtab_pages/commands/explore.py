@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from time import time_ns
 import sys
 import webbrowser
 from collections.abc import Callable, Iterable
