@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from privtab.base import staged as _staged
-from privtab.base.errors import BundleWriteError, UsageError
+from privtab.base.errors import FileError, UsageError
 from privtab.base.files import others_with_access
 from privtab.base.staged import link_of_others, staged_file, write_file, write_files
 from privtab.checks.lint.settings import settings_above
@@ -101,9 +101,9 @@ def test_a_link_of_another_user_is_not_followed_without_a_question(
     inner = tmp_path / "inner"
     inner.symlink_to(trap / "deeper")
     for folder in (trap, inner):
-        with pytest.raises(BundleWriteError, match=r"build is a link that another user made: name .*ours itself"):
+        with pytest.raises(FileError, match=r"build is a link that another user made: name .*ours itself"):
             write_file(folder / "file", b"1")
-        with pytest.raises(BundleWriteError, match="another user"):
+        with pytest.raises(FileError, match="another user"):
             write_files({folder / "file": b"1"})
         with pytest.raises(OSError, match="another user"), staged_file(folder / "file", [b"1"]):
             pass
@@ -127,5 +127,5 @@ def test_a_link_to_a_device_is_not_followed_either(trap: Path) -> None:
     trap.unlink()
     trap.symlink_to("/dev/null")
     os.chown(trap, OTHER, OTHER, follow_symlinks=False)
-    with pytest.raises(BundleWriteError, match="another user"):
+    with pytest.raises(FileError, match="another user"):
         write_file(trap, b"1")

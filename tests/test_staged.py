@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.base.errors import BundleWriteError
+from privtab.base.errors import FileError
 from privtab.base.staged import staged_file, write_file, write_files
 
 
@@ -34,7 +34,7 @@ def test_a_device_is_written_to_or_refused_and_never_replaced(tmp_path: Path) ->
     assert device.is_symlink()
     bound = socket.socket(socket.AF_UNIX)
     bound.bind(str(tmp_path / "socket"))
-    with pytest.raises(BundleWriteError, match="is not replaced"):
+    with pytest.raises(FileError, match="is not replaced"):
         write_file(tmp_path / "socket", b"content")
     bound.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["device", "socket"]
@@ -57,6 +57,6 @@ def test_many_files_are_written_to_their_folders(tmp_path: Path) -> None:
 def test_the_first_of_many_files_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"old")
     files = {tmp_path / "a": b"1", tmp_path / "file" / "b": b"2", tmp_path / "file" / "c": b"3"}
-    with pytest.raises(BundleWriteError, match=r"cannot write .*file/b"):
+    with pytest.raises(FileError, match=r"cannot write .*file/b"):
         write_files(files)
     assert [path.name for path in tmp_path.iterdir()] == ["file"], "without its folder, nothing is written"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.base.errors import BundleWriteError
+from privtab.base.errors import FileError
 from privtab.base.staged import write_file
 from privtab.command._files import MANIFEST, write_outputs
 
@@ -71,6 +71,6 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 
 def test_a_failed_write_is_reported_and_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    with pytest.raises(BundleWriteError, match="cannot write"):
+    with pytest.raises(FileError, match="cannot write"):
         write_file(tmp_path / "folder", b"x")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]

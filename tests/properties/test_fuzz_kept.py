@@ -13,7 +13,7 @@ from fuzzing import LENGTHS, fuzzed
 from privtab.base.diagnostics import Diagnostic
 from privtab.base.errors import FileError, UsageError
 from privtab.bundle.archive import packed_archive
-from privtab.command._stored import load_policy, load_rows
+from privtab.command._files import load_policy, load_rows
 from privtab.state.load import validate
 from privtab_server.errors import RegistryError
 from privtab_server.registry import Registry

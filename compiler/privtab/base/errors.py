@@ -7,7 +7,6 @@ PrivtabError                  something outside of privtab failed (exit code 3, 
 │   └── UnsupportedError      a back end cannot express what the policy says; carries the place
 │       └── Undecided         a question about conditions costs more than its budget
 ├── FileError                 a file that was named cannot be read or written
-│   └── BundleWriteError      a bundle could not be written
 ├── PolicyInvalid             a policy has findings that stop it; carries them (exit code 1)
 ├── StateInvalid              state rows are wrong; carries the findings (exit code 1)
 ├── FormatError               a file cannot be reformatted; a defect of privtab
@@ -168,10 +167,6 @@ class Undecided(UnsupportedError):
 
 class FormatError(PrivtabError):
     """A file cannot be reformatted without changing its meaning, which is a defect of privtab; the file is unchanged."""
-
-
-class BundleWriteError(FileError):
-    """A bundle could not be written."""
 
 
 class BrokenBundle(PrivtabError):

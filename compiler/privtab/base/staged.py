@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from privtab.base import files
-from privtab.base.errors import BundleWriteError, UsageError
+from privtab.base.errors import FileError, UsageError
 
 _MOST_LINKS = 40
 """As many as Linux follows on one way."""
@@ -104,11 +104,11 @@ def _refuse_inputs(paths: Iterable[Path], *, in_place: bool) -> None:
 
 @contextlib.contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Raise BundleWriteError, which names the file, in the place of OSError."""
+    """Raise FileError, which names the file, in the place of OSError."""
     try:
         yield
     except OSError as error:
-        raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
+        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _put(path: Path, pieces: Iterable[bytes], *, prepared: bool = False) -> int:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab.base import files, strict_json
 from privtab.base.errors import (
-    BundleWriteError,
     DecisionError,
     DecisionUnavailable,
     FileError,
@@ -95,10 +94,17 @@ class RollbackGuard:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
                 with locked(self._file.parent):
                     if (known := self._known(highest)) != self._known({}):
-                        write_file(self._file, _text(known), in_place=True)
-            except (OSError, BundleWriteError) as error:
+                        self._write(_text(known))
+            except OSError as error:
                 raise FileError(f"sequence_file: {error}") from error
         self._highest = dict(highest)
+
+    def _write(self, text: bytes) -> None:
+        assert self._file is not None
+        try:
+            write_file(self._file, text, in_place=True)
+        except FileError as error:
+            raise FileError(f"sequence_file: {error}") from error
 
     def _known(self, highest: Sequences) -> Sequences:
         """The highest of these sequences and of the sequences in the file."""

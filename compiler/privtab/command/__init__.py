@@ -16,7 +16,7 @@ from privtab.base.resources import how_to_install
 if TYPE_CHECKING:
     from privtab.command._app import Commands
     from privtab.command._engines import Answers
-    from privtab.command._files import row_counts
+    from privtab.command._files import is_stored, load_policy, load_rows, row_counts
     from privtab.command._options import (
         AtOption,
         OutputOption,
@@ -45,20 +45,18 @@ if TYPE_CHECKING:
         table,
     )
     from privtab.command._parameters import argument, needing, option
-    from privtab.command._stored import is_stored, load_policy, load_rows
 else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
             "_app": "Commands",
             "_engines": "Answers",
-            "_files": "row_counts",
+            "_files": "is_stored load_policy load_rows row_counts",
             "_options": "AtOption OutputOption PartialOption PolicyArguments PolicyChoice QuestionOptions SigningKeyOption"
             " SigningOptions VariantOptions VerificationOptions load_state open_doors",
             "_output": "FormatOption Terminal deliver err fail_if out print_error print_if_data"
             " show_findings stop table",
             "_parameters": "argument needing option",
-            "_stored": "is_stored load_policy load_rows",
         },
     )
 

@@ -12,9 +12,9 @@ from privtab.base import plugins
 from privtab.base.errors import UsageError
 from privtab.base.formats import STATE_HELP
 from privtab.base.key_values import parse_key_values
+from privtab.command._files import load_policy, load_rows
 from privtab.command._output import err, print_error, show_findings, stop
 from privtab.command._parameters import argument, option
-from privtab.command._stored import load_policy, load_rows
 
 if TYPE_CHECKING:
     from privtab.base.signatures import Trust

@@ -229,7 +229,7 @@ def as_json(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has for a value of another type: what it says itself, the fields of a dataclass, an entity as text."""
+    """A value of another type as JSON: as it says itself, the fields of a dataclass, an entity as text."""
     if hasattr(value, "to_json"):
         return value.to_json()
     if isinstance(value, Entity):

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from privtab.base.errors import BrokenBundle, BundleWriteError, UsageError
+from privtab.base.errors import BrokenBundle, FileError, UsageError
 from privtab.base.printable import count
 from privtab.base.staged import write_file
 from privtab.command._app import Commands
@@ -209,7 +209,7 @@ def new(
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as secret:
             secret.write(private)
     except OSError as error:
-        raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
+        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
     write_file(public, key.pem.encode())
     console = out()
     console.print(f"{path}  private, for signing: keep it where only your builds can read it")

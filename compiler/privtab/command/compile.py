@@ -42,7 +42,7 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileOptions(VariantOptions):
-    """What is compiled of each policy, and how."""
+    """Options for the outputs of each policy."""
 
     as_name: Annotated[
         str | None, option("--as NAME", "Another name for the system, to run two versions in one OPA.")

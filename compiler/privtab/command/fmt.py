@@ -34,7 +34,7 @@ class FormattedFile:
 
     @property
     def changed(self) -> bool:
-        """Whether the text changed."""
+        """True if the text changed."""
         return self.text != self.source.text
 
 

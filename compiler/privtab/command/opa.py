@@ -151,7 +151,7 @@ class FileWatch:
         self._stamps = self._scan()
 
     def changed(self) -> bool:
-        """Whether anything changed since the last call."""
+        """Look again; return True if anything changed since the last call."""
         stamps = self._scan()
         if stamps == self._stamps:
             return False

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Annotated
 
+from privtab.base import strict_json
 from privtab.base.errors import UsageError
 from privtab.base.formats import STATE_HELP
 from privtab.base.printable import count
 from privtab.base.staged import write_file
 from privtab.command._app import Commands
-from privtab.command._files import STATE, row_counts, show_shards, state_files, write_state
+from privtab.command._files import STATE, load_rows, row_counts, state_files, write_state
 from privtab.command._options import AtOption, PartialOption, PolicyChoice, SigningOptions, load_state
 from privtab.command._output import (
     FormatOption,
@@ -21,7 +23,6 @@ from privtab.command._output import (
     show_findings,
 )
 from privtab.command._parameters import argument, option
-from privtab.command._stored import load_rows
 from privtab.state.nodes import ALL_TABLES
 
 if TYPE_CHECKING:
@@ -131,8 +132,22 @@ def pack(
     files = state_files(program, good, sharded=shards, provenance=made_of, signing=signing)
     if shards:
         write_state(output, files)
-        show_shards(output, files)
+        _show_shards(output, files)
         return
     write_file(output, files[STATE])
     signed = "" if signing is None else f", signed with {signing.id}"
     out().print(f"{output}  {len(files[STATE]):,} bytes: {counts(good)}{signed}")
+
+
+def _show_shards(folder: Path, files: Mapping[str, bytes]) -> None:
+    from privtab.bundle.pack import LISTING_FILE
+
+    listing = strict_json.strict_loads(files[LISTING_FILE])
+    rows = [listing["people"], *listing["shards"].values()]
+    total = sum(row["bytes"] for row in rows)
+    largest = sorted(listing["shards"].items(), key=lambda item: (-item[1]["bytes"], item[0]))
+    out().print(f"{folder}/  {total:,} bytes: people {rows[0]['bytes']:,}, {count(len(largest), 'shard')}")
+    for key, row in largest[:10]:
+        out().print(f"  {row['file']}  {row['bytes']:,} bytes: {key}")
+    if len(largest) > 10:
+        out().print(f"  and {len(largest) - 10} smaller ones")
