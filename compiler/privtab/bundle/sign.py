@@ -135,7 +135,7 @@ def signed_pieces(bundle: BinaryIO, signing: SigningKey) -> Iterator[bytes]:
     """As `SigningKey.sign`, but of an open file and piece by piece: at most one file of the bundle is in memory at once."""
     hashes = file_digests(bundle)
     bundle.seek(0)
-    yield from with_signatures(bundle, list(hashes), signing.signatures(hashes))
+    yield from with_signatures(bundle, signing.signatures(hashes), list(hashes))
 
 
 def file_digests(bundle: BinaryIO, *, ours: bool = False) -> dict[str, str]:
@@ -154,16 +154,19 @@ def file_digests(bundle: BinaryIO, *, ours: bool = False) -> dict[str, str]:
     return hashes
 
 
-def with_signatures(bundle: BinaryIO, names: Sequence[str], text: bytes | None) -> Iterator[bytes]:
+def with_signatures(bundle: BinaryIO, text: bytes | None, names: Sequence[str] | None = None) -> Iterator[bytes]:
     """The pieces of an open bundle with this `.signatures.json` in place of an existing one; None: without any.
 
-    `names`: its other files, in order.
+    `names`: its other files, in order, if they are known.
 
-        b"".join(with_signatures(bundle, names, text))
+        b"".join(with_signatures(bundle, text))
     """
     if text is None:
         yield from packed(item for item in archive_entries(bundle) if not is_signature(item[0]))
         return
+    if names is None:
+        names = [name for name, _, _ in archive_entries(bundle) if not is_signature(name)]
+        bundle.seek(0)
     entry = tarfile.TarInfo(SIGNATURES)
     entry.size, entry.mode = len(text), 0o644
     signature_entry = (SIGNATURES, entry, io.BytesIO(text))

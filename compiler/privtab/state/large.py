@@ -225,7 +225,7 @@ class TextAssessor:
         return _assess(texts, kinds, texts, read)
 
     def principals(self, column: CodedColumn, allowed: Collection[str], bare: str | None = None) -> Assessment:
-        """Principals as `kind:name`, or as names alone of the kind `bare`; kinds are numbered as in KINDS."""
+        """Principals as `kind:name`, or as names alone of the kind `bare`; kinds are numbered as in PRINCIPAL_KINDS."""
         texts = column.array
         colons = arrow.array_numbers(pc.count_substring(texts, ":"))
         plain = self._plain(texts, r"|: |:\z") & (colons == 1)

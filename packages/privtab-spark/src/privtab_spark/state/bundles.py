@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from privtab.base import DecisionUnavailable, HasWindows, UsageError
+from privtab.base import DecisionUnavailable, UsageError
 from privtab.bundle import state_of_index
 from privtab.engines import Index, Opener, WindowedIndex, combined_document
-from privtab.state import State, as_written
+from privtab.state import State, as_written, index_document
 from privtab_spark.state.schemas import program_of
 
 if TYPE_CHECKING:
@@ -57,23 +57,9 @@ def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
 
     Raises UsageError if none is for the policy's system, and DecisionUnavailable if shards are missing.
     """
-    try:
-        bundled(policy, where)  # raises for unsuitable bundles
-    except HasWindows as timed:
-        return cast("State", timed.state)
-    return _rows(policy, where)
-
-
-def _rows(policy: OpenPolicy, where: str) -> State:
-    """The rows in the bundles of a folder, which are suitable."""
-    from privtab.client import BundleLocation
-
-    bundles = BundleLocation.of(where).read({}, lambda document: document)
-    found = (bundle.content.states for bundle in bundles)
-    document, missing = combined_document(states[policy.system] for states in found if policy.system in states)
-    if missing:
-        raise missing_shards_error(missing)
-    return state_of_index(document)
+    index, documents = _opened(policy, where, rows=True)
+    rows = _rows(documents)
+    return as_written(program_of(policy), rows) if _has_windows(index) else rows
 
 
 def bundled(policy: OpenPolicy, where: str) -> Index:
@@ -81,23 +67,51 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
 
     Raises HasWindows if its rows hold for a time.
     """
+    index, documents = _opened(policy, where, rows=False)
+    if isinstance(index, Index) and not index.windows:
+        return index
+    program = program_of(policy)
+    return Index(index_document(program, as_written(program, _rows(documents)).plain("Spark")))
+
+
+def _has_windows(index: Index | WindowedIndex) -> bool:
+    return isinstance(index, WindowedIndex) or bool(index.windows)
+
+
+def _opened(policy: OpenPolicy, where: str, *, rows: bool) -> tuple[Index | WindowedIndex, list[Mapping[str, Any]]]:
+    """The index of the policy's system in bundles, which are read once, and the documents that it is from.
+
+    `rows`: the documents are needed in any case; otherwise that of a whole state without windows is not kept.
+    """
     from privtab.client import BundleLocation
 
-    states: dict[str, list[Any]] = {}
-    for found in BundleLocation.of(where).read({}, Opener().keep):
-        for name, index in found.content.states.items():
-            states.setdefault(name, []).append(index)
+    opener = Opener()
+
+    def keep(document: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+        index = opener.keep(document)
+        return index, document if rows or not isinstance(index, Index) else {}
+
+    states: dict[str, list[tuple[Any, Mapping[str, Any]]]] = {}
+    for found in BundleLocation.of(where).read({}, keep):
+        for name, kept in found.content.states.items():
+            states.setdefault(name, []).append(kept)
     of_system = states.get(policy.system)
     if not of_system:
         systems = ", ".join(f"`{name}`" for name in sorted(states)) or "no state"
         raise UsageError(f"{where} holds {systems}, but no state of `{policy.system}`")
-    whole_states = [index for index in of_system if isinstance(index, Index | WindowedIndex)]
+    indexes, documents = [index for index, _ in of_system], [document for _, document in of_system]
+    whole_states = [index for index in indexes if isinstance(index, Index | WindowedIndex)]
     if whole_states and len(of_system) > 1:
         raise UsageError(f"{where} holds several states of `{policy.system}`: name one of them")
-    combined_index = whole_states[0] if whole_states else Index.of(of_system)
-    if isinstance(combined_index, WindowedIndex) or combined_index.windows:
-        as_written(program_of(policy), _rows(policy, where)).plain("Spark")  # raises HasWindows
-    return cast("Index", combined_index)
+    return whole_states[0] if whole_states else Index.of(indexes), documents
+
+
+def _rows(documents: Iterable[Mapping[str, Any]]) -> State:
+    """The rows in the documents of a state; raises DecisionUnavailable if shards are missing."""
+    document, missing = combined_document(documents)
+    if missing:
+        raise missing_shards_error(missing)
+    return state_of_index(document)
 
 
 def bundle_size(state: str | os.PathLike[str]) -> int:

@@ -152,18 +152,13 @@ def _hash(root: Root, row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _pack(root: Root, row: Mapping[str, Any]) -> dict[str, Any]:
     """Write a bundle with the given `.signatures.json` (null: without one)."""
+    from privtab.bundle import with_signatures
+
     written = _Written()
     with root.open(row["file"]) as bundle:
-        root.write_pieces(row["out"], written.of(_packed(bundle, row["text"])))
+        text = None if row["text"] is None else row["text"].encode()
+        root.write_pieces(row["out"], written.of(with_signatures(bundle, text)))
     return {"key": row["key"], "bytes": written.bytes, "sha256": written.hash.hexdigest()}
-
-
-def _packed(bundle: Any, text: str | None) -> Iterator[bytes]:
-    from privtab.bundle import archive_entries, with_signatures
-
-    names = [name for name, _, _ in archive_entries(bundle) if name.rpartition("/")[2] != ".signatures.json"]
-    bundle.seek(0)
-    yield from with_signatures(bundle, names, None if text is None else text.encode())
 
 
 class _Written:
