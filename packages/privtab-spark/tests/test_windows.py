@@ -15,9 +15,12 @@ from privtab import pipeline
 from privtab.base import AccessDenied, HasWindows, UsageError, Window
 from privtab.bundle import shard_bundles, state_bundle
 from privtab.bundle.pack import shard_file
+from privtab.client import BundleLocation
 from privtab.state import from_tables, load_raw_state, validate
 from privtab_spark import decide, entitlements, plan, require, visible
+from privtab_spark.policies import open_policy
 from privtab_spark.state import read_state
+from privtab_spark.state.bundles import bundled, rows_of_bundles
 
 POLICY = """\
 privtab: 1
@@ -83,6 +86,27 @@ def sources(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, Any]:
     bundle = tmp_path / "state.tar.gz"
     bundle.write_bytes(state_bundle(program, rows))
     return str(policy), str(bundle)
+
+
+@pytest.mark.parametrize("sources", ["bundle", "shards"], indirect=True)
+def test_the_rows_of_bundles_with_times_are_from_one_reading(
+    sources: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, where = open_policy(sources[0]), sources[1]
+    location = BundleLocation.of
+    read = []
+
+    def noted(source: str) -> Any:
+        read.append(source)
+        return location(source)
+
+    monkeypatch.setattr(BundleLocation, "of", noted)
+    rows = rows_of_bundles(policy, where)
+    assert len(rows.windows["grants"]) == len(rows.grants)
+    with pytest.raises(HasWindows) as raised:
+        bundled(policy, where)
+    assert raised.value.state == rows
+    assert read == [where, where]
 
 
 @pytest.mark.slow
