@@ -65,13 +65,13 @@ def superfluous(view: View) -> tuple[Superfluous, ...]:
 
 
 def _superfluous(view: View) -> Iterator[Superfluous]:
-    """The superfluous parts of all rows; for a row for many types, the parts that are superfluous for every type."""
     bodies: dict[int, list[m.Row]] = {}
     for row in view.policy.rows.values():
         bodies.setdefault(id(row.decl.body), []).append(row)
     by_shape: dict[Hashable, dict[Path, Why] | None] = {}
     for rows in bodies.values():
-        roots = [_roots(row) for row in rows]
+        cells = [((0, row.requires), (1, row.each)) for row in rows]
+        roots = [[tree(cell, (n,)) for n, cell in of_row if cell is not None] for of_row in cells]
         candidates = [part for root in roots[0] for node in nodes(root) for part in parts(node)]
         if not candidates:
             continue
@@ -128,10 +128,6 @@ def _superfluous_part(part: Part, reason: Why) -> Superfluous:
     return Superfluous(path=part.path, kind=part.kind, spot=part.spot, why=reason)
 
 
-def _roots(row: m.Row) -> list[Node]:
-    return [tree(cell, (number,)) for number, cell in enumerate((row.requires, row.each)) if cell is not None]
-
-
 def _levels(view: View, rule: Rule) -> Iterator[tuple[int, Levels] | None]:
     """The levels of the objects for which parts are compared, with the most that matter; None where no type nests."""
     if not view.program.nests:
@@ -174,7 +170,6 @@ class _RowShape:
         return self.circuit.all_of([self.gate, *(self.reader.value(root, removed) for root in self.roots)])
 
     def equal(self, literal: int, other: int) -> bool:
-        """Return whether two literals are equivalent."""
         return self.circuit.implies(literal, other) and self.circuit.implies(other, literal)
 
     def always(self) -> Iterator[Path]:
@@ -287,7 +282,6 @@ class _Body:
                 yield _superfluous_part(part, removed[part.path])
 
     def _superfluous_alone(self) -> list[Part]:
-        """The parts that are superfluous if nothing else is dropped."""
         independent_cells = {root.path[0] for shape in self.independent for root in shape.roots}
         remaining = [part for part in self.candidates if part.path[0] not in independent_cells]
         for shape in self.shapes:
@@ -312,7 +306,6 @@ class _Body:
         return True
 
     def _is_last(self, part: Part, removed: Mapping[Path, Why]) -> bool:
-        """Return whether the part is the last one of a list that cannot be empty."""
         return part.kind != "condition" and not _PartContext(self.shapes[0], part, frozenset(removed)).rest
 
     def _local_reason(self, part: Part, removed: Mapping[Path, Why]) -> Why | None:
@@ -354,7 +347,6 @@ class _PartContext:
         return circuit.implies(circuit.all_of([self._shape.gate, *others]), self.literal)
 
     def always_holds(self) -> bool:
-        """Return whether the part always holds."""
         return self._shape.circuit.implies(self._shape.circuit.true, self.literal)
 
     def implies_any(self, others: Iterable[int]) -> bool:

@@ -18,24 +18,10 @@ from privtab.ir.unroll import levels_that_matter, unrolled
 from privtab.model import nodes as m
 from privtab.model.nodes import Policy
 
-_READING = [
-    "get",
-    "read",
-    "load",
-    "view",
-    "show",
-    "see",
-    "describe",
-    "open",
-    "list",
-    "search",
-    "find",
-    "fetch",
-    "browse",
-    "download",
-    "look",
-    "inspect",
-]
+_READING = (
+    "get", "read", "load", "view", "show", "see", "describe", "open", "list", "search", "find", "fetch", "browse",
+    "download", "look", "inspect",
+)  # fmt: skip
 """First words of the names of operations that read, most characteristic first."""
 
 
@@ -58,7 +44,9 @@ def creator_cannot_read(policy: m.Policy) -> Iterator[Found]:
                 if reading_rows and not _may_read(
                     view, view.rule(row), type_, [view.rule(r) for r in reading_rows], by_shape
                 ):
-                    groups.setdefault(_given_text(row, type_), []).append((row, type_, reading_rows[0].operation))
+                    given = (o.what for o in row.outcomes if o.kind != "revoke" and o.type == type_)
+                    text = listed_names(dict.fromkeys(given))
+                    groups.setdefault(text, []).append((row, type_, reading_rows[0].operation))
             except Undecided:
                 view.undecided(row)
     for given_text, cases in groups.items():
@@ -93,10 +81,6 @@ def _readings(policy: m.Policy) -> dict[str, list[m.Row]]:
 
 def _word(operation: str) -> str:
     return operation.partition("_")[0]
-
-
-def _given_text(row: m.Row, type_: str) -> str:
-    return listed_names(dict.fromkeys(o.what for o in row.outcomes if o.kind != "revoke" and o.type == type_))
 
 
 def _may_read(view: View, rule: Rule, type_: str, reading_rules: list[Rule], by_shape: dict[int, bool]) -> bool:
@@ -173,7 +157,8 @@ def idle_effect(policy: m.Policy) -> Iterator[FoundInRow]:
     for row in policy.rows.values():
         rule = view.rule(row)
         for outcome, effect in zip(row.outcomes, rule.effects, strict=True):
-            if effect.kind == "revoke" or not _written(row, outcome):
+            by_creator = outcome.use is None and row.decl.body.becomes is None
+            if effect.kind == "revoke" or by_creator:
                 continue
             reason = _idle(view, rule, effect)
             if reason is None:
@@ -185,11 +170,6 @@ def idle_effect(policy: m.Policy) -> Iterator[FoundInRow]:
                 f"the row `{row.operation}` {verb} `{effect.what}` of the `{effect.target.type}`, {reason}",
                 "drop it, or check what it was meant to give",
             )
-
-
-def _written(row: m.Row, outcome: m.ResolvedEffect) -> bool:
-    """Return whether the row states the effect itself, and it does not come from the ownership of creators."""
-    return outcome.use is not None or row.decl.body.becomes is not None
 
 
 def _idle(view: View, rule: Rule, effect: Effect) -> str | None:

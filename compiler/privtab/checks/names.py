@@ -39,7 +39,6 @@ def unused_set(policy: m.Policy) -> Iterator[Found]:
 
 
 def _in_cells(tables: Tables) -> Iterator[str]:
-    """Every name in a condition or an effect."""
     for cell in condition_cells(tables):
         if cell.expression is not None:
             yield from (name.text for name in privilege_names(cell.expression))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from privtab.base.diagnostics import Severity, Span
 from privtab.base.errors import Undecided
 from privtab.base.hints import listed_names
-from privtab.checks._view import Found, View, check, view_of
+from privtab.checks._view import Found, check, view_of
 from privtab.ir.formula import own_condition
 from privtab.model import nodes as m
 from privtab.model.nodes import (
@@ -131,7 +131,8 @@ def unbounded_any(policy: m.Policy) -> Iterator[Found]:
         if row.decl.span in reported:
             continue
         reported.add(row.decl.span)
-        if row.origin != "row" and row.decl.for_types is None and _requires_nothing(view, row):
+        rule = view.rule(row)
+        if row.origin != "row" and row.decl.for_types is None and view.implies(rule, rule.gate, own_condition(rule)):
             beyond_gate = " beyond the gate" if row.gate is not None else ""
             yield Found(
                 row.decl.span,
@@ -149,20 +150,12 @@ def unbounded_any(policy: m.Policy) -> Iterator[Found]:
                 )
 
 
-def _requires_nothing(view: View, row: m.Row) -> bool:
-    rule = view.rule(row)
-    return view.implies(rule, rule.gate, own_condition(rule))
-
-
 def _allows_every_type(policy: m.Policy, row: m.Row, name: str) -> bool:
     """Return whether the row uses the object, but only in ways that every type allows."""
-    terms = [term for term in row_terms(row) if isinstance(term, OnPlaces) and _refers_to(term, name)]
+    placed = [term for term in row_terms(row) if isinstance(term, OnPlaces)]
+    terms = [term for term in placed if any(place.slot == name for place in term.places)]
     types = next(slot.named for slot in row.withs if slot.name == name)
     return len(types) == len(policy.entities) and bool(terms) and all(isinstance(t, Related) for t in terms)
-
-
-def _refers_to(term: m.HoldsPrivilege | m.Related | m.CanDo, name: str) -> bool:
-    return any(place.slot == name for place in term.places)
 
 
 @check("P335", Severity.WARNING, once=True)

@@ -52,7 +52,9 @@ def never_required(policy: Policy) -> Iterator[Found]:
     Or that conditions name, but that decide nothing: no minimal set contains them.
     """
     named = set(required(policy))
-    idle = _in_force(policy) - {privilege for privilege, _ in view_of(policy).required_privileges}
+    view = view_of(policy)
+    atoms = (atom for rule in view.program.rules.values() for atom in direct_atoms(rule.item_condition))
+    idle = {a.privilege for a in atoms if isinstance(a, Has)} - {p for p, _ in view.required_privileges}
     for name, privilege in policy.privileges.items():
         if privilege.deprecated is not None or not named.isdisjoint(privilege.implies) or not privilege.granted:
             continue
@@ -61,12 +63,6 @@ def never_required(policy: Policy) -> Iterator[Found]:
         elif name in idle:
             message = f"`{name}` decides nothing: wherever it is required, something else is enough"
             yield _never_required_finding(policy, name, message, "check the rows that require it")
-
-
-def _in_force(policy: Policy) -> frozenset[str]:
-    """The privileges that the rows in force name."""
-    rules = view_of(policy).program.rules.values()
-    return frozenset(a.privilege for rule in rules for a in direct_atoms(rule.item_condition) if isinstance(a, Has))
 
 
 def _never_required_finding(policy: Policy, name: str, message: str, advice: str) -> Found:

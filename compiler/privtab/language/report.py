@@ -212,15 +212,12 @@ def sarif(
 
 
 class _Run:
-    """Turns findings into results, and counts identical ones so that their fingerprints differ."""
-
     def __init__(self, index: Mapping[str, int], texts: Mapping[str, str]) -> None:
         self.index = index
         self.lines = {path: _LINE_END.split(text) for path, text in texts.items()}
         self.occurrences: Counter[str] = Counter()
 
     def result(self, finding: Diagnostic) -> Json:
-        """One result, without its suppressions."""
         text = finding.message if finding.help is None else f"{finding.message}\nhelp: {finding.help}"
         result: Json = {
             "ruleId": finding.code,

@@ -229,7 +229,10 @@ class Scope:
             inside = children and hierarchy.entities[type_].parent == self.entity
             if inside or hierarchy.reaches(self.entity, type_):
                 return m.TargetSlot(RESOURCE, (type_,), name, spot, target.below, level)
-        self._report_unresolved(name, spot)
+        self.poisoned = True
+        if self.names.absent(name, "entities"):
+            key = ("target", name, self.entity, *self.objects)
+            self.found.append(self.names.finding_for(key, spot.span, lambda: self._unresolved(name, spot)))
         return None
 
     def _selected(self, target: x.Name, selector: x.Name, cell: Cell) -> m.TargetSlot | None:
@@ -249,14 +252,6 @@ class Scope:
             return None
         spot = m.CellPart(cell, selector.start, target.end)
         return replace(place, level=_SELECTORS[selector.text], written=f"{selector.text} {target.text}", spot=spot)
-
-    def _report_unresolved(self, name: str, spot: m.CellPart) -> None:
-        """Report a target that cannot be resolved."""
-        self.poisoned = True
-        if not self.names.absent(name, "entities"):
-            return
-        key = ("target", name, self.entity, *self.objects)
-        self.found.append(self.names.finding_for(key, spot.span, lambda: self._unresolved(name, spot)))
 
     def _unresolved(self, name: str, spot: m.CellPart) -> Diagnostic:
         entities = self.names.entities

@@ -107,27 +107,26 @@ class Lowering:
 
     def filter(self, filter_: m.Filter) -> ir.SqlFilter:
         """Lower the text of one row filter or column mask."""
-        parts = tuple(part if isinstance(part, str) else self.sql_value(part) for part in filter_.parts)
-        return ir.SqlFilter(kind=filter_.kind, entity=filter_.entity, name=filter_.name, parts=parts)
 
-    def sql_value(self, part: Placeholder | m.TermUse) -> FilterWord | ir.Term:
-        """Lower one placeholder."""
-        return FilterWord(part.words) if isinstance(part, Placeholder) else self.term(part)
+        def lowered(part: str | Placeholder | m.TermUse) -> str | FilterWord | ir.Term:
+            if isinstance(part, m.TermUse):
+                return self.term(part)
+            return part if isinstance(part, str) else FilterWord(part.words)
+
+        parts = tuple(map(lowered, filter_.parts))
+        return ir.SqlFilter(kind=filter_.kind, entity=filter_.entity, name=filter_.name, parts=parts)
 
     def effect(self, outcome: m.ResolvedEffect) -> ir.Effect:
         """Lower one effect."""
+        granted = self.policy.privileges.items() if outcome.what == ANY_PRIVILEGE else ()
+        delegated = tuple(name for name, p in granted if p.granted and outcome.type in p.on)
         return ir.Effect(
             kind=outcome.kind,
             what=outcome.what,
-            privileges=self._delegated(outcome) if outcome.use is None else outcome.use.members,
+            privileges=delegated if outcome.use is None else outcome.use.members,
             target=self.target(outcome.slot, outcome.type),
             of_role=outcome.of_role,
         )
-
-    def _delegated(self, outcome: m.ResolvedEffect) -> tuple[str, ...]:
-        if outcome.what != ANY_PRIVILEGE:
-            return ()
-        return tuple(name for name, p in self.policy.privileges.items() if p.granted and outcome.type in p.on)
 
     def target(self, slot: str, type_: str, level: Level = "nearest") -> ir.Target:
         """The shared target of a slot, a type and a level."""

@@ -13,6 +13,7 @@ from privtab.base.effects import EffectKind
 from privtab.base.nodes import dataclass
 from privtab.base.paths import Level
 from privtab.base.sql_text import FilterKind, Placeholder
+from privtab.ir.declarations import chains
 from privtab.ir.nodes import Alias, Ambiguous, Conflict, Creation, EntityType, Origin, Privilege, Role, Source, WithSlot
 from privtab.ir.semantics import Semantics
 from privtab.language.syntax.nodes import Cell, RowDecl, Tables
@@ -20,25 +21,15 @@ from privtab.language.syntax.nodes import Cell, RowDecl, Tables
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """The containment of entity types; chains are computed once."""
+    """The containment of entity types."""
 
     entities: Mapping[str, EntityType]
-    chains: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     singles: dict[str, list[str]] = field(default_factory=dict, repr=False)
     types_below: dict[str, set[str]] = field(default_factory=dict, repr=False)
 
     def chain(self, type_: str) -> tuple[str, ...]:
         """The types on the path of a `type_` entity, from the root to itself."""
-        todo: list[str] = []
-        current: str | None = type_
-        while current is not None and current not in self.chains:
-            todo.append(current)
-            current = self.entities[current].parent
-        chain = self.chains[current] if current is not None else ()
-        for name in reversed(todo):
-            chain = (*chain, name)
-            self.chains[name] = chain
-        return chain
+        return chains(self.entities)[type_]
 
     def within(self, type_: str, outer: str) -> bool:
         """Return whether `type_` is `outer` or lies below it."""
@@ -405,15 +396,12 @@ def flags_read(rows: Mapping[PairKey, Row], pair: PairKey) -> frozenset[str] | N
 
 def conditions(row: Row) -> Iterator[Condition]:
     """The row's own conditions: `requires` and `each`."""
-    for condition in (row.requires, row.each):
-        if condition is not None:
-            yield condition
+    return (condition for condition in (row.requires, row.each) if condition is not None)
 
 
 def row_terms(row: Row) -> Iterator[Term]:
     """Every term of `requires` and `each`."""
-    for condition in conditions(row):
-        yield from terms(condition)
+    return (term for condition in conditions(row) for term in terms(condition))
 
 
 def first_spot(condition: Condition) -> CellPart | None:

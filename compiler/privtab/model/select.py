@@ -10,7 +10,7 @@ from privtab.base.diagnostics import Diagnostic
 from privtab.base.errors import UsageError
 from privtab.base.hints import hint, nearest
 from privtab.ir.nodes import Origin
-from privtab.language.syntax.expression import Expression, OnTargets, walk_expression
+from privtab.language.syntax.expression import names_in
 from privtab.language.syntax.nodes import Reading, RowBody, RowDecl, TableDecl, Tables, VariantDecl
 from privtab.model import nodes as m
 from privtab.model.names import DeclaredNames
@@ -80,7 +80,7 @@ def select(tables: Tables, variant: VariantDecl | None, names: DeclaredNames, fo
             pairs.setdefault((type_, operation), ChosenRow(decl, "any"))
         root = names.entities[type_].parent is None
         for decl in base.core:
-            if not (root and _names_parent(decl)):
+            if not (root and "parent" in _targets_of(decl)):
                 pairs.setdefault((type_, decl.operation.value), ChosenRow(decl, "core"))
     return Selection(pairs, tuple(clashes))
 
@@ -185,15 +185,9 @@ def _overlaid(rows: list[RowDecl], overlay: list[RowDecl]) -> list[RowDecl]:
     return [row for row in rows if row.operation.value not in replaced] + overlay
 
 
-def _names_parent(decl: RowDecl) -> bool:
-    expressions = (cell.expression for cell in decl.body.conditions)
-    return any(expression is not None and "parent" in target_names(expression) for expression in expressions)
-
-
-def target_names(expression: Expression) -> set[str]:
-    """Every target name in an expression."""
-    terms = (term for term in walk_expression(expression) if isinstance(term, OnTargets))
-    return {target.text for term in terms for target in term.targets}
+def _targets_of(decl: RowDecl) -> set[str]:
+    uses = (use for cell in decl.body.conditions for use in names_in(cell.expression or ()))
+    return {use.name.text for use in uses if use.kind == "target"}
 
 
 def same_meaning(row: m.Row, other: m.Row) -> bool:

@@ -247,7 +247,6 @@ def render(
 
 
 def _given_attributes(program: Program) -> dict[str, dict[str, Any]]:
-    """The types of the attributes whose values requests give, by kind."""
     declared = program.attributes.from_origin("request").to_json()
     return {kind: {n: _without_origin(type_) for n, type_ in types.items()} for kind, types in declared.items()}
 

@@ -209,8 +209,6 @@ def _syntax(text: SourceFile, message: str) -> Diagnostic:
 
 
 class _SettingsReader(DocumentReader):
-    """Reads one document; every mistake becomes a finding."""
-
     NAMES: ClassVar = {
         "C001": "not-toml",
         "C002": "unknown-setting",
@@ -221,14 +219,12 @@ class _SettingsReader(DocumentReader):
     CODES: ClassVar = dict.fromkeys(DocumentProblem, "C003") | {DocumentProblem.UNKNOWN_KEY: "C002"}
 
     def unknown(self, key: ScalarNode, value: YamlNode, what: str, known: Words[str]) -> None:
-        """See `DocumentReader.unknown`."""
         help_ = self.advice(key, value, known)
         if key.text in codes():
             help_ = f"severities belong in a table of their own: `severity = {{{key.text} = …}}`"
         self.report("C002", key, f"unknown setting `{key.text}` in {what}", help_, nearest(key.text, known))
 
     def document(self, node: YamlNode, file: Path) -> Settings:
-        """The settings of the whole file, or of the table `tool.privtab`."""
         # Clients read the table `client` themselves.
         top = self.fields(node, "the settings", ("policies", "lint", "client", "store")) or {}
         store, lint = (
@@ -249,12 +245,10 @@ class _SettingsReader(DocumentReader):
         )
 
     def choice(self, table: dict[str, YamlNode], key: str, kind: type[Choice]) -> Choice | None:
-        """One of the allowed values of a setting."""
         word = self.word(table.get(key), f"`{key}`", [word.value for word in kind])
         return None if word is None else kind(word)
 
     def severities(self, node: YamlNode | None) -> dict[str, Level]:
-        """Severities by code."""
         levels: dict[str, Level] = {}
         for code, value in self.entries(node, "`severity`", 'write a table of codes, as in `{P305 = "note"}`'):
             known = codes().get(code.text)
@@ -270,7 +264,6 @@ class _SettingsReader(DocumentReader):
         return levels
 
     def overrides(self, node: YamlNode) -> Iterator[Override]:
-        """Severities for some files."""
         for item in self.items(node, "`overrides`"):
             table = self.fields(item, "`overrides`", ("paths", "severity"))
             if table is None:
@@ -389,7 +382,6 @@ class _Scanner:
         return path
 
     def names(self) -> list[str]:
-        """The parts of a dotted key."""
         names: list[str] = []
         while True:
             self.blank()

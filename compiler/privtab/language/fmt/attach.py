@@ -75,7 +75,6 @@ class _Attacher:
         """The offset up to which blank lines belong to a block scalar that keeps them."""
 
     def document(self, root: YamlNode) -> Item:
-        """Convert the file."""
         item = Item(key=None, value=Text(scalar=ScalarNode(None, "", "", 0, 0), raw=""))
         if isinstance(root, ScalarNode) or self.text[root.start] in "{[":
             item.lead = self.above(root.start)
@@ -111,7 +110,6 @@ class _Attacher:
         return found
 
     def entry(self, key: ScalarNode, value: YamlNode, until: int, *, flow: bool) -> Item:
-        """Convert an entry of a mapping."""
         lead, blank = self.above(key.start), self.blank(key.start)
         row, column = self.source.position(key.start)
         item = Item(key=Text(scalar=key, raw=self.text[key.start : key.end]), value=_NOTHING, lead=lead, blank=blank)
@@ -129,7 +127,6 @@ class _Attacher:
         return item
 
     def item(self, value: YamlNode, column: int, until: int, *, flow: bool) -> Item:
-        """Convert an item of a list."""
         blank = self.blank(self.dash(value, flow=flow))
         lead = self.above(value.start)
         item = Item(key=None, value=_NOTHING, lead=lead, blank=blank, row=self.source.position(value.start)[0])
@@ -159,7 +156,6 @@ class _Attacher:
         return self.on_line(self.source.position(node.end)[0], until)
 
     def on_line(self, line: int, until: int) -> list[str]:
-        """The next comments, as long as they are on the line."""
         texts: list[str] = []
         while self.next_comment < len(self.comments):
             start, end = self.comments[self.next_comment]
@@ -170,11 +166,9 @@ class _Attacher:
         return texts
 
     def texts_before(self, end: int) -> list[str]:
-        """The texts of the next comments before an offset."""
         return [line.text for line in self.above(end)]
 
     def above(self, end: int) -> list[Line]:
-        """The next comments before an offset."""
         lines: list[Line] = []
         while self.next_comment < len(self.comments) and self.starts[self.next_comment] < end:
             lines.append(self.line())
@@ -190,7 +184,6 @@ class _Attacher:
         return lines
 
     def line(self) -> Line:
-        """The next comment."""
         start, end = self.comments[self.next_comment]
         self.next_comment += 1
         return Line(text=self.text[start:end].rstrip(), blank=self.blank(start))
@@ -218,12 +211,10 @@ class _Attacher:
         return node.start
 
     def commented(self, node: YamlNode) -> bool:
-        """Return whether there is a comment inside a node."""
         first = bisect_left(self.starts, node.start)
         return first < len(self.starts) and self.starts[first] < node.end
 
     def line_end(self, offset: int) -> int:
-        """The offset of the end of a line."""
         line = self.source.position(offset)[0]
         return self.source.starts[line] if line < len(self.source.starts) else len(self.text)
 

@@ -193,7 +193,6 @@ def flow(value: Value) -> str | None:
 
 
 def _part(item: Item) -> str | None:
-    """An item between commas."""
     shown = flow(item.value)
     key = f"{inline(item.key, flow=True)}:" if item.key is not None else ""
     return None if shown is None else " ".join(filter(None, (key, shown)))

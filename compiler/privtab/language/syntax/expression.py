@@ -262,8 +262,6 @@ def _constant(token: Token) -> Constant:
 
 
 class _Tree(Transformer[Token, Expression]):
-    """Rules of the grammar → nodes."""
-
     def required(self, children: list[Any]) -> Expression:
         body, when, flag = children
         return Required(body, _name(flag), _name(when))

@@ -382,7 +382,6 @@ def _for_whole_cell(text: str) -> str | None:
 
 
 def _for_error(text: str, error: CellError) -> tuple[str | None, bool]:
-    """Advice for the text at which the parser stopped."""
     found, before, after = text[error.start : error.end], text[: error.start], text[error.end :]
     if found in ("/", "+") and ("/" in before or "+" in before) and "(" not in before.rpartition(")")[2]:
         return "`/` (any of) and `+` (all of) do not mix in one term: write two terms with `and` or `or`", False

@@ -273,8 +273,6 @@ def compose_yaml(source: SourceFile, found: list[Diagnostic], begins: str = unre
 
 
 class _Builder:
-    """Builds a tree from the events of one stream."""
-
     def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
         self.source = source
         self.found = found
@@ -284,7 +282,6 @@ class _Builder:
         self.open: list[tuple[int, bool, list[YamlNode]]] = []
 
     def take(self, event: Any, start: int, end: int) -> None:
-        """Process the next event."""
         if self.documents > 1:
             return
         match event:
@@ -338,7 +335,6 @@ class _Builder:
         return pairs
 
     def refuse_anchor(self, event: Any, start: int, end: int) -> None:
-        """Report an anchor."""
         if event.anchor is not None:
             offset = self.source.text.find("&", start, max(end, start + 1) + 1)
             offset = start if offset < 0 else offset
@@ -347,7 +343,6 @@ class _Builder:
             )
 
     def refuse_tag(self, event: Any, start: int) -> None:
-        """Report an explicit tag."""
         if event.tag is not None and event.tag != "!":
             offset = self.source.text.find("!", start)
             written = re.compile(r"\S*").match(self.source.text, offset)
