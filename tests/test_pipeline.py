@@ -90,7 +90,7 @@ def test_errors_carry_every_finding(tmp_path: Path) -> None:
 
 def test_warnings_come_with_the_program(tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text(GOOD.replace("[READ]", "[READ, WRITE]"))
-    checked = pipeline.lint_policy(tmp_path / "shop.yaml")
+    checked = pipeline.resolve_policy(tmp_path / "shop.yaml").check()
     program, found = checked.program, checked.findings.kept
     assert program is not None
     assert [d.name for d in found] == ["never-required"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,18 +28,16 @@ if TYPE_CHECKING:
     from privtab.checks.lint.judge import FilteredFindings
 
 __all__ = [
-    "comparable",
     "find_policies",
     "find_policy",
     "given_or_default_paths",
-    "lint_policy",
     "load_program",
     "optimised",
     "policy_artifacts",
     "policy_names",
     "policy_paths",
     "policy_revision",
-    "resolve_text",
+    "resolve_policy",
     "system_folder",
 ]
 
@@ -77,24 +75,6 @@ class PolicyCheck:
     settings: Settings
 
 
-def lint_policy(
-    policy: str | Path,
-    *,
-    variant: str | None = None,
-    readings: Mapping[str, str] | None = None,
-    settings: Settings | None = None,
-    parallel: bool = False,
-) -> PolicyCheck:
-    """Check one policy by `settings`, or by those in the folders above it. Raises SettingsInvalid if they are invalid.
-
-    `parallel`: use further processes for a large policy.
-
-    >>> lint_policy("cdap/final").program.system
-    'cdap'
-    """
-    return _resolved(policy, variant, readings or {}, parallel=parallel).check(settings)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedPolicy:
     """A policy whose names are resolved, unless errors prevent it, and what finds out the rest about it."""
@@ -115,7 +95,7 @@ class ResolvedPolicy:
         return lower(self.policy)
 
     def check(self, settings: Settings | None = None) -> PolicyCheck:
-        """As `lint_policy`; call it once."""
+        """The findings by `settings`, or by those in the folders above the policy; call it once. Raises SettingsInvalid if they are invalid."""
         from privtab.checks.lint.judge import filter_findings
 
         found = [*self.found, *self.checked()]
@@ -128,41 +108,32 @@ class ResolvedPolicy:
 
 
 def resolve_policy(
-    policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
-) -> ResolvedPolicy:
-    """Resolve a policy; the checks of a large one begin in a child process if a processor is free."""
-    resolved = _resolved(policy, variant, readings or {})
-    large = resolved.policy is not None and len(resolved.policy.rows) >= LARGE
-    return replace(resolved, checked=beside(resolved.checked, large=large))
-
-
-def _resolved(
-    policy: str | Path, variant: str | None, readings: Mapping[str, str], *, parallel: bool = False
-) -> ResolvedPolicy:
-    path = find_policy(policy)
-    return resolve_text(path, SourceFile.load(path), variant, readings, parallel=parallel)
-
-
-def resolve_text(
-    path: Path,
-    file: SourceFile,
+    policy: str | Path,
+    *,
     variant: str | None = None,
     readings: Mapping[str, str] | None = None,
-    *,
+    source: SourceFile | None = None,
     parallel: bool = False,
+    begin: bool = False,
 ) -> ResolvedPolicy:
-    """Resolve a policy whose text is given, as an editor has the text; `path` says which settings apply. Raises UsageError.
+    """Resolve a policy, whose `check` gives all findings. Raises UsageError and FileError as `load_program`.
 
-    >>> file = SourceFile.load(find_policy("cdap/final"))
-    >>> resolve_text(Path(file.path), file).program.system
-    'cdap'
+    `source`: the text of the policy, if an editor has it. `parallel`: check a large policy in several processes. `begin`: begin to
+    check a large policy in a child process if a processor is free; for commands only.
+
+    >>> resolve_policy("cdap/final").check().findings.kept
+    ()
     """
     from privtab import checks
 
+    path = find_policy(policy)
+    file = source or SourceFile.load(path)
     resolved, found = _resolve(file, variant, readings or {})
     checked: Callable[[], list[Diagnostic]] = (
         list if resolved is None else partial(checks.run, resolved, parallel=parallel)
     )
+    if begin and resolved is not None:
+        checked = beside(checked, large=len(resolved.rows) >= LARGE)
     complete = variant is None and not readings
     return ResolvedPolicy(path=path, source=file, policy=resolved, found=found, checked=checked, complete=complete)
 
@@ -217,25 +188,6 @@ def policy_artifacts(
         provenance=provenance,
         parallel=parallel,
         doors=doors,
-    )
-
-
-def comparable(program: Program) -> Program:
-    """A program as read back from its own bundle, with positions in its file: two such programs differ only if the bundles do.
-
-    >>> comparable(load_program("cdap/final")).system
-    'cdap'
-    """
-    from privtab.base import strict_json
-    from privtab.bundle.archive import json_bytes
-    from privtab.ir.deserialise import program_from_json
-    from privtab.ir.serialise import program_json
-
-    # Go through the bundle's JSON, so that types and operations have its order on both sides.
-    document = strict_json.strict_loads(json_bytes(program_json(program, optimised(program))))
-    restored = program_from_json(document, f"{program.system}/{program.version}")
-    return replace(
-        restored, rules={pair: replace(rule, span=program.rules[pair].span) for pair, rule in restored.rules.items()}
     )
 
 

@@ -24,7 +24,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.language.syntax.expression import RESERVED_WORDS
 from privtab.language.syntax.keys import KEYS
-from privtab.pipeline import lint_policy, load_program, policy_artifacts
+from privtab.pipeline import load_program, policy_artifacts, resolve_policy
 from privtab.reference.evaluate import Reference
 from privtab.state.findings import FINDING_NAMES
 from privtab.state.load import load_raw_state, validate
@@ -57,7 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_policies_compile_or_have_the_finding_that_the_page_names(page: Page, block: Block, folder: Path) -> None:
     page.write(folder)
     (folder / "this.yaml").write_text(whole_policy(block, folder), encoding="utf-8")
-    checked = lint_policy("this.yaml")
+    checked = resolve_policy("this.yaml").check()
     program, found = checked.program, checked.findings.kept
     wrong = [d.code for d in found if d.severity is Severity.ERROR]
     assert sorted(set(wrong)) == sorted(block.says.get("findings", [])), "\n".join(map(str, found))

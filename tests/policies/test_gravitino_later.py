@@ -12,7 +12,7 @@ from gravitino_table import LOADABLE, TABLE_1_2_0, TABLE_1_3_0, Line, Sets, sets
 
 from privtab.ir.canonical import canonical_form, minimal_sets
 from privtab.ir.nodes import Program, Rule
-from privtab.pipeline import lint_policy, load_program
+from privtab.pipeline import load_program, resolve_policy
 
 FOLDER = ROOT / "policy_src" / "gravitino"
 IN = frozenset({frozenset({"member (metalake)"})})
@@ -68,7 +68,7 @@ def item(program: Program, rule: Rule) -> Sets:
 
 
 def test_no_findings(version: Version) -> None:
-    findings = lint_policy(version.policy).findings.kept
+    findings = resolve_policy(version.policy).check().findings.kept
     assert findings == ()
 
 

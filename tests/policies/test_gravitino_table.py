@@ -14,7 +14,7 @@ from gravitino_table import LOADABLE, TABLE_1_1_0, Sets, sets, texts
 
 from privtab.ir.canonical import canonical_form, minimal_sets
 from privtab.ir.nodes import ALWAYS, Program, Rule
-from privtab.pipeline import lint_policy, load_program
+from privtab.pipeline import load_program, resolve_policy
 
 POLICY = ROOT / "policy_src" / "gravitino" / "1.1.0.yaml"
 LINES = range(695, 789)
@@ -26,7 +26,7 @@ def program() -> Program:
 
 
 def test_no_findings() -> None:
-    findings = lint_policy(POLICY).findings.kept
+    findings = resolve_policy(POLICY).check().findings.kept
     assert findings == ()
 
 

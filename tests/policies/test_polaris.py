@@ -20,7 +20,7 @@ from checkout import ROOT
 from privtab.base.attributes import GivenAttributes
 from privtab.base.request import Entity, Request
 from privtab.ir.nodes import Program
-from privtab.pipeline import lint_policy, load_program
+from privtab.pipeline import load_program, resolve_policy
 from privtab.reference.evaluate import Reference
 from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Assignment, Grant, State
@@ -232,5 +232,5 @@ def test_principals_are_no_grantees(program: Program, grantee: str) -> None:
 
 
 def test_no_findings() -> None:
-    findings = lint_policy(POLICY).findings.kept
+    findings = resolve_policy(POLICY).check().findings.kept
     assert findings == ()

@@ -105,7 +105,7 @@ def run(
         check_system(compiling.as_name)
     chosen = compiling.chosen()
     with no_collection(keep=True), err().spinner("checking", after=1.0):
-        resolved = [resolve_policy(policy, **chosen) for policy in policies]
+        resolved = [resolve_policy(policy, **chosen, begin=True) for policy in policies]
         programs = [policy.program for policy in resolved if policy.policy is not None]
         checks_first = state is not None or len(programs) < len(policies)
         if checks_first:

@@ -134,12 +134,12 @@ def check(
 ) -> list[LintResult]:
     """Check every policy with the settings of `config` or those above the file, and keep the selected findings."""
     from privtab.checks.lint.settings import read_settings
-    from privtab.pipeline import lint_policy
+    from privtab.pipeline import resolve_policy
 
     settings = None if config is None else read_settings(config)
     results: list[LintResult] = []
     for policy in policies:
-        result = lint_policy(policy, settings=settings, parallel=True)
+        result = resolve_policy(policy, parallel=True).check(settings)
         results.append(
             LintResult(
                 path=result.source.path,

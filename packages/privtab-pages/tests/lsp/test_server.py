@@ -13,7 +13,7 @@ from lsp_client import LspClient, RefusedRequest, edited, lsp_client
 
 from privtab.command._app import run
 from privtab.language.syntax.expression import RESERVED_WORDS
-from privtab.pipeline import lint_policy
+from privtab.pipeline import resolve_policy
 from privtab_pages.lsp.completion import KEYWORDS
 
 POLICY = """\
@@ -95,7 +95,7 @@ def places(found: list[dict[str, Any]], folder: Path) -> list[tuple[str, int, st
 
 
 def test_findings_are_those_of_lint(client: LspClient, policy: str, tmp_path: Path) -> None:
-    expected = lint_policy(Path(unquote(policy.removeprefix("file://")))).findings.kept
+    expected = resolve_policy(Path(unquote(policy.removeprefix("file://")))).check().findings.kept
     found = client.findings(policy)
     assert [(f["code"], f["range"]["start"]["line"] + 1) for f in found] == [(d.code, d.span.line) for d in expected]
     assert expected, "nothing would be compared"
@@ -438,5 +438,5 @@ def test_random_edits_never_break_it(folder: Path, encoding: str, name: str, edi
                 client.ask(f"textDocument/{method}", textDocument={"uri": uri}, position=position, **options)
         assert asked > edits / 10
         client.change(uri, original)
-        expected = [d.code for d in lint_policy(folder / name).findings.kept] if name == "shop.yaml" else []
+        expected = [d.code for d in resolve_policy(folder / name).check().findings.kept] if name == "shop.yaml" else []
         assert [f["code"] for f in client.findings(uri)] == expected

@@ -104,7 +104,7 @@ def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice])
 def programs(before: Side, after: Side, known: Program | None = None) -> tuple[Program, Program]:
     """The programs of two sides, of which that of `after` may be known. A policy that does not exist gets the other's declarations, and no rows."""
     if before.stored or after.stored:
-        from privtab.pipeline import comparable
+        from privtab_analysis.diff import comparable
 
         # Use the order of a bundle for types and operations on both sides.
         return comparable(_program(before)), comparable(_program(after, known))

@@ -23,7 +23,7 @@ from privtab_analysis.diff.renames import Renames, declared_renames
 
 MIN_PAIRS_PER_PROCESS = 100
 """The number of operations that one process compares in the time that it takes to start another process."""
-__all__ = ["DeclarationChange", "Diff", "RowChange", "Verdict", "diff"]
+__all__ = ["DeclarationChange", "Diff", "RowChange", "Verdict", "comparable", "diff"]
 
 __getattr__ = face(__name__, {}, former={"Declared": "DeclarationChange"})[0]
 
@@ -54,6 +54,21 @@ def diff(
         after=PolicyName(shown=names[1], system=after.system, version=after.version),
         rows=tuple(rows),
         declared=declared,
+    )
+
+
+def comparable(program: Program) -> Program:
+    """A program as read back from its own bundle, with positions in its file: two such programs differ only if the bundles do."""
+    from privtab.base import strict_loads
+    from privtab.bundle import json_bytes
+    from privtab.ir import program_from_json, program_json
+    from privtab.pipeline import optimised
+
+    # Go through the bundle's JSON, so that types and operations have its order on both sides.
+    document = strict_loads(json_bytes(program_json(program, optimised(program))))
+    restored = program_from_json(document, f"{program.system}/{program.version}")
+    return replace(
+        restored, rules={pair: replace(rule, span=program.rules[pair].span) for pair, rule in restored.rules.items()}
     )
 
 

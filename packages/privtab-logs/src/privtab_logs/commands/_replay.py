@@ -181,8 +181,7 @@ def _moments(options: ReplayOptions) -> Moments:
 
 def _compared(moments: Moments) -> Diff | None:
     """The exact comparison with the policy of the last moment."""
-    from privtab.pipeline import comparable
-    from privtab_analysis.diff import diff
+    from privtab_analysis.diff import comparable, diff
 
     earlier = moments.last_policy
     if earlier is None:

@@ -144,11 +144,9 @@ def _choices(policy: PolicyArguments) -> dict[str, Any]:
     """The variants of a policy, and how it is loaded with one and with readings; nothing of one that is compiled."""
     if is_stored(policy.policy):
         return {}
-    from privtab.base import SourceFile
-    from privtab.pipeline import find_policy, resolve_text
+    from privtab.pipeline import resolve_policy
 
-    path = find_policy(policy.policy)
-    resolved = resolve_text(path, SourceFile.load(path)).policy
+    resolved = resolve_policy(policy.policy).policy
     given = policy.chosen()
 
     def chosen(variant: str | None, readings: dict[str, str]) -> Program:

@@ -20,7 +20,7 @@ from privtab.base import (
 from privtab.ir import Program
 from privtab.language import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml, read_policy
 from privtab.model import DeclaredNames
-from privtab.pipeline import load_program, resolve_text
+from privtab.pipeline import load_program, resolve_policy
 from privtab_pages.lsp.occurrences import Occurrence, in_policy, in_scenarios
 from privtab_testing.scenarios.collect import MARK, check_script, default_policy, is_scenarios, read_script
 
@@ -67,7 +67,7 @@ class PolicyDocument(Document):
     """The declarations of the file, valid or not; None if the file cannot be read at all."""
 
     def _findings(self) -> tuple[Diagnostic, ...]:
-        return resolve_text(self.path, self.source).check().findings.kept
+        return resolve_policy(self.path, source=self.source).check().findings.kept
 
     @cached_property
     def program(self) -> Program | None:

@@ -10,7 +10,8 @@ import pytest
 from privtab.base import SourceFile
 from privtab.bundle import program_in
 from privtab.ir import Program
-from privtab.pipeline import comparable, load_program, policy_artifacts
+from privtab.pipeline import load_program, policy_artifacts
+from privtab_analysis.diff import comparable
 from privtab_analysis.diff.waivers import read_waivers
 from privtab_server.commands._rollout import show_gate
 from privtab_server.registry.deploy.gates import FailingOn, Gate, GateStatus, diff_gate, lint_gate, skipped, test_gate

@@ -13,8 +13,8 @@ from privtab.base import FileError
 from privtab.bundle import program_in
 from privtab.bundle.archive import packed_archive
 from privtab.ir import program_from_json, program_json
-from privtab.pipeline import comparable, find_policies, load_program, optimised, policy_artifacts
-from privtab_analysis.diff import diff
+from privtab.pipeline import find_policies, load_program, optimised, policy_artifacts
+from privtab_analysis.diff import comparable, diff
 from privtab_analysis.diff.nodes import Verdict
 
 POLICIES = find_policies([ROOT / "policy_src"])

@@ -9,7 +9,7 @@ from pathlib import Path
 from privtab.base import Diagnostic, PolicyInvalid, Severity, SourceFile, UsageError
 from privtab.ir import Can, Program, Rule, walk_reached
 from privtab.language import YamlNode, compose_yaml
-from privtab.pipeline import find_policies, lint_policy, system_folder
+from privtab.pipeline import find_policies, resolve_policy, system_folder
 from privtab.state import State
 from privtab_testing.scenarios import Case, CasePlan, Subject, finding
 from privtab_testing.scenarios.author import Author
@@ -115,7 +115,7 @@ def _plan(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> C
 def _program(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> Program | None:
     """The program of a subject; its errors become findings, as errors of the scenarios do."""
     try:
-        checked = lint_policy(subject.policy, variant=subject.variant, readings=dict(subject.readings))
+        checked = resolve_policy(subject.policy, variant=subject.variant, readings=dict(subject.readings)).check()
         program, diagnostics = checked.program, checked.findings.kept
     except UsageError:
         findings = [diagnostic for script in scripts for diagnostic in _wrong_choices(subject, script)]
@@ -133,14 +133,14 @@ def _wrong_choices(subject: Subject, script: Script) -> Iterator[Diagnostic]:
     reader = ScenarioReader(script.source, [])
     if subject.variant is not None:
         try:
-            lint_policy(subject.policy, variant=subject.variant)
+            resolve_policy(subject.policy, variant=subject.variant)
         except UsageError as error:
             yield finding("T101", reader.span(script.fields["variant"]), str(error))
             return
     for row, name in reader.pairs(script.fields.get("readings"), "`readings`"):
         if (row.value, name.value) in subject.readings:
             try:
-                lint_policy(subject.policy, variant=subject.variant, readings={row.value: name.value})
+                resolve_policy(subject.policy, variant=subject.variant, readings={row.value: name.value})
             except UsageError as error:
                 span = row.span if str(error).startswith("no row") else name.span
                 yield finding("T101", span, str(error))
@@ -151,7 +151,7 @@ def _rules_to_cover(subject: Subject, program: Program) -> Iterator[tuple[tuple[
     if subject.variant is None and not subject.readings:
         yield from program.rules.items()
         return
-    base_program = lint_policy(subject.policy).program
+    base_program = resolve_policy(subject.policy).check().program
     for key, rule in program.rules.items():
         if base_program is None or _content(program, rule) != _content(base_program, base_program.rules.get(key)):
             yield key, rule

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from privtab.base import Diagnostic, Severity, count, load_plugin
 from privtab.ir import Program
-from privtab.pipeline import comparable, lint_policy
+from privtab.pipeline import resolve_policy
 from privtab.state import State
-from privtab_analysis.diff import diff
+from privtab_analysis.diff import comparable, diff
 from privtab_analysis.diff.nodes import OPERATION_VERDICTS, DeclarationChange, Diff, RowChange, Verdict, Waiver
 from privtab_analysis.diff.summary import diff_json, folded
 from privtab_analysis.diff.waivers import apply_waivers, failing
@@ -102,7 +102,7 @@ class Gate:
 def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) -> tuple[Gate, Program | None]:
     """The findings of `privtab lint`; fails if it would."""
     started = time.perf_counter()
-    checked = lint_policy(policy, variant=variant, readings=readings)
+    checked = resolve_policy(policy, variant=variant, readings=readings).check()
     findings = checked.findings.kept
     fatal = [d for d in findings if checked.settings.fails(d.severity) or d.severity is Severity.ERROR]
     summary = count(len(fatal), "finding") if fatal else count(len(findings), "finding") + " that may stay"
