@@ -17,8 +17,6 @@ from urllib.request import url2pathname
 from privtab.base import (
     ExitCode,
     FileError,
-    InvalidRequest,
-    PolicyInvalid,
     PrivtabError,
     StateInvalid,
     UsageError,
@@ -413,13 +411,10 @@ def run(job: str, function: Callable[..., int], arguments: Sequence[str] | None)
     try:
         with closing(job_session):
             return function(**given)
-    except (PolicyInvalid, StateInvalid) as error:
+    except PrivtabError as error:
         _print_error(_error_text(error))
-        return ExitCode.FINDINGS
-    except (UsageError, InvalidRequest) as error:
-        _print_error(str(error))
-        return ExitCode.USAGE
-    except (PrivtabError, OSError) as error:
+        return error.exit_code
+    except OSError as error:
         _print_error(str(error))
         return ExitCode.EXTERNAL
     except spark_errors() as error:
