@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from privtab.base.attributes import NO_ATTRIBUTES, Attribute, Attributes, Given, GivenAttributes
 from privtab.base.effects import Effect, effects_of, with_changes
 from privtab.base.errors import InvalidRequest
-from privtab.base.names import LEFT_OUT, bare_name
+from privtab.base.names import LEFT_OUT, bare_name, refers_to
 
 _DENY = "deny "
 MOST_WAYS = 2
@@ -37,6 +37,10 @@ class Entity:
     def names(self) -> tuple[str, ...]:
         """The encoded names of the path; empty for an empty path."""
         return tuple(self.id.split("/")) if self.id else ()
+
+    def is_called(self, principal: str) -> bool:
+        """Tell whether the name of a principal is the last name of the entity, or its whole path."""
+        return refers_to(principal, self.id)
 
     @classmethod
     def parse(cls, text: str) -> Entity:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
-from privtab.base import PRINCIPAL_TABLES, Entity, decode_name, encode_name, last_name
+from privtab.base import PRINCIPAL_TABLES, Entity, decode_name, encode_name
 from privtab.ir import RESOURCE, Rule, privilege_names
 from privtab.state import State
 from privtab_analysis.caller import Caller
@@ -197,7 +197,7 @@ class AuthorisedChanges:
         if self._program.entities[entity.type].principal != kind:
             return []
         names = self._roles if kind == "role" else self._groups
-        return [name for name in sorted(names) if name in (entity.id, last_name(entity.id))]
+        return [name for name in sorted(names) if entity.is_called(name)]
 
     # --- denials that go --------------------------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class AuthorisedChanges:
         """The denials that go with every row about a principal that is an entity."""
         kind = self._program.entities[entity.type].principal
         if kind == "user":
-            is_caller = self._caller.user in (entity.id, last_name(entity.id))
+            is_caller = entity.is_called(self._caller.user)
             return [replace(lifted, kind="leave") for lifted, _ in self._denials] if is_caller else []
         if kind is None:
             return []
