@@ -89,9 +89,7 @@ def lint(
         raise UsageError(f"`--soon`: {error}") from None
     program = policy.program()
     good, places, findings = validate_with_places(program, load_rows(program, state))
-    found = sorted(
-        [*findings, *linted(program, good, places, at=moment, soon=within)], key=lambda finding: finding.order
-    )
+    found = sorted([*findings, *linted(program, good, places, at=moment, soon=within)])
     if not print_if_data(format_, [finding.to_json() for finding in found]):
         show_findings(found)
         out().print(f"{count(len(found), 'finding')} in {counts(good)}")

@@ -144,9 +144,11 @@ class StateFinding:
         """The name of its code."""
         return FINDING_NAMES[self.code]
 
-    @property
-    def order(self) -> tuple[str, int, str, int, str, str]:
-        """The key by which findings are sorted: by position, then code."""
+    def __lt__(self, other: StateFinding) -> bool:
+        """Sort by position, then code."""
+        return self._order() < other._order()
+
+    def _order(self) -> tuple[str, int, str, int, str, str]:
         place = self.place
         return place.path, place.line or 0, place.table, place.row, self.code, self.message
 

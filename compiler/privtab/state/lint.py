@@ -30,7 +30,7 @@ def lint(program: Program, state: State, places: Places, *, at: int, soon: int) 
         *_repeated(state),
         *_covered(program, state),
     ]
-    return tuple(sorted((_finding(places, entry) for entry in found), key=lambda finding: finding.order))
+    return tuple(sorted(_finding(places, entry) for entry in found))
 
 
 def _finding(places: Places, entry: Found) -> StateFinding:

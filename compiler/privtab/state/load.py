@@ -160,7 +160,7 @@ def validate_with_places(
     if notes:
         checker.note_unused_names(state)
     checker.report_omitted()
-    return state, Places(rows=checker.valid_rows), tuple(sorted(checker.findings, key=lambda finding: finding.order))
+    return state, Places(rows=checker.valid_rows), tuple(sorted(checker.findings))
 
 
 def _state(checker: Checker, table: Callable[[str], Any]) -> State:

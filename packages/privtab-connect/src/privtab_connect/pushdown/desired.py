@@ -115,7 +115,7 @@ def desired_rights(
     present, absent = _present(rights, inventory, document.traits)
     return DesiredRights(
         rights=frozenset(present),
-        findings=tuple(sorted(rows.findings, key=lambda finding: finding.order)),
+        findings=tuple(sorted(rows.findings)),
         left_out=dict(sorted(rows.left_out.items())),
         outside=rows.outside,
         absent=dict(sorted(absent.items())),
