@@ -301,9 +301,31 @@ class UsedParts:
     """Whether the roles that a role holds are looked up, which active roles bring."""
 
     @staticmethod
+    @once
     def of(program: Program) -> UsedParts:
         """The parts that a program uses; a program without rules has only names, and may be asked for anything."""
-        return _used_parts(program)
+        # `can` need not be followed: it refers to another rule of the same policy.
+        semantics = program.semantics
+        narrows = semantics.active_roles == "request"
+        asks_anything = not program.rules
+        asked = [atom for rule in program.rules.values() for atom in direct_atoms(rule.item_condition)]
+        read = {atom.kind.reads for atom in asked}
+        of_members = (target for atom in asked if atom.kind.reads == "members" for target in atom.targets)
+        members = (type_ for target in of_members for type_ in program.types_of(target))
+        member_types = frozenset(program.entities if asks_anything else members)
+        return UsedParts(
+            member_types=member_types,
+            group_membership=asks_anything
+            or "groups" in read
+            or any(program.entities[t].principal == "group" for t in member_types)
+            or any(FilterWord("groups") in one.parts for one in program.filters),
+            holds=asks_anything or narrows or "holds" in read,
+            service_admins=asks_anything or "service_admins" in read,
+            state_groups="state" in semantics.groups,
+            request_groups="request" in semantics.groups,
+            everyone=frozenset(f"group:{group}" for group in semantics.everyones),
+            roles_of_roles=narrows and "roles" in semantics.hierarchy,
+        )
 
 
 KEEPS = "keeps"
@@ -331,32 +353,6 @@ def kept_part(program: Program, state: State) -> dict[str, dict[str, bool]]:
     """The part of the index with what it keeps; none if filters need nothing, or if the state lacks it."""
     needed = [part for part in filters_need(program) if part not in state.lacks]
     return {KEEPS: dict.fromkeys(needed, True)} if needed else {}
-
-
-@once
-def _used_parts(program: Program) -> UsedParts:
-    """Walk every rule; `can` need not be followed, since it refers to another rule of the same policy."""
-    semantics = program.semantics
-    narrows = semantics.active_roles == "request"
-    asks_anything = not program.rules
-    asked = [atom for rule in program.rules.values() for atom in direct_atoms(rule.item_condition)]
-    read = {atom.kind.reads for atom in asked}
-    of_members = (target for atom in asked if atom.kind.reads == "members" for target in atom.targets)
-    members = (type_ for target in of_members for type_ in program.types_of(target))
-    member_types = frozenset(program.entities if asks_anything else members)
-    return UsedParts(
-        member_types=member_types,
-        group_membership=asks_anything
-        or "groups" in read
-        or any(program.entities[t].principal == "group" for t in member_types)
-        or any(FilterWord("groups") in one.parts for one in program.filters),
-        holds=asks_anything or narrows or "holds" in read,
-        service_admins=asks_anything or "service_admins" in read,
-        state_groups="state" in semantics.groups,
-        request_groups="request" in semantics.groups,
-        everyone=frozenset(f"group:{group}" for group in semantics.everyones),
-        roles_of_roles=narrows and "roles" in semantics.hierarchy,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
