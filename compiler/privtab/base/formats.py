@@ -12,10 +12,11 @@ from urllib.parse import parse_qsl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFormat:
-    """A format, its file endings, and whether it can be read without Spark."""
+    """The file endings of a format, and whether it can be read without Spark."""
 
-    name: str
     endings: tuple[str, ...]
+    text: bool = True
+    """Whether a file is a text, which may be packed."""
     whole: bool = False
     """Whether one file may contain all tables."""
     reader: str | None = None
@@ -23,16 +24,16 @@ class FileFormat:
 
 
 FILE_FORMATS = (
-    FileFormat(name="csv", endings=(".csv",), reader="privtab.state.read_csv"),
-    FileFormat(name="json", endings=(".json",), whole=True, reader="privtab.state.read_json"),
-    FileFormat(name="json", endings=(".jsonl", ".ndjson"), reader="privtab.state.read_json"),
-    FileFormat(name="orc", endings=(".orc",)),
-    FileFormat(name="parquet", endings=(".parquet",), reader="privtab.state.read_parquet"),
-    FileFormat(name="yaml", endings=(".yaml", ".yml"), whole=True, reader="privtab.state.read_yaml"),
+    FileFormat(endings=(".csv",), reader="privtab.state.read_csv"),
+    FileFormat(endings=(".json",), whole=True, reader="privtab.state.read_json"),
+    FileFormat(endings=(".jsonl", ".ndjson"), reader="privtab.state.read_json"),
+    FileFormat(endings=(".orc",), text=False),
+    FileFormat(endings=(".parquet",), text=False, reader="privtab.state.read_parquet"),
+    FileFormat(endings=(".yaml", ".yml"), whole=True, reader="privtab.state.read_yaml"),
 )
 
 ENDINGS = tuple(ending for f in FILE_FORMATS for ending in f.endings)
-_TEXTS = tuple(ending for f in FILE_FORMATS if f.name not in ("orc", "parquet") for ending in f.endings)
+_TEXTS = tuple(ending for f in FILE_FORMATS if f.text for ending in f.endings)
 WHOLE = tuple(ending for f in FILE_FORMATS if f.whole for ending in f.endings)
 READERS: Mapping[str, str] = {ending: f.reader for f in FILE_FORMATS if f.reader for ending in f.endings}
 """The module that reads a file without Spark, by file ending."""
