@@ -149,6 +149,10 @@ class EvaluationContext:
             self.unheld = tuple(sorted(set(active_roles) - self.roles))
             self.active = self.holdings.narrowed(self.user, groups, active_roles)
 
+    def unheld_error(self) -> dict[str, str] | None:
+        """The error of a request with active roles that the caller does not hold; None without such roles."""
+        return roles_not_held(self.user, self.unheld) if self.unheld else None
+
     def given_of(self, objects: Mapping[str, Entity]) -> Mapping[tuple[str, str], object]:
         """The attributes that the request gives of its objects, by key and name."""
         return {
@@ -428,8 +432,8 @@ class Explanation:
         }
         if unplaced:
             context["error"] = not_placed(unplaced)
-        elif self.evaluation.unheld:
-            context["error"] = roles_not_held(self.evaluation.user, self.evaluation.unheld)
+        elif (error := self.evaluation.unheld_error()) is not None:
+            context["error"] = error
         if not self.complete and not unplaced:
             context["minimal_sets_complete"] = False
         if self.evaluation.revision is not None:

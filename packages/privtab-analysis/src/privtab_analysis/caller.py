@@ -99,9 +99,8 @@ class Caller(EvaluationContext):
 
     def check_active_roles(self) -> None:
         """Raise InvalidRequest if the caller does not hold an active role."""
-        if self.unheld:
-            names = ", ".join(f"`{name}`" for name in sorted(self.unheld))
-            raise InvalidRequest(f"user:{self.user} does not hold the active role(s) {names}")
+        if (error := self.unheld_error()) is not None:
+            raise InvalidRequest(error["message"])
 
     @classmethod
     def of_principal(cls, reference: Reference, principal: str, *, flags: frozenset[str] = frozenset()) -> Caller:
