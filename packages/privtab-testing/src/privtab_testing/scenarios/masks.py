@@ -21,7 +21,7 @@ from privtab.ir import (
     Rule,
     When,
     move_to_slot,
-    walk_condition,
+    walk_reached,
 )
 from privtab.reference import EvaluationContext, Reference
 from privtab_testing.scenarios import Case
@@ -35,9 +35,8 @@ def dependencies(program: Program, key: Key) -> frozenset[Key]:
     """A rule and every rule that it refers to by `can`."""
     known = _dependencies(program)
     if key not in known:
-        referred = (node for node in walk_condition(program.rules[key].item_condition) if isinstance(node, Can))
-        others = (dependencies(program, (can.target.type, can.operation)) for can in referred)
-        known[key] = frozenset({key}).union(*others)
+        reached = walk_reached(program, program.rules[key].item_condition)
+        known[key] = frozenset({key, *((n.target.type, n.operation) for n in reached if isinstance(n, Can))})
     return known[key]
 
 
