@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 from privtab.base.lazy import face
 
 if TYPE_CHECKING:
-    from privtab.state.attribute_rows import attribute_parts, attribute_texts, two_values_problem
+    from privtab.state.attribute_rows import attribute_parts, attribute_texts
     from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX, ScopeOverlap
     from privtab.state.coded import CodedColumn, RawTable, numbered_rows
+    from privtab.state.conflicts import conflicts
     from privtab.state.findings import FINDING_NAMES, RowLocation, StateFinding
     from privtab.state.folders import table_files
     from privtab.state.holdings import Holdings
     from privtab.state.index import index_bytes, index_document
     from privtab.state.large import CheckedTable, ColumnChecker
     from privtab.state.large_index import ColumnIndex
-    from privtab.state.links import LINK_COLUMNS, derived_rows, invalid_links, with_derived_rows
+    from privtab.state.links import LINK_COLUMNS, derived_rows, with_derived_rows
     from privtab.state.load import as_raw, from_tables, load_raw_state, no_table_message, validate, validate_with_places
-    from privtab.state.located import located_places, locations, lying_in, wrong_places
+    from privtab.state.located import located_places, locations, lying_in
     from privtab.state.names import NO_PLACES, Places, RowProblem, StateNames, UsedParts, filters_need
     from privtab.state.nodes import (
         ENTITY_COLUMNS,
@@ -41,18 +42,19 @@ else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
-            "attribute_rows": "attribute_parts attribute_texts two_values_problem",
+            "attribute_rows": "attribute_parts attribute_texts",
             "chains": "GROUP_PREFIX ROLE_PREFIX ScopeOverlap",
             "coded": "CodedColumn RawTable numbered_rows",
+            "conflicts": "conflicts",
             "findings": "FINDING_NAMES RowLocation StateFinding",
             "folders": "table_files",
             "holdings": "Holdings",
             "index": "index_bytes index_document",
             "large": "CheckedTable ColumnChecker",
             "large_index": "ColumnIndex",
-            "links": "LINK_COLUMNS derived_rows invalid_links with_derived_rows",
+            "links": "LINK_COLUMNS derived_rows with_derived_rows",
             "load": "as_raw from_tables load_raw_state no_table_message validate validate_with_places",
-            "located": "located_places locations lying_in wrong_places",
+            "located": "located_places locations lying_in",
             "names": "NO_PLACES Places RowProblem StateNames UsedParts filters_need",
             "nodes": "Assignment AttributeRow ColumnRows ENTITY_COLUMNS Effect Grant Placement State",
             "principal_rows": "may_name_entity principal_entity scoped_principal",

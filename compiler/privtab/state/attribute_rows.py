@@ -7,43 +7,20 @@ Values are as in requests; the words of a set are a sorted list. A policy that t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from privtab.base.attributes import MOST_TEXT, Attribute, AttributeValue
 from privtab.base.hints import did_you_mean, listed_names
 from privtab.base.names import unusable_character
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
-from privtab.state.links import without_wrong
 from privtab.state.names import RowProblem
-from privtab.state.nodes import Cells, State
-from privtab.state.raw import RawRow
-
-if TYPE_CHECKING:
-    from privtab.state.checker import Checker
+from privtab.state.nodes import State
 
 TABLE = "attributes"
 COLUMNS = ("user", "entity", "attribute", "value")
 _MOST_SHOWN = 3
-
-
-def attribute_row(checker: Checker, row: RawRow) -> Cells | None:
-    """The value of a row of `attributes`; None after reporting what is wrong with it."""
-    cells = row.cells
-    if ("user" in cells) == ("entity" in cells):
-        message = f"the row names {'a user and an entity' if 'user' in cells else 'neither a user nor an entity'}"
-        checker.error(row, RowProblem("S190", message, "a value belongs to one `user` or to one `entity`"))
-        return None
-    user = checker.bare(row, "user", "user") if "user" in cells else None
-    entity = checker.entity(row, "entity") if "entity" in cells else None
-    if user is None and entity is None:
-        return None
-    problem = value_problem(checker.program, entity, cells["attribute"], cells["value"])
-    if problem is not None:
-        checker.error(row, problem)
-        return None
-    return cells["attribute"], cells["value"], user, None if entity is None else str(entity)
 
 
 def value_problem(program: Program, entity: Entity | None, name: str, text: str) -> RowProblem | None:
@@ -81,34 +58,21 @@ def value_problem(program: Program, entity: Entity | None, name: str, text: str)
     return None
 
 
-def without_two_values(checker: Checker, state: State) -> State:
-    """The state without values of attributes that have more than one, after reporting them: none of them is taken."""
-    if not state.attributes:
-        return state
+def two_values(program: Program, state: State) -> dict[int, RowProblem]:
+    """The rows, by number, that give an attribute of a user or an entity one of several values; none of them is taken."""
     rows: dict[tuple[str | None, str | None, str], list[int]] = {}
     for number, key in enumerate(state.texts(TABLE, *COLUMNS[:3])):
         rows.setdefault(key, []).append(number)
     values = state.column(TABLE, "value")
-    wrong: dict[int, RowProblem] = {}
+    found: dict[int, RowProblem] = {}
     for (user, entity, name), numbers in rows.items():
-        if len(numbers) < 2 or declared(checker.program, entity)[name].type == "set":
+        if len(numbers) < 2 or declared(program, entity)[name].type == "set":
             continue
-        problem = two_values_problem(entity or str(user), name, {str(value) for value in values.take(numbers)})
-        wrong |= dict.fromkeys(numbers, problem)
-    return without_wrong(checker, state, TABLE, wrong)
-
-
-def two_values_problem(owner: str, name: str, values: Collection[str]) -> RowProblem:
-    """The problem of the rows that give an attribute of a user or an entity several values.
-
-    For example:
-
-        problem = two_values_problem("ann", "region", {"EU", "US"})
-    """
-    shown = sorted(values)
-    more = f" and {len(shown) - _MOST_SHOWN:,} more" if len(shown) > _MOST_SHOWN else ""
-    message = f"`{name}` of `{owner}` has the values {listed_names(shown[:_MOST_SHOWN])}{more}"
-    return RowProblem("S189", message, "keep one of the rows")
+        shown = sorted({str(value) for value in values.take(numbers)})
+        more = f" and {len(shown) - _MOST_SHOWN:,} more" if len(shown) > _MOST_SHOWN else ""
+        message = f"`{name}` of `{entity or user}` has the values {listed_names(shown[:_MOST_SHOWN])}{more}"
+        found |= dict.fromkeys(numbers, RowProblem("S189", message, "keep one of the rows"))
+    return found
 
 
 def value_of(attribute: Attribute, texts: Iterable[str]) -> AttributeValue | None:

@@ -11,9 +11,11 @@ from privtab.base.moments import ALWAYS, WINDOW_COLUMNS, Window, WrongTime, pars
 from privtab.base.names import PRINCIPAL_KINDS, mixed_scripts
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
+from privtab.state.attribute_rows import value_problem
 from privtab.state.findings import RowLocation, StateFinding
 from privtab.state.names import RowProblem, StateNames, UsedParts
-from privtab.state.nodes import Cells, ColumnRows, State
+from privtab.state.nodes import ENTITIES, Cells, ColumnRows, State
 from privtab.state.raw import NAMED, RawRow, RawState
 
 T = TypeVar("T")
@@ -42,8 +44,10 @@ class Checker:
             "grants": self.grant,
             "owners": self.owner,
             "service_admins": self.service_admin,
+            "attributes": self.attribute,
+            ENTITIES: self.placement,
         }
-        """What reads a row of each table; `row_checker.checker_of` adds the others."""
+        """What reads a row of each table."""
         self.names = StateNames(program)
         self.uses = UsedParts.of(program)
         self.findings: list[StateFinding] = list(raw.findings)
@@ -226,6 +230,45 @@ class Checker:
             self.warn(row, "S162", "no row of this policy requires service administrators", advice)
         user = self.bare(row, "user", "user")
         return None if user is None else (user,)
+
+    def attribute(self, row: RawRow) -> Cells | None:
+        """The value of a row of `attributes`; None after reporting what is wrong with it."""
+        cells = row.cells
+        if ("user" in cells) == ("entity" in cells):
+            message = f"the row names {'a user and an entity' if 'user' in cells else 'neither a user nor an entity'}"
+            self.error(row, RowProblem("S190", message, "a value belongs to one `user` or to one `entity`"))
+            return None
+        user = self.bare(row, "user", "user") if "user" in cells else None
+        entity = self.entity(row, "entity") if "entity" in cells else None
+        if user is None and entity is None:
+            return None
+        problem = value_problem(self.program, entity, cells["attribute"], cells["value"])
+        if problem is not None:
+            self.error(row, problem)
+            return None
+        return cells["attribute"], cells["value"], user, None if entity is None else str(entity)
+
+    def placement(self, row: RawRow) -> Cells | None:
+        """One row, without whether what contains the entity lies anywhere."""
+        if not self.program.flat:
+            message = f"no type of `{self.program.system}` has flat ids"
+            self.warn(row, "S185", message, "the path of an entity says where it lies: leave the table out")
+            return None
+        entity, parent = self.entity(row, "entity"), self.entity(row, "parent")
+        if entity is None or parent is None:
+            return None
+        if entity.type not in self.program.flat:
+            message = f"ids of `{entity.type}` are not flat: the path of `{entity}` says where it lies"
+            self.error(row, RowProblem("S181", message, "leave the row out"))
+            return None
+        known = vocabulary(self.program).containers(entity.type)
+        if parent.type not in known:
+            types = " or a ".join(f"`{type_}`" for type_ in known)
+            self.error(
+                row, RowProblem("S181", f"`{entity}` cannot lie in `{parent}`", f"a `{entity.type}` lies in a {types}")
+            )
+            return None
+        return str(entity), str(parent), row.cells.get("name")
 
     def scope(self, role: str, scope: Entity | None, *, has_scope: bool) -> RowProblem | None:
         """Why a role cannot be assigned for a scope; an undeclared role can be assigned for any."""

@@ -28,7 +28,6 @@ from privtab.state.findings import StateFinding
 from privtab.state.names import RowProblem, SelectedRows, StateNames
 from privtab.state.nodes import ENTITY_COLUMNS, ColumnRows
 from privtab.state.raw import TABLE_COLUMNS, RawState
-from privtab.state.row_checker import checker_of
 
 _SUSPICIOUS = rf"[^\pL\pM\pN\pP\pS ]|[^\PL\p{{Latin}}]|[{FILLERS}%*?]|\A | \z"
 """Controls, separators and unassigned characters; letters beside Latin ones; fillers, wildcards and escapes; blanks at the ends."""
@@ -61,7 +60,7 @@ class ColumnChecker:
     @classmethod
     def alone(cls, program: Program) -> ColumnChecker:
         """A checker of each row alone, for `each_row`."""
-        return cls(checker_of(program, RawState(), alone=True))
+        return cls(Checker(program, RawState(), alone=True))
 
     def __init__(self, checker: Checker) -> None:
         self.checker = checker

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from privtab.base.moments import ALWAYS, Window
 from privtab.base.request import Entity
@@ -19,13 +19,9 @@ from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind
 from privtab.state import chains
 from privtab.state.located import locations
-from privtab.state.names import RowProblem, SelectedRows
+from privtab.state.names import RowProblem
 from privtab.state.nodes import State
 from privtab.state.raw import TABLE_COLUMNS, RawState
-
-if TYPE_CHECKING:
-    from privtab.state.checker import Checker
-
 
 Link: TypeAlias = tuple[str, str]
 """A member and what contains it: (`group:eu`, `group:all`), (`role:engineer`, `role:reader`)."""
@@ -47,36 +43,6 @@ def holding_roles(program: Program, raw: RawState) -> set[str]:
     columns = getattr(rows, "columns", None)
     principals = columns["principal"].names if columns else (row.cells["principal"] for row in rows)
     return {principal for principal in principals if principal.startswith(chains.ROLE_PREFIX)}
-
-
-def without_wrong_links(checker: Checker, state: State) -> State:
-    """The state without rows whose link is wrong, after reporting them."""
-    for kind in checker.program.semantics.hierarchy:
-        table, member, container, prefix = LINK_COLUMNS[kind]
-        members = state.column(table, member)
-        rows = members.where(name for name in members.names if name.startswith(prefix))
-        found = zip(rows, state.texts(table, member, container, rows=rows), strict=True)
-        links = {row: (m, f"{prefix}{c}") for row, (m, c) in found}
-        problems = invalid_links(kind, links.values())
-        wrong = {row: problems[link] for row, link in links.items() if link in problems}
-        state = without_wrong(checker, state, table, wrong)
-    return state
-
-
-def without_wrong(checker: Checker, state: State, table: str, wrong: Mapping[int, RowProblem]) -> State:
-    """The state without the wrong rows of a table, by number, after reporting them."""
-    if not wrong:
-        return state
-    rows = checker.valid_rows[table]
-    for number, problem in wrong.items():
-        checker.error(rows[number], problem)
-    remaining = [number for number in range(len(rows)) if number not in wrong]
-    checker.valid_rows[table] = SelectedRows(rows, remaining)
-    windows = dict(state.windows)
-    if table in windows:
-        windows[table] = [windows[table][row] for row in remaining]
-    some: dict[str, Any] = {table: state.table(table).some(remaining)}
-    return replace(state, windows=windows, **some)
 
 
 def invalid_links(kind: HierarchyKind, links: Iterable[Link]) -> dict[Link, RowProblem]:

@@ -16,19 +16,16 @@ from privtab.base.errors import FileError, UsageError
 from privtab.base.files import note_read, problem, read_content
 from privtab.base.formats import LOCAL_ENDINGS, READERS, WHOLE, ending_of, state_location
 from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
 from privtab.state import raw as raw_rows
-from privtab.state.attribute_rows import without_two_values
 from privtab.state.checker import Checker
+from privtab.state.conflicts import without_conflicts
 from privtab.state.findings import StateFinding
 from privtab.state.folders import TableFiles, table_files
-from privtab.state.links import holding_roles, without_wrong, without_wrong_links
-from privtab.state.located import wrong_places
+from privtab.state.links import holding_roles
 from privtab.state.names import Places
 from privtab.state.nodes import ALL_TABLES, ENTITIES, Placement, State
 from privtab.state.raw import LARGEST, RawReader, RawState
 from privtab.state.read_json import read_value
-from privtab.state.row_checker import checker_of
 
 
 def load_raw_state(path: Path | str) -> RawState:
@@ -149,14 +146,14 @@ def validate_with_places(
         state, places, findings = validate_with_places(program, raw)
         places.of("grants", 0)
     """
-    checker = checker_of(program, raw)
+    checker = Checker(program, raw)
     table: Callable[[str], Any] = checker.table
     if sum(map(len, raw.rows.values())) >= raw_rows.LARGE:
         from privtab.state.large import ColumnChecker
 
         table = ColumnChecker(checker).table
     state = _state(checker, table)
-    state = without_two_values(checker, without_wrong_links(checker, state))
+    state = without_conflicts(checker, state, "memberships", "assignments", "attributes")
     if notes:
         checker.note_unused_names(state)
     checker.report_omitted()
@@ -179,7 +176,6 @@ def placements(checker: Checker) -> Sequence[Placement]:
     state = State(entities=checker.table(ENTITIES))
     if not checker.program.flat:
         return state.entities
-    wrong = wrong_places(vocabulary(checker.program), list(state.texts(ENTITIES, "entity", "parent")))
-    state = without_wrong(checker, state, ENTITIES, wrong)
+    state = without_conflicts(checker, state, ENTITIES)
     checker.names.places = dict(state.texts(ENTITIES, "entity", "parent"))
     return state.entities

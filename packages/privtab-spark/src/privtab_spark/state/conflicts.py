@@ -5,7 +5,7 @@ What must be compared is collected on the driver and judged by the code for file
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark.sql import functions as fn
 
 from privtab.base import UsageError
-from privtab.ir import Program, vocabulary
-from privtab.state import LINK_COLUMNS, RowProblem, invalid_links, two_values_problem, wrong_places
+from privtab.ir import Program
+from privtab.state import LINK_COLUMNS, ColumnRows, RowProblem, State, conflicts
 from privtab_spark.shipping import PackedState, ShippedBytes
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ def conflicting_rows(program: Program, table: str, rows: DataFrame) -> Conflicti
     """The distinct valid rows of a table that are wrong together with others; None if there are none."""
     kind = next((kind for kind in program.semantics.hierarchy if LINK_COLUMNS[kind][0] == table), None)
     if kind is not None:
-        _, member, container, prefix = LINK_COLUMNS[kind]
-        return _rows((member, container), {(m, c.removeprefix(prefix)): p for (m, c), p in _links(kind, rows).items()})
+        return _rows(LINK_COLUMNS[kind][1:3], _links(program, kind, rows))
     if table == "entities":
         return _rows(("type", "path", "parent_type", "parent_path"), _places(program, rows))
     return _rows(("user", "type", "path", "attribute"), _values(program, rows)) if table == "attributes" else None
@@ -78,18 +77,27 @@ def _rows(columns: tuple[str, ...], problems: Mapping[tuple[str | None, ...], Ro
     return ConflictingRows(columns=columns, problems=problems) if problems else None
 
 
-def _links(kind: Literal["groups", "roles"], rows: DataFrame) -> dict[tuple[str, str], RowProblem]:
+def _problems(program: Program, table: str, cells: Sequence[tuple[str | None, ...]]) -> dict[int, RowProblem]:
+    """The problems of rows of a table by number; `cells`: as `State` has them."""
+    tables: dict[str, Any] = {table: ColumnRows.of(table, cells)}
+    return conflicts(program, State(**tables), table)
+
+
+def _links(
+    program: Program, kind: Literal["groups", "roles"], rows: DataFrame
+) -> dict[tuple[str | None, ...], RowProblem]:
     """The links that lie on a cycle or make a chain too long."""
-    _, member, container, prefix = LINK_COLUMNS[kind]
-    return invalid_links(
-        kind, ((row[member], f"{prefix}{row[container]}") for row in collected_links(rows, member, prefix))
-    )
+    table, member, container, prefix = LINK_COLUMNS[kind]
+    links = sorted({(row[member], row[container]) for row in collected_links(rows, member, prefix)})
+    without_scope = (None,) * (table == "assignments")
+    wrong = _problems(program, table, [(*link, *without_scope) for link in links])
+    return {links[number]: problem for number, problem in wrong.items()}
 
 
 def _places(program: Program, rows: DataFrame) -> dict[tuple[str | None, ...], RowProblem]:
     """The places that are none: of entities in two places, in themselves, or in something that lies nowhere."""
     pairs = sorted(_pairs(rows))
-    wrong = wrong_places(vocabulary(program), pairs)
+    wrong = _problems(program, "entities", [(*pair, None) for pair in pairs])
     return {(*_parts(pairs[at][0]), *_parts(pairs[at][1])): problem for at, problem in wrong.items()}
 
 
@@ -105,11 +113,13 @@ def _values(program: Program, rows: DataFrame) -> dict[tuple[str | None, ...], R
     is_set = (of_user & name.isin(of_sets("user"))) | (~of_user & name.isin(of_sets("entity")))
     key = ("user", "type", "path", "attribute")
     several = rows.filter(~is_set).groupBy(*key).agg(fn.collect_set("value").alias("values")).filter("size(values) > 1")
-    found: dict[tuple[str | None, ...], RowProblem] = {}
+    keys: list[tuple[str | None, ...]] = []
+    cells: list[tuple[str | None, ...]] = []
     for row in _collected(several, "give an attribute two values"):
-        owner = f"{row['type']}:{row['path']}" if row["user"] is None else row["user"]
-        found[tuple(row[column] for column in key)] = two_values_problem(owner, row["attribute"], set(row["values"]))
-    return found
+        entity = f"{row['type']}:{row['path']}" if row["user"] is None else None
+        keys += [tuple(row[column] for column in key)] * len(row["values"])
+        cells += [(row["attribute"], value, row["user"], entity) for value in row["values"]]
+    return {keys[number]: problem for number, problem in _problems(program, "attributes", cells).items()}
 
 
 def _pairs(rows: DataFrame) -> list[tuple[str, str]]:
