@@ -11,9 +11,5 @@ if TYPE_CHECKING:
     from privtab.checks.lint.settings import settings_above
 else:
     __getattr__, __dir__, __all__ = face(
-        __name__,
-        {
-            "_every": "BESIDE catalogue codes kinds run",
-            "lint.settings": "settings_above",
-        },
+        __name__, {"_every": "BESIDE catalogue codes kinds run", "lint.settings": "settings_above"}
     )

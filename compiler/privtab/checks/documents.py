@@ -28,8 +28,7 @@ def row_without_source(policy: Policy) -> Iterator[Found]:
 
 
 _UNFILTERED = re.compile(
-    r"\ball\b[^.;]*\b(even if|even when|regardless|whether or not|no matter)\b[^.;]*",
-    re.IGNORECASE,
+    r"\ball\b[^.;]*\b(even if|even when|regardless|whether or not|no matter)\b[^.;]*", re.IGNORECASE
 )
 _OPEN = re.compile(
     r"\b(any ?one|any ?body|every ?one|every ?body|any (user|caller)|all users)\b(?! (who|whom|that|with|else|but|except|in|of)\b)"

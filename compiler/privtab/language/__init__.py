@@ -13,13 +13,7 @@ if TYPE_CHECKING:
     from privtab.language.syntax.expression import CellError, cell_names, parse_constants
     from privtab.language.syntax.keys import policy_schema
     from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
-    from privtab.language.syntax.yaml_tree import (
-        MappingNode,
-        ScalarNode,
-        SequenceNode,
-        YamlNode,
-        compose_yaml,
-    )
+    from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml
 else:
     __getattr__, __dir__, __all__ = face(
         __name__,

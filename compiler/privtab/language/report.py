@@ -235,9 +235,7 @@ class _Run:
         if finding.fix is not None:
             replacement = {"deletedRegion": _region(finding.span), "insertedContent": {"text": finding.fix}}
             change = {"artifactLocation": _file(finding.span.path), "replacements": [replacement]}
-            result["fixes"] = [
-                {"description": {"text": f"write `{finding.fix}`"}, "artifactChanges": [change]},
-            ]
+            result["fixes"] = [{"description": {"text": f"write `{finding.fix}`"}, "artifactChanges": [change]}]
         return result
 
     def location(self, span: Span) -> Json:
@@ -281,9 +279,4 @@ def _file(path: str) -> Json:
 
 
 def _region(span: Span) -> Json:
-    return {
-        "startLine": span.line,
-        "startColumn": span.column,
-        "endLine": span.end_line,
-        "endColumn": span.end_column,
-    }
+    return {"startLine": span.line, "startColumn": span.column, "endLine": span.end_line, "endColumn": span.end_column}

@@ -15,14 +15,7 @@ from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT, UNUSABLE
 from privtab.base.paths import SEVERAL
 from privtab.base.request import MOST_ACTIVE_ROLES
 from privtab.base.sql_text import DENIAL, DIALECTS, NO_IDENTIFIER
-from privtab.ir.formula import (
-    compared_terms,
-    reached_atoms,
-    references,
-    resolve_can,
-    uses_below,
-    walk_condition,
-)
+from privtab.ir.formula import compared_terms, reached_atoms, references, resolve_can, uses_below, walk_condition
 from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Program, Rule, Self, When
 from privtab.ir.serialise import vocabulary
 

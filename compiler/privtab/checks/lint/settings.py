@@ -209,12 +209,7 @@ def _syntax(text: SourceFile, message: str) -> Diagnostic:
 
 
 class _SettingsReader(DocumentReader):
-    NAMES: ClassVar = {
-        "C001": "not-toml",
-        "C002": "unknown-setting",
-        "C003": "wrong-setting",
-        "C004": "unknown-code",
-    }
+    NAMES: ClassVar = {"C001": "not-toml", "C002": "unknown-setting", "C003": "wrong-setting", "C004": "unknown-code"}
     MAPPING: ClassVar = "a table"
     CODES: ClassVar = dict.fromkeys(DocumentProblem, "C003") | {DocumentProblem.UNKNOWN_KEY: "C002"}
 

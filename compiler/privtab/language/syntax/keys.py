@@ -221,10 +221,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("roles", "roles", "roles that replace those of the same name"),
     ),
 }
-KEYS["row of any"] = (
-    *KEYS["row"],
-    Key("for", "words", "entity types that the row holds for; all, where absent"),
-)
+KEYS["row of any"] = (*KEYS["row"], Key("for", "words", "entity types that the row holds for; all, where absent"))
 
 VALUES: dict[str, tuple[str, ...]] = {
     "report": ("errors",),
@@ -381,13 +378,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "with": _by_name(_SNAKE, _ref("words")),
     "flags": _by_name(_NAME, _ref("saying")),
     "row_source": _one_or_many(
-        {
-            "anyOf": [
-                _LINE,
-                {"type": "string", "pattern": r"^\s*([^:]+:)?[0-9]+\s*$"},
-                _ref("row_place"),
-            ]
-        }
+        {"anyOf": [_LINE, {"type": "string", "pattern": r"^\s*([^:]+:)?[0-9]+\s*$"}, _ref("row_place")]}
     ),
     "readings": _by_name(_WORD, {"anyOf": [_ref("condition"), _ref("reading")]}),
     "roles": _by_name(_WORD, {"anyOf": [_NOTHING, _ref("role")]}),
