@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         move_to_slot,
         on_entity,
         reached_atoms,
+        references,
         replace_atoms,
         resolve_can,
         uses_below,
@@ -78,7 +79,7 @@ else:
             "exact": "ImplicationChecker request_settings",
             "facts": "Fact Holding",
             "formula": "RequestAlgebra Truth asked_condition compared_terms direct_atoms move_to_slot "
-            "on_entity reached_atoms replace_atoms resolve_can uses_below walk_condition walk_reached "
+            "on_entity reached_atoms references replace_atoms resolve_can uses_below walk_condition walk_reached "
             "with_targets",
             "names": "atom_text atom_words condition_text effect_texts privilege_names value_text",
             "nodes": "ALWAYS Alias And Atom Below ByType Can Compare Conflict Effect EntityType Formula Has HasBelow Holds "

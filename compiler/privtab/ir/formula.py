@@ -342,7 +342,12 @@ def reached_atoms(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Atom]
 
 
 def references(formula: ir.Formula) -> Iterator[ir.Can]:
-    """Every `can` in the formula itself."""
+    """Every `can` in the formula itself.
+
+    >>> load = ir.Can(operation="load", target=ir.Target(slot="", type="table"))
+    >>> [can.operation for can in references(ir.And(parts=(ir.ServiceAdmin(), load)))]
+    ['load']
+    """
     return (node for node in walk_condition(formula) if isinstance(node, ir.Can))
 
 

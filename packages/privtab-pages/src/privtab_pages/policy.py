@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from privtab.backends import described_policy, minimal_set_texts, type_forest
 from privtab.base import text_templates
-from privtab.ir import Can, Formula, Program, Rule, walk_condition
+from privtab.ir import Formula, Program, Rule, references
 from privtab_analysis.diff.markdown import as_code, as_text, markdown
 from privtab_analysis.diff.nodes import Diff
 from privtab_analysis.diff.summary import page_values
@@ -148,9 +148,8 @@ class PolicyPage:
 def _operations_in(condition: Formula) -> dict[str, tuple[str, ...]]:
     """The operations that a condition asks about, with the types on which it does."""
     found: dict[str, dict[str, None]] = {}
-    for node in walk_condition(condition):
-        if isinstance(node, Can):
-            found.setdefault(node.operation, {})[node.target.type] = None
+    for can in references(condition):
+        found.setdefault(can.operation, {})[can.target.type] = None
     return {operation: tuple(types) for operation, types in found.items()}
 
 

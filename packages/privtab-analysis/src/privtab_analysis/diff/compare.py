@@ -14,6 +14,7 @@ from privtab.ir import (
     effect_texts,
     levels_that_matter,
     reached_atoms,
+    references,
     unrolled,
     walk_condition,
     walk_reached,
@@ -113,7 +114,7 @@ class Comparison:
                 and after is not None
                 and _content(before) == _content(after)
                 and self._names_mean_the_same(before)
-                and all(self.same((can.target.type, can.operation)) for can in _references(before))
+                and all(self.same((can.target.type, can.operation)) for can in references(before.item_condition))
                 and _operations(self.before.earlier(*pair)) == _operations(self.after.earlier(*pair))
                 and all(self.same((pair[0], operation)) for operation in _operations(self.after.earlier(*pair)))
             )
@@ -149,7 +150,7 @@ class Comparison:
         visited: set[Pair] = {pair}
         queue = [self.after.rules[pair], self.before.rules[pair]]
         for rule in queue:
-            for can in _references(rule):
+            for can in references(rule.item_condition):
                 key = can.target.type, can.operation
                 if key in visited:
                     continue
@@ -257,10 +258,6 @@ class Comparison:
 def _full_condition(rule: ir.Rule, before: Sequence[ir.Rule]) -> ir.Formula:
     """A condition with the atoms of a row and, for a filter, with the atoms of the filters that are tried earlier."""
     return ir.Or(parts=tuple(one.item_condition for one in (rule, *before))) if before else rule.item_condition
-
-
-def _references(rule: ir.Rule) -> Iterator[ir.Can]:
-    return (node for node in walk_condition(rule.item_condition) if isinstance(node, ir.Can))
 
 
 def _operations(rules: Sequence[ir.Rule]) -> list[str]:
