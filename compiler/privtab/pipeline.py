@@ -141,7 +141,7 @@ def resolve_policy(
 def _resolve(
     file: SourceFile, variant: str | None, readings: Mapping[str, str]
 ) -> tuple[model.Policy | None, list[Diagnostic]]:
-    """Resolve a policy and return its findings, without those of `checks.run`, which are only advice."""
+    """Resolve a policy and return its findings, without the advice of `checks.run`."""
     tables, found = syntax.read_policy(file)
     if tables is None:
         return None, found
@@ -296,7 +296,7 @@ def policy_paths(settings: Settings | None = None) -> list[Path]:
 
 
 def policies_at(paths: Iterable[str | Path] | None) -> list[Path]:
-    """Every policy file at or below the given paths, or those of `policy_paths` if none are given.
+    """Every policy file at or below the given paths, or below `policy_paths` if none are given.
 
     Raises UsageError if one of them has no policy: a command that checks nothing must not look like one that found
     nothing wrong.
@@ -311,7 +311,7 @@ def policies_at(paths: Iterable[str | Path] | None) -> list[Path]:
 
 
 def given_or_default_paths(paths: Iterable[str | Path] | None) -> list[Path]:
-    """The given paths, or those of `policy_paths` if none are given. Raises UsageError if one of the latter does not exist.
+    """The given paths, or `policy_paths` if none are given. Raises UsageError if one of `policy_paths` does not exist.
 
     >>> given_or_default_paths(["shop.yaml"])
     [PosixPath('shop.yaml')]

@@ -1,4 +1,4 @@
-"""What every room may import: names, paths, requests, errors, moments, texts, files. Nothing here knows of policies."""
+"""Names for every room: names, paths, requests, errors, moments, texts, files. Nothing here knows of policies."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def array_truth(array: pa.Array) -> Truth:
 
 
 def text_bytes(texts: pa.Array) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.uint8]]:
-    """Where each text begins in the bytes of all texts, with the end of the last; and these bytes.
+    """The places where texts begin in the bytes of all texts, with the end of the last; and the bytes.
 
     >>> offsets, signs = text_bytes(text_array(["a", "bc"]))
     >>> offsets.tolist(), bytes(signs)
@@ -112,7 +112,7 @@ class Lists:
         self.first[-1] = self.first[-2]
 
     def counts(self, owners: Codes) -> Codes:
-        """How many values each owner has; -1 has none."""
+        """The number of values of each owner; the owner -1 has none."""
         counted: Codes = np.where(owners < 0, 0, self.first[owners + 1] - self.first[owners])
         return counted
 

@@ -53,7 +53,7 @@ class Attribute:
     """Of a request: the value where a request gives none."""
 
     def fits(self, value: object) -> bool:
-        """Whether a value given by a request is of the type."""
+        """Return whether a value given by a request is of the type."""
         match self.type:
             case "text":
                 return isinstance(value, str) and len(value) <= MOST_TEXT and unusable_character(value) is None
@@ -71,17 +71,17 @@ class Attribute:
                 assert_never(self.type)
 
     def has_relation(self, relation: str) -> bool:
-        """Whether values of the type stand in a relation to others."""
+        """True if values of the type stand in a relation to others."""
         if self.type == "set":
             return relation == "contains"
         return relation in ("=", "in") or (self.type == "integer" and relation != "contains")
 
     def compares_to_constant(self, relation: str, constant: object) -> bool:
-        """Whether values of the type, or the words of a set, can be a constant."""
+        """Return whether values of the type, or the words of a set, can be a constant."""
         return constant in self.values if relation == "contains" else self.fits(constant)
 
     def compares_to(self, relation: str, other: Attribute) -> bool:
-        """Whether values of the type stand in a relation to values of another type."""
+        """Return whether values of the type stand in a relation to values of another type."""
         if self.type == "enum" and {*self.values}.isdisjoint(other.values):
             return False
         if relation == "in":
@@ -187,7 +187,7 @@ class Attributes:
     request: Mapping[str, Attribute] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Whether any is declared."""
+        """Return whether any attribute is declared."""
         return bool(self.user or self.entity or self.request)
 
     def of(self, kind: str) -> Mapping[str, Attribute]:
@@ -255,7 +255,7 @@ class GivenAttributes:
     """No attributes."""
 
     def __bool__(self) -> bool:
-        """Whether any is given."""
+        """Return whether any attribute is given."""
         return bool(self.user or self.entity or self.request or any(self.with_.values()))
 
     @classmethod
@@ -293,7 +293,7 @@ class GivenAttributes:
         return self.with_.get(slot, {}) if slot else self.entity
 
     def to_json(self) -> dict[str, Any]:
-        """What `read` reads, without what is empty."""
+        """The document that `read` reads, without empty parts."""
         kinds = {"user": self.user, "entity": self.entity, "request": self.request, "with": self.with_}
         return {kind: {**values} for kind, values in kinds.items() if values}
 
@@ -309,7 +309,7 @@ GivenAttributes.NONE = GivenAttributes()
 
 
 def holds(left: object, operator: Operator, right: object) -> bool:
-    """Whether two values stand in a relation. Raises TypeError for values of kinds that do not compare."""
+    """Return whether two values stand in a relation. Raises TypeError for values of kinds that do not compare."""
     match operator:
         case "=":
             return type(left) is type(right) and left == right if isinstance(left, bool) else left == right

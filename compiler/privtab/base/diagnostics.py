@@ -107,7 +107,7 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """What all findings of one code share.
+    """The common part of all findings of one code.
 
     >>> place = Span(path="lake.yaml", line=3, column=7, end_line=3, end_column=9)
     >>> unknown = FindingKind("P104", "unknown-privilege", Severity.ERROR)
@@ -219,7 +219,7 @@ def _excerpt(span: Span, lines: Mapping[str, list[str]], *, color: bool) -> list
 
 
 def _cells(character: str) -> int:
-    """How many columns a character takes on a terminal."""
+    """The number of columns that a character takes on a terminal."""
     if combining(character):
         return 0
     return 2 if east_asian_width(character) in "WF" else 1

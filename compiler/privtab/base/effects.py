@@ -35,7 +35,7 @@ _TEXT = re.compile(rf"(grant|become|revoke) ([^()]+?)({BY_ACTIVE_ROLE})? \((.+)\
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an effect does to a table of the state: it adds a row, or removes every row that has these values.
+    """A change that an effect makes to a table of the state: it adds a row, or removes every row that has these values.
 
     `row`: values by column; its `entity` (`of` for members) is None where the request leaves off the name of the entity
     to create. `about`: instead of a row, the entity of a principal; all rows of the table about this principal, within
@@ -123,7 +123,7 @@ class Effect(str):
         return effect
 
     def __reduce__(self) -> tuple[type[Effect], tuple[str, Change | None]]:
-        """What `pickle` and `copy` make the effect from."""
+        """The parts from which `pickle` and `copy` make the effect."""
         return Effect, (str(self), self.change)
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """How a command ended.
+    """The exit code of a command.
 
     >>> UsageError.exit_code
     <ExitCode.USAGE: 2>

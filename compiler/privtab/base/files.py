@@ -38,7 +38,7 @@ def begin(words: Iterable[str]) -> None:
 
 
 def note_read(path: Path | str) -> None:
-    """Note a file, or those of a folder, that another reader reads, so that no output takes its place.
+    """Note a file, or the files of a folder, that another reader reads, so that no output takes its place.
 
     >>> note_read("decisions.jsonl")
     >>> was_read("decisions.jsonl")
@@ -49,7 +49,7 @@ def note_read(path: Path | str) -> None:
 
 
 def was_read(path: Path | str) -> bool:
-    """Whether a path leads to a file that was read."""
+    """Return whether a path leads to a file that was read."""
     return Path(os.path.realpath(path)) in _read
 
 
@@ -164,14 +164,14 @@ def others_with_access(path: Path, *, beside: bool = True) -> str | None:
 
 
 def _writable(status: os.stat_result) -> bool:
-    """Whether others than the owner may write."""
+    """Return whether others than the owner may write."""
     if status.st_mode & stat.S_IWGRP and not _is_private(status.st_gid, status.st_uid):
         return True
     return bool(status.st_mode & stat.S_IWOTH)
 
 
 def _is_private(group: int, user: int) -> bool:
-    """Whether a group is the one of the user's own, with the user's name and without other members."""
+    """Return whether a group is the user's own, with the user's name and without other members."""
     import grp
     import pwd
 

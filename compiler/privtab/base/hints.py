@@ -67,7 +67,7 @@ def listed_names(names: Iterable[str], *, last: str = "and") -> str:
 
 
 def not_a_condition(name: str) -> str | None:
-    """What to write instead of a kind of principal in a condition; None for other names.
+    """The advice for a kind of principal in a condition; None for other names.
 
     >>> not_a_condition("Role")
     'roles are not conditions; write the privilege that the role is granted, as in `READ (TYPE)`'

@@ -1,4 +1,4 @@
-"""Where entities lie: the keys on their paths, for types with flat ids as the state tells it.
+"""The places of entities: the keys on their paths, for types with flat ids as the state tells it.
 
 The id of an entity of a flat type is one name, and a row of the state names what contains it. Types below it that are not flat
 continue the path from that id: `comment:d7/c1`. Standard library only.

@@ -55,11 +55,11 @@ class Window(NamedTuple):
         return cls(FIRST if begin is None else parse_moment(begin), LAST if end is None else parse_moment(end))
 
     def holds(self, moment: int) -> bool:
-        """Whether the moment is in the window."""
+        """Return whether the moment is in the window."""
         return self.begin <= moment < self.end
 
     def covers(self, other: Window) -> bool:
-        """Whether the whole of another window is in this one."""
+        """Return whether the whole of another window is in this one."""
         return self.begin <= other.begin and other.end <= self.end
 
     def cells(self) -> tuple[str | None, str | None]:
@@ -101,7 +101,7 @@ class WrongTime(ValueError):
 
 
 def parts_of(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """What an index, or one part of it, holds at any time, with its revision; and what holds for a time, empty if nothing does."""
+    """The rows of an index, or of one part, that hold at any time, with the revision; and the rows that hold for a time."""
     found = document.get(WINDOWED)
     if found is None:
         return document, {}

@@ -99,7 +99,7 @@ def code_point(character: str) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    r"""Whether a text can be encoded in UTF-8: JSON and Python allow lone surrogates, `\ud800`."""
+    r"""Return whether a text can be encoded in UTF-8: JSON and Python allow lone surrogates, `\ud800`."""
     return text.isascii() or not _SURROGATE.search(text)
 
 
@@ -197,7 +197,7 @@ def last_name(path: str) -> str:
 
 
 def refers_to(principal: str, path: str) -> bool:
-    """Whether a principal's name refers to the entity at a path: it is the last name, or the whole path.
+    """Return whether a principal's name refers to the entity at a path: it is the last name, or the whole path.
 
     >>> refers_to("eng", "m/eng"), refers_to("m/eng", "m/eng"), refers_to("m", "m/eng")
     (True, True, False)
@@ -215,7 +215,7 @@ def path_of(key: str) -> str:
 
 
 def is_wildcard(name: str) -> bool:
-    """Whether a name consists only of wildcards of other systems.
+    """Return whether a name consists only of wildcards of other systems.
 
     >>> is_wildcard("*"), is_wildcard("%"), is_wildcard("sales_*"), is_wildcard("%2A"), is_wildcard("")
     (True, True, False, False, False)
@@ -242,7 +242,7 @@ def bare_name(text: str, kind: str) -> str:
 
 
 def misspelt_kind(text: str) -> str | None:
-    """What a name begins with that is nearly a kind of principal, as in `groups:eng`: then it is no name of its own.
+    """The beginning of a name that is nearly a kind of principal, as in `groups:eng`, and so no name of its own.
 
     >>> misspelt_kind("groups:eng"), misspelt_kind("urn:eng")
     ('group', None)

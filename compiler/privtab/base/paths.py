@@ -166,13 +166,13 @@ class PathShape:
         return naming(self.links(self.levels(id_)))[: count_names(id_)]
 
     def named(self, id_: str) -> bool:
-        """Whether a path has the last name of its entity."""
+        """Return whether a path has the last name of its entity."""
         if self.flat is not None:
             return self.written.named(id_)
         return not id_.endswith("/") and (self.nested is not None or count_names(id_) == self.depth)
 
     def names_container(self, id_: str) -> bool:
-        """Whether an id names only what is around an entity with a flat id: `folder:f9/`."""
+        """Return whether an id names only what is around an entity with a flat id: `folder:f9/`."""
         return self.flat == len(self.chain) - 1 and id_.endswith("/")
 
     def anchor(self, id_: str) -> str:
@@ -199,7 +199,7 @@ class PathShape:
         return id_ and f"{id_}/"
 
     def example(self) -> str:
-        """How a path is written: `catalog/namespace/…/table`."""
+        """The form of a path: `catalog/namespace/…/table`."""
         if self.flat is not None:
             return self.written.example()
         words: list[str] = []

@@ -78,7 +78,7 @@ def exact(value: Any) -> Any:
 
 
 class PolicyNames(Protocol):
-    """What reading a request needs of a policy's names; a `Vocabulary` has it."""
+    """The names of a policy that reading a request needs; a `Vocabulary` has them."""
 
     @property
     def attributes(self) -> Attributes:
@@ -142,7 +142,7 @@ class Request:
             object.__setattr__(self, "active_roles", bare)
 
     def objects(self, slots: Iterable[str]) -> dict[str, Entity]:
-        """The resource, in the slot with the empty name, and those of some further objects that the request has."""
+        """The resource, in the slot with the empty name, and some further objects of the request."""
         return {"": self.resource, **{slot: self.with_[slot] for slot in slots if slot in self.with_}}
 
     def types(self, slots: Iterable[str]) -> dict[str, str]:
@@ -151,7 +151,7 @@ class Request:
 
     @property
     def plain(self) -> bool:
-        """Whether the request has a user, an action and a resource, and nothing else."""
+        """Return whether the request has a user, an action and a resource, and nothing else."""
         if self.groups or self.with_ or self.flags or self.active_roles is not None:
             return False
         return self.attributes is GivenAttributes.NONE or not self.attributes
@@ -325,7 +325,7 @@ class Decision:
         return {"decision": self.allowed, "context": dict(self.context)}
 
     def why_denied(self, *, brief: bool = False) -> str:
-        """What is missing or which denial applies, as text for users; empty if nothing would turn the denial into an allow.
+        """The missing rights or the denial that applies, as text for users; empty if nothing would turn the denial into an allow.
 
         >>> Decision(allowed=False, context={"missing": [["READ (table:m/c)", "USE (schema:m)"]]}).why_denied()
         'missing: READ (table:m/c) and USE (schema:m)'
@@ -380,7 +380,7 @@ def why_denied_briefly(missing: Sequence[Iterable[str]]) -> str:
 
 
 def roles_not_held(user: str, roles: Iterable[str]) -> dict[str, str]:
-    """Why a request with active roles that its user does not hold is denied. It says nothing about whether these roles exist."""
+    """The error of a request with active roles that its user does not hold is denied. It says nothing about whether these roles exist."""
     names = ", ".join(f"`{name}`" for name in sorted(roles))
     return {"kind": "role_not_held", "message": f"user:{user} does not hold the active role(s) {names}"}
 

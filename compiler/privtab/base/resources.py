@@ -81,7 +81,7 @@ def rules() -> Path:
 
 
 def opa() -> Path:
-    """What OPA itself reads: configuration, capabilities, the Rego that guards the sidecar."""
+    """The files that OPA itself reads: configuration, capabilities, the Rego that guards the sidecar."""
     return _folder("opa")
 
 

@@ -156,7 +156,7 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Which keys are trusted, and for which scope.
+    """The trusted keys, and their scope.
 
     Trust.of(["keys/release.pem"], "production") trusts one key for bundles of that scope.
     """
@@ -225,12 +225,12 @@ class Trust:
 
 
 def is_signature(name: str) -> bool:
-    """Whether OPA takes a path for the file with the signature."""
+    """Return whether OPA takes a path for the file with the signature."""
     return name.rpartition("/")[2] == SIGNATURES
 
 
 def is_structured(name: str) -> bool:
-    """Whether the hash of a file is taken over the JSON in it instead of its bytes."""
+    """Return whether the hash of a file is taken over the JSON in it instead of its bytes."""
     return name.rpartition("/")[2] in _STRUCTURED
 
 
@@ -252,7 +252,7 @@ def changed(name: str) -> SignatureRefused:
 
 
 def matches(name: str, content: bytes, expected: tuple[str, str]) -> bool:
-    """Whether a file is the signed one: the same bytes, or for JSON the same content."""
+    """Return whether a file is the signed one: the same bytes, or for JSON the same content."""
     algorithm, digest = expected
     # Bytes with the right hash need no parsing; files that privtab wrote have the form that is hashed.
     if hashlib.new(HASHES[algorithm], content).hexdigest() == digest:

@@ -71,14 +71,14 @@ class SourceFile:
 
     @staticmethod
     def is_marked(path: Path, key: str, *, unreadable: bool) -> bool:
-        """Whether a file is marked with a key, without an index of its lines. `unreadable`: the answer for a file that cannot be read."""
+        """Return whether a file is marked with a key, without an index of its lines. `unreadable`: the answer for a file that cannot be read."""
         try:
             return _has_mark(read_content(path).decode("utf-8-sig"), key)
         except (OSError, FileError, UnicodeDecodeError):
             return unreadable
 
     def has_mark(self, key: str) -> bool:
-        r"""Whether the file is a document in YAML or JSON with a key, in any way of writing it.
+        r"""Return whether the file is a document in YAML or JSON with a key, in any way of writing it.
 
         >>> SourceFile.of("p.yaml", "privtab: 1\nsystem: shop\n").has_mark("privtab")
         True
@@ -113,7 +113,7 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 
 def _has_mark(text: str, key: str) -> bool:
-    """Whether a document in YAML or JSON has a key, in any way of writing it."""
+    """Return whether a document in YAML or JSON has a key, in any way of writing it."""
     # At the start of a line, or after the bracket that begins the document.
     if re.search(rf"""^\ufeff?(?:\{{\s*)?["']?{key}["']?\s*:""", text, re.MULTILINE):
         return True

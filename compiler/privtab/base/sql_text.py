@@ -26,7 +26,7 @@ WORDS = ("user", "groups", "column")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quoting:
-    """How a dialect quotes."""
+    """The quotes of a dialect."""
 
     identifier: str = '"'
     """What stands around names."""
@@ -116,7 +116,7 @@ def denial(kind: FilterKind) -> AppliedFilter:
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """What stands between braces, and where, braces included."""
+    """The texts between braces, and their places, braces included."""
 
     words: str
     start: int
@@ -269,7 +269,7 @@ def identifier(name: str, dialect: str) -> str | None:
 
 
 def shows_all(kind: FilterKind, name: str, dialect: str) -> AppliedFilter:
-    """What shows every row, or a column as it is; `name`: the last one on its path. Raises InvalidRequest for one that no column has."""
+    """The text that shows every row, or a column as it is; `name`: the last name on its path. Raises InvalidRequest for a name that no column has."""
     text = identifier(unencoded_name(name), dialect) if kind == "column_mask" else "TRUE"
     if text is None:
         raise InvalidRequest(f"`{name}` is not the name of a column")

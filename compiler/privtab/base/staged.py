@@ -153,7 +153,7 @@ def staged_file(path: Path, pieces: Iterable[bytes], prefix: str = "", *, prepar
 
 
 def _mode(path: Path) -> int:
-    """What a path leads to, as in `st_mode`; 0 for nothing."""
+    """The kind of file that a path leads to, as in `st_mode`; 0 for nothing."""
     try:
         return path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):

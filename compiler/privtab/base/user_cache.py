@@ -99,7 +99,7 @@ def _write(path: Path, revisions: dict[str, str]) -> None:
 
 
 def _code() -> str:
-    """What computes revisions: this Python, and the files of privtab and of its libraries, with their sizes and times."""
+    """The tools that compute revisions: this Python, and the files of privtab and of its libraries, with their sizes and times."""
     libraries = (spec for spec in map(find_spec, _LIBRARIES) if spec is not None and spec.origin)
     places = [Path(__file__).parents[1], resources.templates_folder(), resources.opa()]
     places += [Path(spec.origin).parent for spec in libraries if spec.origin]

@@ -291,7 +291,7 @@ class Vocabulary:
         return ((chain[-2][0],) if len(chain) > 1 else ()) + ((type_,) if type_ in self.nested else ())
 
     def _advice(self, type_: str, *, unnamed: bool) -> str:
-        """How ids are written that are flat, or begin with one."""
+        """The forms of ids that are flat, or begin with a flat id."""
         if type_ in self.opaque:
             return "; in it `/` is written %2F, and % is written %25"
         if self.shapes[type_].flat is None:
@@ -317,7 +317,7 @@ class Vocabulary:
         return entity.id
 
     def lies_in_state(self, type_: str) -> bool:
-        """Whether only the state tells on which path an entity of a type lies."""
+        """Return whether only the state tells on which path an entity of a type lies."""
         return bool(self.flat) and self.shapes[type_].flat is not None
 
     def _check_levels(self, entity: Entity, shape: PathShape, *, unnamed: bool) -> None:
@@ -350,7 +350,7 @@ class Vocabulary:
         return [*keys, f"{entity.type}:{entity.id}"] if ends else keys
 
     def complete(self, entity: Entity) -> bool:
-        """Whether the path has the last name of its entity."""
+        """Return whether the path has the last name of its entity."""
         return self.shapes[entity.type].named(entity.id)
 
 

@@ -1,4 +1,4 @@
-"""What every YAML reader here refuses before it parses a text."""
+"""The faults for which every YAML reader here refuses a text before it parses the text."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def application(commands: Mapping[str, Callable[[], Any]]) -> Commands:
 
 
 def _place(command: tuple[str, Any]) -> int:
-    """The place of a command in the help; those of groups come last, once the groups are there."""
+    """The place of a command in the help; commands of groups come last, once the groups are there."""
     name, module = command
     return len(PANELS) if "." in name else PANELS.index(module.PANEL)
 

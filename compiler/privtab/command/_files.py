@@ -217,7 +217,7 @@ def _remove(folder: Path, relative: str) -> None:
 def state_files(
     program: Program, state: State, *, sharded: bool, provenance: Provenance | None, signing: SigningKey | None
 ) -> dict[str, bytes]:
-    """The files of a state, by name: its bundle, or with `sharded` those of `shard_files`."""
+    """The files of a state, by name: its bundle, or with `sharded` the files of `shard_files`."""
     from privtab.bundle.pack import shard_bundles, shard_files, state_bundle
 
     if sharded:

@@ -1,4 +1,4 @@
-"""How commands declare their parameters: options, arguments, groups of options that several commands have, and completion."""
+"""Parameters of commands: options, arguments, groups of options that several commands have, and completion."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def _sources(paths: Sequence[str] | None) -> list[tuple[Path | None, SourceFile]
 
 
 def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[FormattedFile]:
-    """Format every file; if one has errors, prints those of all files and exits with code 1."""
+    """Format every file; if one has errors, print the errors of all files and exit with code 1."""
     from privtab.language.fmt import format_source
 
     formatted: list[FormattedFile] = []

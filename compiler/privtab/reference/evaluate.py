@@ -81,7 +81,7 @@ _SECOND: Collection[SourceKind] = ("grant", "default", "group")
 
 
 class Source(NamedTuple):
-    """What of the state makes an atom hold: rows of one kind about one entity, and those of the caller's principals that they name.
+    """The part of the state that makes an atom hold: rows of one kind about one entity, and the principals of the caller that they name.
 
     >>> Source("owner", "table:a", ("user:ann",)).privilege
     ''
@@ -168,7 +168,7 @@ class EvaluationContext:
         return asked_condition(self.program, rule, named=ir.RESOURCE in self.complete)
 
     def holds(self, formula: ir.Formula, results: dict[ir.Can, bool] | None = None) -> bool:
-        """Whether a condition holds, evaluated as written. `results`: those for each `can` in it, which is evaluated once."""
+        """Return whether a condition holds, evaluated as written. `results`: the results for each `can` in it, which is evaluated once."""
         results = {} if results is None else results
         match formula:
             case ir.And():
@@ -229,7 +229,7 @@ class EvaluationContext:
                 assert_never(atom)
 
     def compares(self, compare: ir.Compare, user: str | None = None) -> bool:
-        """Whether both values exist and stand in the relation, for the caller or another user."""
+        """Return whether both values exist and stand in the relation, for the caller or another user."""
         return fulfilled(compare, lambda term: self.value(term, user))
 
     def value(self, term: ir.Term, user: str | None = None) -> object:
@@ -252,7 +252,7 @@ class EvaluationContext:
                 assert_never(term.kind)
 
     def holder(self, term: ir.Term, user: str | None = None) -> tuple[Literal["user", "entity"], str] | None:
-        """Whose value of an attribute the state may have: the caller or another user, or an entity; None if nobody's."""
+        """The owner of an attribute's value in the state: the caller or another user, or an entity; None without an owner."""
         if term.kind == "user":
             return "user", user or self.user
         path = self.path(term.target) if term.target is not None else ()
@@ -310,7 +310,7 @@ class EvaluationContext:
                 yield Source("owner", key, owners, key)
 
     def _below(self, atom: ir.Below) -> Iterator[Source]:
-        """What is held on an object or on an entity below it, as an owner first."""
+        """The rights held on an object or on an entity below it, the owner's first."""
         paths = self.paths_from(atom.target)
         if not isinstance(atom, ir.HasBelow):
             yield from self.owned(path[-1] for path in paths)
@@ -375,12 +375,12 @@ class EvaluationContext:
         )
 
     def is_self(self, target: ir.Target) -> bool:
-        """Whether an object is the caller."""
+        """Return whether an object is the caller."""
         path = self.path(target)
         return bool(path) and last_name(path_of(path[-1])) == self.user
 
     def _standing_for(self, atom: ir.Member | ir.Holds) -> Iterator[Source]:
-        """How the caller belongs to an object or holds it: through a row of members, or as one of their groups or roles."""
+        """The ways in which the caller belongs to an object or holds it: through a row of members, or as one of their groups or roles."""
         path = self.path(atom.target)
         if not path:
             return
@@ -398,7 +398,7 @@ class EvaluationContext:
 
 
 def fulfilled(compare: ir.Compare, value_of: Callable[[ir.Term], object]) -> bool:
-    """Whether both values of a comparison exist and stand in the relation."""
+    """Return whether both values of a comparison exist and stand in the relation."""
     left, constants = value_of(compare.left), compare.right
     if isinstance(constants, ir.Term):
         right = value_of(constants)

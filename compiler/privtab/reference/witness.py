@@ -59,7 +59,7 @@ class WitnessBuilder:
         slash: bool = False,
         separate_ancestors: bool = True,
     ) -> None:
-        """`types`: the type of each `with` object that allows several. `facts`: those that the state must have.
+        """`types`: the type of each `with` object that allows several. `facts`: the facts that the state must have.
 
         `values`: those of attributes under which the comparisons among the facts hold.
 
@@ -119,7 +119,7 @@ class WitnessBuilder:
         )
 
     def is_in_state(self, term: Term) -> bool:
-        """Whether the state gives the value of an attribute."""
+        """Return whether the state gives the value of an attribute."""
         declared = self.program.attribute(term)
         return declared is not None and "state" in declared.origins
 
@@ -151,7 +151,7 @@ class WitnessBuilder:
         return Entity(base_type(type_), "/".join(names[first:]))
 
     def _placements(self) -> Iterator[Placement]:
-        """Where the entities with flat ids lie that the request is about, or that lie below these."""
+        """The places of the entities with flat ids that the request is about, or that lie below such an entity."""
         for slot, type_ in self.types.items():
             if type_ == LEFT_OUT:
                 continue
