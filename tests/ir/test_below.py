@@ -8,11 +8,11 @@ import generated_programs
 import pytest
 import small_policies
 import worlds
-from counterexamples import counterexample
+from counterexamples import counterexample, request_settings
 from seeds import seeds
 
 from privtab.ir.canonical import canonical_form
-from privtab.ir.exact import ImplicationChecker, request_settings
+from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import reached_atoms
 from privtab.ir.nodes import ByType, HasBelow, OwnsBelow, Program, Rule
 from privtab.reference.evaluate import EvaluationContext, Reference

@@ -12,7 +12,7 @@ from privtab.backends.describe import described_policy, minimal_set_texts
 from privtab.base.attributes import Attribute, AttributeValue
 from privtab.base.errors import Undecided
 from privtab.ir import prime_implicants
-from privtab.ir.canonical import MinimalSets, atom_of, canonical_form
+from privtab.ir.canonical import MinimalSets, canonical_form
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import Truth
 from privtab.ir.names import atom_text
@@ -171,7 +171,7 @@ def compare(seed: int) -> bool:
         others = sorted({repr(atom) for atoms in found for atom in atoms if not isinstance(atom, Compare)})
         for values in worlds(program, seed, 30):
             held = frozenset(name for name in others if rnd.random() < 0.5)
-            by_sets = any(holds(program, And(parts=tuple(map(atom_of, atoms))), values, held) for atoms in found)
+            by_sets = any(holds(program, And(parts=tuple(atoms)), values, held) for atoms in found)
             assert by_sets == holds(program, formula, values, held), (
                 seed,
                 first,

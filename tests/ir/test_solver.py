@@ -7,10 +7,10 @@ from itertools import islice, product
 
 import generated_programs
 import pytest
-from counterexamples import counterexample
+from counterexamples import counterexample, request_settings
 
 from privtab.ir.canonical import canonical_form
-from privtab.ir.exact import ImplicationChecker, request_settings
+from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import reached_atoms
 from privtab.ir.nodes import Program, Rule

@@ -5,11 +5,11 @@ from __future__ import annotations
 import generated_programs
 import hostile
 import pytest
+from counterexamples import request_settings
 from seeds import seeds
 
 from privtab.base.errors import Undecided
 from privtab.ir.canonical import canonical_form
-from privtab.ir.exact import request_settings
 from privtab.ir.some_minimal_sets import LISTED, minimal_listing, some_minimal_sets
 
 

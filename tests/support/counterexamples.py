@@ -14,12 +14,14 @@ from math import prod
 from typing import NamedTuple, TypeAlias
 
 from privtab.base.errors import Undecided, UnsupportedError
-from privtab.ir.canonical import AtomSet, atom_of, canonical_form
+from privtab.base.vocabulary import kinds_of_requests
+from privtab.ir.canonical import AtomSet, canonical_form
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import Fact, Facts, FactSemantics, Granted, Holding
 from privtab.ir.formula import reached_atoms, without_name
-from privtab.ir.nodes import Atom, Compare, Formula
+from privtab.ir.nodes import Atom, ByType, Compare, Formula, Program, Rule
+from privtab.ir.shapes import condition_flags, rule_flags
 
 _MAX_CHOICES = 1_000
 """Limit on the choices of comparisons that hold."""
@@ -125,8 +127,8 @@ class CounterexampleSearch:
 
     def _choices(self, atoms: AtomSet, effects: _Effects) -> Iterator[tuple[_Choice, ...]]:
         """The ways to give a set of atoms in the first program."""
-        in_order = map(atom_of, sorted(atoms, key=canonical_form(self.program).order))
-        options = [self._giving(atom, effects) for atom in in_order]
+        in_order = sorted(atoms, key=canonical_form(self.program).order)
+        options = [self._giving(atom, effects) for atom in in_order if not isinstance(atom, ByType)]
         if prod(map(len, options)) > _MAX_COMBINATIONS:
             raise UnsupportedError(
                 f"one condition requires {len(atoms)} atoms that can be given in more than {_MAX_COMBINATIONS:,} ways"
@@ -187,3 +189,17 @@ def counterexample(
     search = CounterexampleSearch(exact.semantics, exact.other_semantics)
     found = list(islice(search.all(f, g, flags, types or {}, alike=exact.alike(f, g)), 200))
     return min(found, key=lambda facts: (len(facts), sorted(map(repr, facts))), default=None)
+
+
+def request_settings(
+    program: Program, rule: Rule, *further: Formula
+) -> Iterator[tuple[frozenset[str], dict[str, str]]]:
+    """Every set of the flags that a rule depends on, with every choice of types for its `with` objects.
+
+    `further`: conditions whose flags are included.
+    """
+    flags = set(rule_flags(program, rule))
+    for formula in further:
+        flags |= condition_flags(program, formula)
+    for chosen, types in kinds_of_requests(flags, {slot.name: slot.types for slot in rule.withs}):
+        yield frozenset(chosen), types

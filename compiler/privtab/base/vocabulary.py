@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations, product
 from typing import Any
 
 from privtab.base.attributes import NO_ATTRIBUTES, Attributes
@@ -24,6 +25,17 @@ from privtab.base.request import ACTIVE_ROLES, MOST_ACTIVE_ROLES, NOT_SET, Entit
 from privtab.base.sql_text import FILTER_KINDS
 
 
+def kinds_of_requests(
+    flags: Iterable[str], types: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[tuple[str, ...], dict[str, str]]]:
+    """Every set of flags with every choice of a type for each `with` object, those with few flags first; flags are sorted."""
+    listed = sorted(flags)
+    for size in range(len(listed) + 1):
+        for chosen in combinations(listed, size):
+            for of_slots in product(*types.values()):
+                yield chosen, dict(zip(types, of_slots, strict=True))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationShape:
     """The shape of requests for one operation."""
@@ -35,6 +47,11 @@ class OperationShape:
     """The flags that a request must state, set or not."""
     needs_active_role: bool = False
     """Whether a request must name an active role, which becomes the owner of what is created."""
+
+    def settings(self) -> Iterator[tuple[frozenset[str], dict[str, str]]]:
+        """The flags and the types of `with` objects of each kind of request."""
+        for flags, types in kinds_of_requests(self.flags, self.withs):
+            yield frozenset(flags), types
 
     def missing_flags(self, flags: Iterable[str]) -> frozenset[str]:
         """The required flags that a request with these flags does not state."""

@@ -15,11 +15,12 @@ from typing import Literal, NamedTuple, TypeAlias
 from privtab.base.caching import once
 from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span
 from privtab.base.errors import Undecided
+from privtab.base.vocabulary import kinds_of_requests
 from privtab.ir.canonical import AtomSet, Canonical, canonical_form
 from privtab.ir.exact import ImplicationChecker, unrelated
 from privtab.ir.formula import asked_condition, compared_terms, reached_atoms, walk_reached, without_name
 from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Formula, Has, Member, Owner, Program, Rule
-from privtab.ir.shapes import Shape, Shapes, condition_flags, kinds_of_requests, shapes
+from privtab.ir.shapes import Shape, Shapes, condition_flags, shapes
 from privtab.ir.solver import FullAccess, NeededAtoms, NoAccess
 from privtab.ir.some_minimal_sets import absorbed
 from privtab.model.lower import AlternativeRows, Lowering, lower

@@ -362,7 +362,7 @@ class Canonical:
         sets, _ = self._sets_of_can[key]
         if can.target.slot == ir.RESOURCE:
             return sets
-        return frozenset(frozenset(_moved(a, can.target.slot) for a in atoms) for atoms in sets)
+        return frozenset(frozenset(move_to_slot(a, can.target.slot) for a in atoms) for atoms in sets)
 
 
 class _Sets(RequestAlgebra[frozenset[AtomSet]]):
@@ -395,10 +395,6 @@ class _Sets(RequestAlgebra[frozenset[AtomSet]]):
         return super().by_type(choice) if choice.slot in self.types else frozenset({frozenset({choice})})
 
 
-def _moved(atom: Leaf, slot: str) -> Leaf:
-    return cast("Leaf", move_to_slot(atom, slot))  # which is of the same kind
-
-
 @once
 def canonical_form(program: ir.Program) -> Canonical:
     """The shared `Canonical` of a program.
@@ -414,13 +410,3 @@ def minimal_sets(
 ) -> MinimalSets:
     """The minimal sets of a rule's call (its gate and `requires`)."""
     return canonical_form(program).minimal_sets(rule.call_condition, flags, types)
-
-
-def atom_of(leaf: Leaf) -> ir.Atom:
-    """The atom in a minimal set of a request in which the types of all objects are given.
-
-    >>> atom_of(ir.ServiceAdmin()).kind.words
-    'service admin'
-    """
-    assert not isinstance(leaf, ir.ByType), "the types of all objects are given"
-    return leaf

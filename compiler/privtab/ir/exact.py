@@ -6,7 +6,7 @@ names one object twice has fewer states, and each of them has an equivalent amon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property, partial
 from typing import assert_never
 
@@ -15,7 +15,7 @@ from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, canonical_form
 from privtab.ir.facts import Assigned, Fact, FactSemantics, Granted, Holding, Owned
 from privtab.ir.formula import Truth, reached_atoms, resolve_can, uses_below, walk_condition, walk_reached, without_name
-from privtab.ir.shapes import condition_flags, depends_on_request, kinds_of_requests, rule_flags
+from privtab.ir.shapes import depends_on_request
 from privtab.ir.solver import Slots, Solver
 from privtab.ir.unroll import levels_that_matter, unrolled
 
@@ -261,23 +261,6 @@ def _oddity(program: ir.Program, fact: Fact) -> tuple[int, bool, bool, bool, boo
     is_set = name is not None and name not in program.privileges
     is_denial = getattr(fact, "effect", "allow") == "deny"
     return by_role + (carrier == "group"), carrier != "user", is_set, is_denial, isinstance(fact, Assigned)
-
-
-def request_settings(
-    program: ir.Program, rule: ir.Rule, *further: ir.Formula
-) -> Iterator[tuple[frozenset[str], dict[str, str]]]:
-    """Every set of the flags that a rule depends on, with every choice of types for its `with` objects.
-
-    `further`: conditions whose flags are included.
-
-    Example:
-        for flags, types in request_settings(program, rule): ...
-    """
-    flags = set(rule_flags(program, rule))
-    for formula in further:
-        flags |= condition_flags(program, formula)
-    for chosen, types in kinds_of_requests(flags, {slot.name: slot.types for slot in rule.withs}):
-        yield frozenset(chosen), types
 
 
 def _same_semantics(first: ir.Program, second: ir.Program) -> bool:

@@ -11,7 +11,7 @@ from privtab.base.caching import once, once_within
 from privtab.ir import nodes as ir
 from privtab.ir.algebra import Algebra, Rebuilder, T
 
-P = TypeVar("P", bound=ir.Atom | ir.Can)
+P = TypeVar("P", bound=ir.Formula)
 LEVELS_ABOVE = frozenset(
     (outer, inner)
     for outer, inners in {
@@ -122,17 +122,13 @@ def flat(formula: ir.Formula) -> ir.Formula:
     return _Flat().fold(formula)
 
 
-def move_to_slot(formula: ir.Formula, slot: str) -> ir.Formula:
-    """The formula with the object in `slot` in place of the resource.
-
-    >>> move_to_slot(ir.Owner(target=ir.Target(slot="", type="table")), "to").targets[0].slot
-    'to'
-    """
+def move_to_slot(formula: P, slot: str) -> P:
+    """The formula with the object in `slot` in place of the resource."""
 
     def moved(target: ir.Target) -> ir.Target:
         return replace(target, slot=slot) if target.slot == ir.RESOURCE else target
 
-    return replace_atoms(formula, lambda part: with_targets(part, moved))
+    return with_targets(formula, moved)
 
 
 def on_entity(atom: ir.Atom) -> ir.Atom:
@@ -158,7 +154,7 @@ def on_each_level(program: ir.Program, atom: ir.Atom, levels: int) -> tuple[ir.A
 
 
 def with_targets(part: P, change: Callable[[ir.Target], ir.Target]) -> P:
-    """An atom or a `can` with other entities in place of its own.
+    """A condition with other entities in place of its own.
 
     >>> target = ir.Target(slot="", type="table")
     >>> with_targets(ir.Owner(target=target), lambda _: replace(target, slot="to")).target.slot
@@ -174,6 +170,8 @@ def with_targets(part: P, change: Callable[[ir.Target], ir.Target]) -> P:
     if isinstance(part, ir.OnTarget | ir.Can):
         target = change(part.target)
         return cast("P", part if target is part.target else replace(part, target=target))
+    if not isinstance(part, ir.Atomic):
+        part = cast("P", replace_atoms(part, lambda leaf: with_targets(leaf, change)))
     return part
 
 

@@ -13,13 +13,13 @@ from typing import Any, TypeAlias, get_args
 from privtab.base.caching import once
 from privtab.base.names import PRINCIPAL_KINDS, small_letters
 from privtab.base.sql_text import FilterWord
-from privtab.base.vocabulary import Vocabulary
+from privtab.base.vocabulary import Vocabulary, kinds_of_requests
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Canonical, Leaf, Listing, canonical_form
 from privtab.ir.formula import asked_condition
 from privtab.ir.names import constants_text
 from privtab.ir.semantics import Semantics
-from privtab.ir.shapes import kinds_of_requests, rule_flags
+from privtab.ir.shapes import rule_flags
 from privtab.ir.some_minimal_sets import minimal_listing
 
 KINDS_OF_NODES: Mapping[type, str] = {node: small_letters(node.__name__) for node in get_args(ir.Formula)}

@@ -6,8 +6,7 @@ of the same shape, with its atoms in place of the first row's atoms.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, product
+from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from privtab.base.caching import once, once_within
@@ -208,17 +207,6 @@ def rule_flags(program: Program, rule: Rule) -> tuple[str, ...]:
         found = tuple(sorted(frozenset(rule.required_flags).union(*(condition_flags(program, part) for part in parts))))
         known = _flags_of_rules(program)[id(rule)] = rule, found
     return known[1]
-
-
-def kinds_of_requests(
-    flags: Iterable[str], types: Mapping[str, Sequence[str]]
-) -> Iterator[tuple[tuple[str, ...], dict[str, str]]]:
-    """Every set of flags with every choice of a type for each `with` object, those with few flags first; flags are sorted."""
-    listed = sorted(flags)
-    for size in range(len(listed) + 1):
-        for chosen in combinations(listed, size):
-            for of_slots in product(*types.values()):
-                yield chosen, dict(zip(types, of_slots, strict=True))
 
 
 def condition_flags(program: Program, formula: Formula) -> frozenset[str]:

@@ -17,7 +17,6 @@ from privtab.ir import (
     Program,
     RequestAlgebra,
     Rule,
-    atom_of,
     canonical_form,
     minimal_listing,
     uses_below,
@@ -239,7 +238,7 @@ def listing(context: EvaluationContext, rule: Rule, condition: Formula) -> Listi
     form = canonical_form(context.program)
     types = {slot.name: context.types.get(slot.name, LEFT_OUT) for slot in rule.withs}
     found = minimal_listing(form, condition, context.flags, types)
-    if found.complete or any(all(map(context.holds, map(atom_of, atoms))) for atoms in found.sets):
+    if found.complete or any(all(map(context.holds, atoms)) for atoms in found.sets):
         return found
     sufficient = _SufficientAtoms(context).fold(condition)
     return minimal_listing(form, condition, context.flags, types, sufficient=sufficient)

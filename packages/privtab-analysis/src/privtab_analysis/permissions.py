@@ -25,7 +25,6 @@ from privtab.ir import (
     Rule,
     Tool,
     asked_condition,
-    atom_of,
     canonical_form,
     compared_terms,
     vocabulary,
@@ -302,7 +301,7 @@ class Choices:
             return
         for types, resource_atoms, by_slot in splits:
             self.caller.about({RESOURCE: resource})
-            if not all(self.caller.holds(atom_of(atom)) for atom in resource_atoms):
+            if not all(self.caller.holds(atom) for atom in resource_atoms):
                 continue
             candidates = {slot: self.candidates(slot, by_slot.get(slot, ()), type_) for slot, type_ in types.items()}
             if all(candidates.values()):
@@ -360,7 +359,7 @@ class Choices:
             for entity, kind in self._classes_of_entities[type_]:
                 if kind not in known:
                     self.caller.about({slot: entity})
-                    known[kind] = all(self.caller.holds(atom_of(atom)) for atom in atoms)
+                    known[kind] = all(self.caller.holds(atom) for atom in atoms)
                 if known[kind] and self.exists(entity):
                     found.append(entity)
             self._candidates[key] = found

@@ -11,7 +11,7 @@ from typing import TypeAlias, assert_never
 
 from privtab import ir
 from privtab.base import Entity
-from privtab.ir import Leaf, atom_of, atom_words, privilege_names, with_targets
+from privtab.ir import Leaf, atom_words, privilege_names, with_targets
 from privtab.state import Assignment, Effect, Grant
 
 Right: TypeAlias = ir.Atom
@@ -27,10 +27,10 @@ def target_of(key: str) -> ir.Target:
 
 def about(leaf: Leaf, key: Callable[[ir.Target], str | None]) -> Right | None:
     """An atom about the entities with these keys; None if one of them has none."""
-    atom = atom_of(leaf)
-    keys = {target: key(target) for target in atom.targets}
+    assert not isinstance(leaf, ir.ByType), "the types of all objects are given"
+    keys = {target: key(target) for target in leaf.targets}
     known = {target: target_of(found) for target, found in keys.items() if found is not None}
-    return with_targets(atom, known.__getitem__) if len(known) == len(keys) else None
+    return with_targets(leaf, known.__getitem__) if len(known) == len(keys) else None
 
 
 def key_of(right: Right) -> str:

@@ -23,7 +23,6 @@ from privtab.ir import (
     asked_condition,
     canonical_form,
     located_sets,
-    request_settings,
     vocabulary,
 )
 from privtab_analysis.rights import Right, key_of, right_text, with_key
@@ -117,7 +116,8 @@ class Candidates:
 
     def settings(self, rule: Rule) -> Iterator[Setting]:
         """Every kind of request for a row. Raises Undecided if there are too many, or too many minimal sets."""
-        for number, (flags, types) in enumerate(request_settings(self.program, rule)):
+        settings = vocabulary(self.program).operations[rule.entity][rule.operation].settings()
+        for number, (flags, types) in enumerate(settings):
             if number >= MAX_SETTINGS:
                 raise Undecided(f"`{rule.id}` has more than {MAX_SETTINGS} kinds of request")
             forms: tuple[Form, ...] = ("",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, reduce
 from operator import or_
 from typing import TypeAlias, TypeVar
@@ -20,8 +21,8 @@ from privtab.ir import (
     Program,
     Rule,
     When,
-    move_to_slot,
     walk_reached,
+    with_targets,
 )
 from privtab.reference import EvaluationContext, Reference
 from privtab_testing.scenarios import Case
@@ -130,7 +131,11 @@ class Observed:
                 self._replacement = replacement, {}
             cache, rule = self._replacement[1], replacement if replaced == key else self.program.rules[key]
         if can not in cache:
-            cache[can] = self.holds(move_to_slot(rule.item_condition, can.target.slot), replacement)
+            slot = can.target.slot
+            condition = with_targets(
+                rule.item_condition, lambda of: replace(of, slot=slot) if of.slot == RESOURCE else of
+            )
+            cache[can] = self.holds(condition, replacement)
         return cache[can]
 
     def atom(self, atom: Atom) -> Mask:

@@ -21,12 +21,11 @@ from privtab.ir import (
     Rule,
     Tool,
     asked_condition,
-    atom_of,
     atom_text,
     canonical_form,
     reached_atoms,
-    request_settings,
     rule_flags,
+    vocabulary,
 )
 from privtab_testing.scenarios import Case, CasePlan, Form
 from privtab_testing.scenarios.masks import SETTING_COST, Budget, Key, Mask, Observed, noticing
@@ -125,11 +124,11 @@ class Coverage:
         return found
 
     def _cells(self, rule: Rule, observed: Observed | None) -> Iterator[Cell]:
-        flags_asked = rule_flags(self.program, rule)
-        for flags, all_types in request_settings(self.program, rule):
+        requests = vocabulary(self.program).operations[rule.entity][rule.operation]
+        for flags, all_types in requests.settings():
             self._budget.spend(SETTING_COST)
             types = {slot.name: all_types[slot.name] for slot in rule.withs if slot.polymorphic}
-            in_setting = 0 if observed is None else observed.setting(flags, flags_asked, all_types)
+            in_setting = 0 if observed is None else observed.setting(flags, requests.flags, all_types)
             named = 0 if observed is None else observed.named
             of_forms = {"": in_setting, "item": named, "call": ~named}
             for form in request_forms(self.program, rule):
@@ -172,7 +171,7 @@ def cells_of(
     kind: Cell, sets: tuple[tuple[Leaf, ...], ...], observed: Observed | None, in_setting: Mask
 ) -> Iterator[tuple[Cell, Mask]]:
     """The cells of one kind of request, and the cases that prove each; `kind`: a cell of that kind, `in_setting`: the cases that have it."""
-    masks = {atom: 0 if observed is None else observed.atom(atom_of(atom)) for atoms in sets for atom in atoms}
+    masks = {atom: 0 if observed is None else observed.holds(atom) for atoms in sets for atom in atoms}
     complete = [reduce(int.__and__, (masks[atom] for atom in atoms), in_setting) for atoms in sets]
     allowed = observed.allowed if observed is not None else 0
     denied = in_setting & ~allowed
