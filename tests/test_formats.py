@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from privtab.base.errors import UsageError
-from privtab.base.formats import ENDINGS, LOCAL_ENDINGS, WHOLE
+from privtab.base.files import ENDINGS, LOCAL_ENDINGS, WHOLE
 from privtab.state.load import load_raw_state
 
 GRANTS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from privtab.base.recently_used import RecentlyUsed
+from privtab.base.caching import RecentlyUsed
 
 
 def test_the_number_of_entries_is_bounded() -> None:

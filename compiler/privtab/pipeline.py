@@ -121,8 +121,8 @@ def resolve_policy(
     `source`: the text of the policy, if an editor has it. `parallel`: check a large policy in several processes. `begin`: begin to
     check a large policy in a child process if a processor is free; for commands only.
 
-    >>> resolve_policy("cdap/final").check().findings.kept
-    ()
+    >>> resolve_policy("cdap/final").check().program.system
+    'cdap'
     """
     from privtab import checks
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from privtab.backends.protocol import Compilation
-from privtab.base import indented_json
+from privtab.base.printable import indented_json
 from privtab.ir.canonical import canonical_form
 from privtab.ir.formula import walk_condition
 from privtab.ir.names import atom_text, effect_texts
@@ -22,7 +22,7 @@ NO_FLAGS: frozenset[str] = frozenset()
 def files(policy: Compilation) -> Mapping[str, str]:
     """The description as one JSON file."""
     described = described_policy(policy.program, revision=policy.revision or "")
-    return {"policy.json": indented_json.dumps(described) + "\n"}
+    return {"policy.json": indented_json(described) + "\n"}
 
 
 def described_policy(program: Program, *, revision: str, rules: Iterable[Rule] | None = None) -> dict[str, Any]:

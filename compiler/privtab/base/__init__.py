@@ -9,8 +9,7 @@ from privtab.base.lazy import face
 if TYPE_CHECKING:
     from privtab.base.arrow import array_numbers, array_truth, integer_array, text_array
     from privtab.base.attributes import Attribute, Attributes, AttributeValue, GivenAttributes
-    from privtab.base.caching import once
-    from privtab.base.collection import no_collection
+    from privtab.base.caching import RecentlyUsed, no_collection, once
     from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span
     from privtab.base.effects import PRINCIPAL_TABLES, Change
     from privtab.base.errors import (
@@ -31,11 +30,9 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
-    from privtab.base.files import check_secret, note_read, read_content, read_text
-    from privtab.base.formats import STATE_HELP, state_location
+    from privtab.base.files import STATE_HELP, check_secret, note_read, read_content, read_text, state_location
     from privtab.base.hints import did_you_mean, hint, listed_names, nearest
     from privtab.base.key_values import parse_key_values
-    from privtab.base.locations import Locations
     from privtab.base.moments import (
         WINDOW_COLUMNS,
         Window,
@@ -58,10 +55,9 @@ if TYPE_CHECKING:
         unencoded_name,
         unusable_character,
     )
-    from privtab.base.paths import base_type
+    from privtab.base.paths import Locations, base_type
     from privtab.base.plugins import load_plugin, plugin_names
     from privtab.base.printable import count, no_formula, printable_json, printable_output, printable_text
-    from privtab.base.recently_used import RecentlyUsed
     from privtab.base.request import NOT_SET, Decision, Entity, Request, smallest_sets
     from privtab.base.resources import Documents, how_to_install, text_templates
     from privtab.base.shard_names import sharded_revision
@@ -78,26 +74,22 @@ else:
         {
             "arrow": "array_numbers array_truth integer_array text_array",
             "attributes": "Attribute AttributeValue Attributes GivenAttributes",
-            "caching": "once",
-            "collection": "no_collection",
+            "caching": "RecentlyUsed no_collection once",
             "diagnostics": "Diagnostic FindingKind Located Severity Span",
             "effects": "PRINCIPAL_TABLES Change",
             "errors": "AccessDenied BrokenBundle DecisionError DecisionUnavailable ExitCode FileError HasWindows"
             " InvalidRequest PolicyError PolicyInvalid PrivtabError SettingsInvalid"
             " StateInvalid Undecided UnsupportedError UsageError",
-            "files": "check_secret note_read read_content read_text",
-            "formats": "STATE_HELP state_location",
+            "files": "STATE_HELP check_secret note_read read_content read_text state_location",
             "hints": "did_you_mean hint listed_names nearest",
             "key_values": "parse_key_values",
             "lazy": "face",
-            "locations": "Locations",
             "moments": "WINDOW_COLUMNS Window WrongTime moment_text parse_moment",
             "names": "ANY_PRIVILEGE LEFT_OUT PRINCIPAL_KINDS bare_name check_principal decode_name encode_name"
             " is_wildcard last_name path_of quoted_privilege unencoded_name unusable_character",
-            "paths": "base_type",
+            "paths": "Locations base_type",
             "plugins": "load_plugin plugin_names",
             "printable": "count no_formula printable_json printable_output printable_text",
-            "recently_used": "RecentlyUsed",
             "request": "Decision Entity NOT_SET Request smallest_sets",
             "resources": "Documents how_to_install text_templates",
             "shard_names": "sharded_revision",

@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from json.encoder import encode_basestring as quoted
 from typing import Any, TextIO, cast
-
-from privtab.base import indented_json
 
 # Unicode's control, format, line separator and surrogate characters, except tabs, line feeds and the format characters
 # that are visible (the signs of Arabic and other numbers).
@@ -46,8 +45,59 @@ def printable_json(value: object, *, indent: bool = False, **style: Any) -> str:
     >>> print(printable_json("a\x7f\U000e0041"))
     "a\u007f\udb40\udc41"
     """
-    text = indented_json.dumps(value, **style) if indent else json.dumps(value, ensure_ascii=False, **style)
+    text = indented_json(value, **style) if indent else json.dumps(value, ensure_ascii=False, **style)
     return text if text.isascii() and "\x7f" not in text else _CHARACTER.sub(_json_escape, text)
+
+
+def indented_json(value: object, *, sort_keys: bool = False, default: Callable[[Any], Any] | None = None) -> str:
+    """The text of `json.dumps(value, indent=2, ensure_ascii=False, …)`, in less than half the time: Python's C encoder does not indent."""
+    # By the keys of an object and its indentation: the keys in order, and a template for their values.
+    layouts: dict[tuple[tuple[Any, ...], str], tuple[tuple[Any, ...], str]] = {}
+
+    def text(value: Any, newline: str) -> str:
+        kind = type(value)
+        if kind is str:
+            return quoted(value)
+        if kind is dict:
+            return mapping(value, newline) if value else "{}"
+        if kind is list or kind is tuple:
+            return sequence(value, newline) if value else "[]"
+        if kind is int:
+            return repr(value)
+        if value is None or kind is bool:
+            return "null" if value is None else "true" if value else "false"
+        if isinstance(value, dict):
+            return text(dict(value), newline)
+        if isinstance(value, list | tuple):
+            return text(list(value), newline)
+        if default is None or isinstance(value, str | int | float):
+            return json.dumps(value, ensure_ascii=False)  # raises TypeError for what is not JSON
+        return text(default(value), newline)
+
+    def mapping(value: dict[Any, Any], newline: str) -> str:
+        inner = newline + "  "
+        keys = tuple(value)
+        layout = layouts.get((keys, newline))
+        if layout is None:
+            order = tuple(sorted(keys)) if sort_keys else keys
+            fields = [quoted(_key(key)).replace("%", "%%") + ": %s" for key in order]
+            layout = order, "{" + inner + ("," + inner).join(fields) + newline + "}"
+            if all(isinstance(key, str) for key in keys):  # others may be equal and have different texts, as 1 and True
+                layouts[keys, newline] = layout
+        order, template = layout
+        items = [value[key] for key in order]
+        return template % tuple([quoted(item) if type(item) is str else text(item, inner) for item in items])
+
+    def sequence(value: list[Any] | tuple[Any, ...], newline: str) -> str:
+        inner = newline + "  "
+        parts = [quoted(item) if type(item) is str else text(item, inner) for item in value]
+        return "[" + inner + ("," + inner).join(parts) + newline + "]"
+
+    return text(value, "\n")
+
+
+def _key(key: object) -> str:
+    return key if isinstance(key, str) else str(next(iter(json.loads(json.dumps({key: None})))))
 
 
 def _escape(found: re.Match[str]) -> str:

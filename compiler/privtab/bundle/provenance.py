@@ -11,7 +11,7 @@ from typing import Any
 
 from privtab import __version__
 from privtab.base.errors import FileError
-from privtab.base.formats import ENDINGS, ending_of, state_location
+from privtab.base.files import ENDINGS, ending_of, state_location
 from privtab.bundle.archive import archive_digest
 
 GIT_SECONDS = 20

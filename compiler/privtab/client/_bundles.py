@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from privtab.base import files, plugins, strict_json
-from privtab.base.collection import no_collection
+from privtab.base.caching import no_collection
 from privtab.base.errors import BrokenBundle, DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
 from privtab.base.resources import how_to_install
 from privtab.base.signatures import PEM, Signed, Trust

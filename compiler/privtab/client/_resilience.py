@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
+from privtab.base.caching import RecentlyUsed
 from privtab.base.errors import DecisionUnavailable, PrivtabError
-from privtab.base.recently_used import RecentlyUsed
 from privtab.base.request import Decision, Request
 from privtab.client._engine import Flow, renew_after_fork
 from privtab.client._observe import LOG

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from privtab.base import files, indented_json, plugins, strict_json
+from privtab.base import files, plugins, strict_json
 from privtab.base.errors import BrokenBundle, FileError, UsageError
-from privtab.base.printable import count
+from privtab.base.printable import count, indented_json
 from privtab.base.staged import write_file, write_files
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _rows_of_index(documents: Iterable[Mapping[str, Any]], shown: str) -> State:
 
 def json_text(value: object) -> str:
     """Readable JSON, equal for equal values."""
-    return indented_json.dumps(value, sort_keys=True) + "\n"
+    return indented_json(value, sort_keys=True) + "\n"
 
 
 def write_outputs(folder: Path, outputs: Mapping[str, Mapping[str, bytes]], *, complete: bool) -> None:

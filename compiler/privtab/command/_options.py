@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from privtab.base import plugins
 from privtab.base.errors import UsageError
-from privtab.base.formats import STATE_HELP
+from privtab.base.files import STATE_HELP
 from privtab.base.key_values import parse_key_values
 from privtab.command._files import load_policy, load_rows
 from privtab.command._output import err, print_error, show_findings, stop

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from privtab import backends
-from privtab.base.collection import no_collection
+from privtab.base.caching import no_collection
 from privtab.base.errors import PolicyInvalid, UsageError
 from privtab.base.worker import LARGE, beside
 from privtab.command._files import STATE, json_text, state_files, write_outputs, write_state

@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO, TypeAlias
 
 from privtab.base import strict_json
 from privtab.base.errors import FileError, InvalidRequest, UsageError
-from privtab.base.formats import STATE_HELP
+from privtab.base.files import STATE_HELP
 from privtab.base.request import Request
 from privtab.base.vocabulary import Vocabulary
 from privtab.command._engines import ENGINES, Answers, asked_at, engine_named, engine_names

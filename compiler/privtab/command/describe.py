@@ -7,7 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from privtab.base.collection import no_collection
+from privtab.base.caching import no_collection
 from privtab.base.user_cache import known_revision
 from privtab.base.worker import LARGE, beside
 from privtab.command._options import PolicyArguments

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.padding import Padding
 from rich.text import Text
 
-from privtab.base.collection import no_collection
+from privtab.base.caching import no_collection
 from privtab.base.diagnostics import Diagnostic, FindingKind, Severity, Span, shown_columns
 from privtab.base.errors import UsageError
 from privtab.base.printable import count

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from privtab.base import strict_json
 from privtab.base.errors import UsageError
-from privtab.base.formats import STATE_HELP
+from privtab.base.files import STATE_HELP
 from privtab.base.printable import count
 from privtab.base.staged import write_file
 from privtab.command._app import Commands

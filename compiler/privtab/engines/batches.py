@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from privtab.base import names
 from privtab.base.arrow import Codes
-from privtab.base.collection import no_collection
+from privtab.base.caching import no_collection
 from privtab.base.errors import InvalidRequest
 from privtab.base.names import LEFT_OUT
 from privtab.base.request import NOT_SET, Entity, Request

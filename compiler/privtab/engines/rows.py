@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 from privtab.base.effects import with_changes
 from privtab.base.errors import DecisionUnavailable, PolicyError
-from privtab.base.locations import Locations, ids, not_placed
 from privtab.base.names import unencoded_name
-from privtab.base.paths import base_type
+from privtab.base.paths import Locations, base_type, ids, not_placed
 from privtab.base.request import Decision, Entity, Request, roles_not_held, smallest_sets
 from privtab.base.sql_text import (
     DIALECTS,

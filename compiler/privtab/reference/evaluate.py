@@ -12,9 +12,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias, assert_never
 
 from privtab.base.attributes import holds
 from privtab.base.effects import with_changes
-from privtab.base.locations import not_placed
 from privtab.base.names import LEFT_OUT, last_name, path_of, refers_to
-from privtab.base.paths import base_type, level_of
+from privtab.base.paths import base_type, level_of, not_placed
 from privtab.base.request import Decision, Entity, Request, roles_not_held, smallest_sets
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, Listing

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from privtab.base.formats import ending_of
+from privtab.base.files import ending_of
 from privtab.base.hints import nearest
 from privtab.state.findings import RowLocation
 from privtab.state.raw import RawReader

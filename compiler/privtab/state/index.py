@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from privtab.base.collection import no_collection
+from privtab.base.caching import no_collection
 from privtab.base.moments import WINDOWED
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program

@@ -13,8 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from privtab.base.errors import FileError, UsageError
-from privtab.base.files import note_read, problem, read_content
-from privtab.base.formats import LOCAL_ENDINGS, READERS, WHOLE, ending_of, state_location
+from privtab.base.files import (
+    LOCAL_ENDINGS,
+    READERS,
+    WHOLE,
+    ending_of,
+    note_read,
+    problem,
+    read_content,
+    state_location,
+)
 from privtab.ir.nodes import Program
 from privtab.state import raw as raw_rows
 from privtab.state.checker import Checker

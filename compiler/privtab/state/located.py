@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from privtab.base.locations import Locations
-from privtab.base.paths import PathShape
+from privtab.base.paths import Locations, PathShape
 from privtab.base.request import Entity
 from privtab.base.vocabulary import Vocabulary
 from privtab.ir.nodes import Program

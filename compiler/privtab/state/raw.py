@@ -12,7 +12,7 @@ from typing import Any
 
 from privtab.base import files
 from privtab.base.errors import FileError
-from privtab.base.formats import GZIP
+from privtab.base.files import GZIP
 from privtab.base.hints import did_you_mean
 from privtab.base.moments import WINDOW_COLUMNS
 from privtab.state.findings import RowLocation, StateFinding

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privtab.base.formats import ENDINGS, LOCAL_ENDINGS
+from privtab.base.files import ENDINGS, LOCAL_ENDINGS
 from privtab_spark.formats import SPARK
 
 
