@@ -1,4 +1,4 @@
-"""What an atom is, apart from the kinds of atoms: these are in `nodes`, each with its data. A list of kinds elsewhere would lack the next one."""
+"""Atoms, apart from the kinds of atoms, which are in `nodes`, each with its data. A list of kinds elsewhere would lack the next one."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ independent; under the semantics of the file, a set of atoms *entails* an atom i
 The last two do not combine: if ownership confers the privilege, the lower one may come from ownership alone.
 
 Comparisons of attributes entail each other by the values that make them true, sets whose comparisons contradict each other are left
-out, and `prime_implicants` joins those of which the comparisons complete each other. So equal conditions have equal minimal sets.
+out, and `prime_implicants` joins sets whose comparisons complete each other. So equal conditions have equal minimal sets.
 
 Where one privilege implies another, and every grant that gives the first gives the second, the first counts as a grant of the
 second: alone without denials, and with denials together with the second below.
@@ -66,7 +66,7 @@ class Listing(NamedTuple):
 
 
 class Canonical:
-    """Computes minimal sets of a program's conditions; those of a `can` are computed once."""
+    """Computes minimal sets of a program's conditions; the sets of a `can` are computed once."""
 
     def __init__(self, program: ir.Program) -> None:
         self.program = program
@@ -140,7 +140,7 @@ class Canonical:
         return sets
 
     def may_be_completed(self, atoms: Iterable[Leaf]) -> bool:
-        """Whether some of the atoms are comparisons of one attribute, so that sets of them may be joined."""
+        """Return whether some of the atoms are comparisons of one attribute, so that sets of them may be joined."""
         return any(len(part) > 1 for part in connected(self._comparisons, atoms))
 
     def ordered(self, sets: Iterable[AtomSet]) -> MinimalSets:
@@ -160,20 +160,20 @@ class Canonical:
 
     @property
     def independent(self) -> bool:
-        """Whether no atom entails another."""
+        """True if no atom entails another."""
         return not (self._inherited or self._owner_privileges or self._ambiguous)
 
     @property
     def _ambiguous(self) -> bool:
-        """Whether different reduced sets may suffice for each other."""
+        """True if different reduced sets may suffice for each other."""
         return self._implied or self._below or self._compares or self._restated
 
     def entails(self, atoms: AtomSet, atom: Leaf) -> bool:
-        """Whether every state that gives all of `atoms` gives `atom`."""
+        """Return whether every state that gives all of `atoms` gives `atom`."""
         return atom in atoms or self._follows(atoms, atom)
 
     def _follows(self, atoms: AtomSet, atom: Leaf) -> bool:
-        """Whether `atoms` entail an atom that is not one of them."""
+        """Return whether `atoms` entail an atom that is not one of them."""
         if self._restated and any(self._restates(other, atom) for other in atoms):
             return True
         match atom:
@@ -202,7 +202,7 @@ class Canonical:
                 return False
 
     def _restates(self, atom: Leaf, other: Leaf) -> bool:
-        """Whether an atom says what another does, of an entity that all objects share, or by the level: what holds on every one does on any."""
+        """Return whether an atom says what another does, of an entity that all objects share, or by the level: what holds on every one does on any."""
         if not isinstance(atom, ir.OnTarget) or type(atom) is not type(other):
             return False
         own, wanted = atom.target, cast("ir.Owner", other).target  # of the same kind
@@ -213,17 +213,17 @@ class Canonical:
         return same_level and same_slot and with_targets(atom, lambda _: wanted) == other
 
     def possible(self, atoms: AtomSet) -> bool:
-        """Whether the atoms can hold together: whether there are values for what they compare."""
+        """Return whether the atoms can hold together: whether there are values for what they compare."""
         return not self._compares or self._comparisons.possible(a for a in atoms if isinstance(a, ir.Compare))
 
     def _gives(self, atom: ir.Has, privilege: str) -> bool:
-        """Whether every grant that gives the atom gives a privilege on the same object."""
+        """Return whether every grant that gives the atom gives a privilege on the same object."""
         if atom.privilege == privilege:
             return True
         return self._implied and privilege in self._facts.gives(atom.privilege, atom.target.type)
 
     def _gives_below(self, atom: Leaf, below: ir.HasBelow) -> bool:
-        """Whether an atom on the target or below it gives what is to be held there."""
+        """Return whether an atom on the target or below it gives what is to be held there."""
         match atom:
             case ir.Owner(target=target) | ir.OwnsBelow(target=target):
                 return below.privilege in self._owner_privileges and self._within(target, below.target)
@@ -240,7 +240,7 @@ class Canonical:
                 return False
 
     def _within(self, lower: ir.Target, upper: ir.Target) -> bool:
-        """Whether a target is another one or lies below it on the same path."""
+        """Return whether a target is another one or lies below it on the same path."""
         if (lower.slot != upper.slot and upper.type not in self._shared) or upper.type not in self._chains[lower.type]:
             return False
         return lower.type != upper.type or lower.level == upper.level or (upper.level, lower.level) in LEVELS_AROUND
@@ -276,7 +276,7 @@ class Canonical:
                 yield from (((a,), head) for a in atoms if a is not head and self._restates(a, head))
 
     def implies(self, premise: Iterable[AtomSet], conclusion: Iterable[AtomSet]) -> bool:
-        """Whether each set of the premise suffices for some set of the conclusion, so that the first condition implies the second."""
+        """Return whether each set of the premise suffices for some set of the conclusion, so that the first condition implies the second."""
         targets = list(conclusion)
         return all(any(self._suffices(s, t) for t in targets) for s in premise)
 
@@ -284,7 +284,7 @@ class Canonical:
         return required <= atoms or all(self._follows(atoms, atom) for atom in required - atoms)
 
     def _reaches(self, privilege: str, upper: ir.Target, lower: ir.Target) -> bool:
-        """Whether `upper` is `lower` or, if the privilege is inherited, lies above it on the same path."""
+        """Return whether `upper` is `lower` or, if the privilege is inherited, lies above it on the same path."""
         inherited = privilege in self._inherited
         if upper.slot != lower.slot and upper.type not in self._shared:
             return False

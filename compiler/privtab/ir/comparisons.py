@@ -1,4 +1,4 @@
-"""Which comparisons of attributes can hold together: values that make some comparisons true and others false, if there are any.
+"""Decide which comparisons of attributes can hold together: values that make some comparisons true and others false, if there are any.
 
 Each attribute has a value of its type, or none. Finitely many values represent all others (docs/decisions/0241):
 
@@ -66,7 +66,7 @@ class Comparisons:
         return found
 
     def possible(self, true: Iterable[Compare], false: Iterable[Compare] = ()) -> bool:
-        """Whether some comparisons can hold while others do not. If that is not decided, they can."""
+        """Return whether some comparisons can hold while others do not. If that is not decided, they can."""
         try:
             return self.values(true, false) is not None
         except Undecided:
@@ -85,7 +85,7 @@ class Comparisons:
         return kept_true, kept_false
 
     def follows(self, premises: Iterable[Compare], conclusion: Compare) -> bool:
-        """Whether a comparison holds wherever the others do."""
+        """Return whether a comparison holds wherever the others do."""
         return not self.possible(premises, [conclusion])
 
     def domains(
@@ -200,7 +200,7 @@ class _Bound:
     def admits(
         self, chosen: Mapping[Term, AttributeValue | None], types: Mapping[Term, Attribute], *, truth: bool
     ) -> bool:
-        """Whether the chosen values of scalars leave it possible that the comparison is true, or false."""
+        """Return whether the chosen values of scalars leave it possible that the comparison is true, or false."""
         left = chosen[self.left]
         if self.set is not None:
             return not truth or left in types[self.set].values

@@ -1,4 +1,4 @@
-"""What a policy declares besides rules: types, privileges and their other names, roles, objects of requests, effects, and conflicts of duties."""
+"""Declarations of a policy besides rules: types, privileges and their other names, roles, objects of requests, effects, and conflicts of duties."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class WithSlot:
 
     @property
     def polymorphic(self) -> bool:
-        """Whether the type is known only from the request."""
+        """True if the type is known only from the request."""
         return len(self.types) > 1
 
 
@@ -145,7 +145,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a successful operation does: `grant`, `become`, `revoke`, `delegate` or `withdraw` something on the target.
+    """The effect of a successful operation: `grant`, `become`, `revoke`, `delegate` or `withdraw` something on the target.
 
     >>> Effect(kind="become", what="owner", privileges=(), target=Target(slot="", type="table")).text
     'become owner'

@@ -102,7 +102,7 @@ class _JsonObject:
         return self.document[key]
 
     def optional(self, key: str, read: Callable[[str], T], absent: T) -> T:
-        """What `read` finds at a key that may be absent."""
+        """The value that `read` finds at a key, which may be absent."""
         return read(key) if key in self.document else absent
 
     def part(self, key: str) -> _JsonObject:

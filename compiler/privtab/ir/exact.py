@@ -24,7 +24,7 @@ RELATED = (ir.Below, ir.Compare)
 
 
 class ImplicationChecker:
-    """Compares the conditions of one program with those of another, or of itself.
+    """Compares the conditions of one program with the conditions of another, or of itself.
 
     `unused_names`: names of sets and aliases that no grant of a state uses. `slots`: as for `FactSemantics`.
 
@@ -67,7 +67,7 @@ class ImplicationChecker:
         *,
         unnamed: str | None = None,
     ) -> bool:
-        """Whether `f` in one program implies `g` in the other for every request of a rule, whatever the types of its objects.
+        """Return whether `f` in one program implies `g` in the other for every request of a rule, whatever the types of its objects.
 
         `flags`: those that the request sets; None: any. Raises Undecided if that exceeds the solver's budget.
         """
@@ -77,13 +77,13 @@ class ImplicationChecker:
 
     @cached_property
     def _plain(self) -> bool:
-        """Whether both programs are one, without implied privileges, objects with a root in common, and `or below`."""
+        """True if both programs are one, without implied privileges, objects with a root in common, and `or below`."""
         program = self.program
         related = self._nests or program.implies or program.shared or uses_below(program)
         return self.side == 0 and not related
 
     def _implied_by_sets(self, f: ir.Formula, g: ir.Formula) -> bool | None:
-        """What the solver decides, in less time; None if a condition depends on the request or has too many minimal sets."""
+        """The solver's answer, in less time; None if a condition depends on the request or has too many minimal sets."""
         if any(
             depends_on_request(self.program, h) or any(isinstance(a, RELATED) for a in walk_condition(h))
             for h in (f, g)
@@ -149,7 +149,7 @@ class ImplicationChecker:
         return 0 if self.semantics is self.other_semantics else 1
 
     def alike(self, f: ir.Formula, g: ir.Formula) -> bool:
-        """Whether everything that `f` in one program and `g` in the other refer to means the same in both."""
+        """Return whether everything that `f` in one program and `g` in the other refer to means the same in both."""
         if self.semantics is self.other_semantics:
             return True
         return self.same_semantics and all(
@@ -157,7 +157,7 @@ class ImplicationChecker:
         )
 
     def means_the_same(self, node: ir.Formula) -> bool:
-        """Whether, in both programs, a privilege is given by the same names and roles, and a target lies on the same path."""
+        """Return whether the same names and roles give a privilege in both programs, and a target lies on the same path."""
         match node:
             case ir.Has():
                 if node.privilege not in self._same_words:
@@ -182,12 +182,12 @@ class ImplicationChecker:
                 assert_never(node)
 
     def same_attributes(self, compare: ir.Compare) -> bool:
-        """Whether both programs declare the compared attributes in the same way."""
+        """Return whether both programs declare the compared attributes in the same way."""
         programs = self.program, self.other_program
         return all(programs[0].attribute(term) == programs[1].attribute(term) for term in compare.terms)
 
     def _same_below(self, target: ir.Target) -> bool:
-        """Whether the same types lie below a target in both programs."""
+        """Return whether the same types lie below a target in both programs."""
         both = [semantics.at_or_below(target) for semantics in (self.semantics, self.other_semantics)]
         return {*both[0]} == {*both[1]} and all(self.same_path(place.type) for place in both[0])
 
@@ -202,7 +202,7 @@ class ImplicationChecker:
                     raise Undecided(f"not decided: the policies declare `{term.attribute}` differently")
 
     def same_below(self, nodes: Iterable[ir.Formula], f: ir.Formula, g: ir.Formula) -> bool:
-        """Whether the nodes of two conditions ask for nothing below entities that means different things in the two programs."""
+        """Return whether the nodes of two conditions ask for nothing below entities that means different things in the two programs."""
         return not any(isinstance(node, ir.Below) for node in nodes) or self.alike(f, g)
 
     def check_below(self, f: ir.Formula, g: ir.Formula) -> None:
@@ -211,7 +211,7 @@ class ImplicationChecker:
             raise Undecided("not decided: `or below` under declarations that differ")
 
     def same_path(self, type_: str) -> bool:
-        """Whether entities of a type lie on the same path in both programs."""
+        """Return whether entities of a type lie on the same path in both programs."""
         if type_ not in self._same_paths:
             self._same_paths[type_] = self.semantics.place(type_) == self.other_semantics.place(type_)
         return self._same_paths[type_]
@@ -244,7 +244,7 @@ class ImplicationChecker:
         *,
         unnamed: str | None = None,
     ) -> bool:
-        """Whether every state that gives `f` in one program gives `g` in the other.
+        """Return whether every state that gives `f` in one program gives `g` in the other.
 
         `flags`: those that the request sets. `types`: the type of the object in each `with` slot that allows several.
         `unnamed`: the resource's type, if the request omits its last name.
@@ -264,7 +264,7 @@ def _oddity(program: ir.Program, fact: Fact) -> tuple[int, bool, bool, bool, boo
 
 
 def _same_semantics(first: ir.Program, second: ir.Program) -> bool:
-    """Whether the file-wide semantics are the same, apart from the names of privileges and types."""
+    """Return whether the file-wide semantics are the same, apart from the names of privileges and types."""
 
     def meaning(program: ir.Program) -> tuple[object, ...]:
         semantics = program.semantics
@@ -275,9 +275,9 @@ def _same_semantics(first: ir.Program, second: ir.Program) -> bool:
 
 
 def unrelated(semantics: FactSemantics, formulas: Iterable[ir.Formula], types: Mapping[str, Collection[str]]) -> bool:
-    """Whether the conditions neither repeat an atom nor contain atoms that affect each other: no fact gives or denies two of them.
+    """Return whether the conditions neither repeat an atom nor contain atoms that affect each other: no fact gives or denies two of them.
 
-    If so, each part of them affects the decision. `types`: those of the object in each `with` slot.
+    If so, each part of them affects the decision. `types`: the types of the object in each `with` slot.
     """
     known: set[Fact] = set()
     waiting = list(formulas)

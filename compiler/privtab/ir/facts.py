@@ -121,7 +121,7 @@ FactsByPlace: TypeAlias = tuple[tuple[Fact, ...], ...]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Giving:
-    """What gives an atom: a firm fact, or a grant unless there is one of the denials."""
+    """A way to give an atom: a firm fact, or a grant unless there is one of the denials."""
 
     firm: FactsByPlace = ()
     grants: FactsByPlace = ()
@@ -138,7 +138,7 @@ class Giving:
         return frozenset(chain.from_iterable(self.firm)), frozenset(chain.from_iterable(self.grants))
 
     def holds(self, facts: Facts) -> bool:
-        """Whether some facts give the atom in this way."""
+        """Return whether some facts give the atom in this way."""
         firm, grants = self.facts
         return not firm.isdisjoint(facts) or (not grants.isdisjoint(facts) and self.denying.isdisjoint(facts))
 
@@ -146,7 +146,7 @@ class Giving:
 class FactSemantics:
     """Evaluates facts under the semantics of one program; a fact that the program does not know has no effect.
 
-    `unused_names`: names that no fact uses. `slots`: those of the objects that requests have, if not those of the program's rules.
+    `unused_names`: names that no fact uses. `slots`: the objects that requests have, if not the slots of the program's rules.
     """
 
     def __init__(
@@ -261,15 +261,15 @@ class FactSemantics:
         flags: frozenset[str] = frozenset(),
         types: Mapping[str, str] | None = None,
     ) -> bool:
-        """Whether a condition holds under the facts. `types`: the type of the object in each `with` slot that allows several."""
+        """Return whether a condition holds under the facts. `types`: the type of the object in each `with` slot that allows several."""
         return Truth(self.program, flags, types or {}, lambda atom: self.atom(atom, facts)).fold(formula)
 
     def atom(self, atom: ir.Atom, facts: Facts) -> bool:
-        """Whether an atom holds under the facts."""
+        """Return whether an atom holds under the facts."""
         return any(given.holds(facts) for given in self.giving(atom))
 
     def giving(self, atom: ir.Atom) -> tuple[Giving, ...]:
-        """What gives an atom, each alone."""
+        """Every way to give an atom, each alone."""
         return self.every.of(atom)
 
     @cached_property
@@ -349,7 +349,7 @@ class FactSemantics:
 
 
 class GivingFacts:
-    """Which facts give an atom under the semantics of one program: every one, or the plainest."""
+    """The facts that give an atom under the semantics of one program: every one, or the plainest."""
 
     def __init__(self, semantics: FactSemantics, *, plainest: bool = False) -> None:
         self.semantics = semantics
@@ -359,7 +359,7 @@ class GivingFacts:
         self._known_rows: dict[tuple[str, str, ir.Target], tuple[Fact, ...]] = {}
 
     def of(self, atom: ir.Atom) -> tuple[Giving, ...]:
-        """What gives an atom, each alone."""
+        """Every way to give an atom, each alone."""
         if atom not in self._known:
             # The terms of comparisons are looked up by `Comparisons`.
             shared = atom if isinstance(atom, ir.Compare) else with_targets(atom, self.semantics.only)
@@ -418,7 +418,7 @@ class GivingFacts:
                 yield GrantedBelow(privilege=name, target=place)
 
     def _rows(self, effect: Literal["allow", "deny"], privilege: str, place: ir.Target) -> tuple[Fact, ...]:
-        """What allows or denies a privilege on the object itself: rows by every name, and declared roles."""
+        """The facts that allow or deny a privilege on the object itself: rows by every name, and declared roles."""
         key = effect, privilege, place
         if key not in self._known_rows:
             names = self.semantics.names_on(privilege, place.type, effect)

@@ -41,7 +41,7 @@ LEVELS_AROUND = frozenset(
 
 
 def level_text(target: ir.Target) -> str:
-    """What tells a target in sort keys from the nearest of its type."""
+    """The part of sort keys that tells a target from the nearest of its type."""
     return "" if target.level == "nearest" else f" {target.level}"
 
 
@@ -252,7 +252,7 @@ class RequestAlgebra(Algebra[T]):
 
 
 class Truth(RequestAlgebra[bool]):
-    """Whether a condition holds; `holds` decides for an atom.
+    """Evaluates whether a condition holds; `holds` decides for an atom.
 
     Example:
         Truth(program, flags, types, lambda atom: atom in held).fold(rule.item_condition)
@@ -369,13 +369,13 @@ def compared_terms(program: ir.Program) -> frozenset[ir.Term]:
 
 
 def compares_given(program: ir.Program) -> bool:
-    """Whether some condition compares an attribute whose value a request can give."""
+    """Return whether some condition compares an attribute whose value a request can give."""
     declared = (program.attribute(term) for term in compared_terms(program))
     return any(attribute is not None and "request" in attribute.origins for attribute in declared)
 
 
 def uses_below(program: ir.Program) -> bool:
-    """Whether some condition asks what is held below an entity.
+    """Return whether some condition asks what is held below an entity.
 
     Example:
         assert not uses_below(program)

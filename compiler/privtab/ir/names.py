@@ -21,7 +21,7 @@ _CREATING = frozenset(
 
 
 def undeclared_creation(operation: str) -> ir.Creation:
-    """How sure it is that an operation creates its entity where no declaration says so: by the first word of its name."""
+    """The confidence that an operation creates its entity where no declaration says so: by the first word of its name."""
     return "surely" if operation.partition("_")[0] in _CREATING else "perhaps"
 
 
@@ -82,7 +82,7 @@ class PrivilegeNames:
 
     @property
     def one_for_one(self) -> bool:
-        """Whether every name of a grant gives exactly the privilege of that name."""
+        """True if every name of a grant gives exactly the privilege of that name."""
         program = self.program
         return not program.aliases and not program.sets and not program.implies
 
@@ -98,7 +98,7 @@ def privilege_names(program: ir.Program) -> PrivilegeNames:
 
 
 def effect_texts(rule: ir.Rule) -> tuple[str, ...]:
-    """What success changes, with types as targets: `grant ALL (namespace)`, `delegate owner (catalog)`.
+    """The changes on success, with types as targets: `grant ALL (namespace)`, `delegate owner (catalog)`.
 
     Example:
         effect_texts(program.rules["table", "create"])

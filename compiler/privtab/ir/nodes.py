@@ -308,16 +308,16 @@ class Rule:
 
     @property
     def needs_active_role(self) -> bool:
-        """Whether a request must name an active role, which its effects make an owner."""
+        """True if a request must name an active role, which its effects make an owner."""
         return any(effect.of_role for effect in self.effects)
 
     @property
     def unnamed(self) -> bool:
-        """Whether a request may omit the last name: a listing or bulk call, or a creation."""
+        """True if a request may omit the last name: a listing or bulk call, or a creation."""
         return self.each is not None or self.creates is not None
 
     def compares_absent(self, program: Program, part: Formula) -> bool:
-        """Whether a condition compares an attribute of an entity around an object of the row, which only requests about that entity give."""
+        """Return whether a condition compares an attribute of an entity around an object of the row, which only requests about that entity give."""
         own = {RESOURCE: (self.entity,), **{slot.name: slot.types for slot in self.withs}}
 
         def absent(term: Term) -> bool:
@@ -367,7 +367,7 @@ class Program:
         return declarations.chains(self.entities)
 
     def unnamed(self, rule: Rule) -> bool:
-        """Whether requests of a rule may omit the last name, of which a `single` type has none of its own."""
+        """Return whether requests of a rule may omit the last name, of which a `single` type has none of its own."""
         return rule.unnamed and not self.entities[rule.entity].single
 
     def depth(self, type_: str) -> int:
@@ -446,7 +446,7 @@ class Program:
         return frozenset(pair for pair, rule in self.rules.items() if rule.sensitive) or frozenset(self.rules)
 
     def inherits(self, privilege: str) -> bool:
-        """Whether what is held of a privilege on an entity, and denials of it, count for everything below."""
+        """Return whether what is held of a privilege on an entity, and denials of it, count for everything below."""
         known = self.privileges.get(privilege)
         return self.semantics.inherits(None if known is None else known.inheritance)
 
@@ -460,7 +460,7 @@ class Program:
         return tuple(name for name, privilege in self.grantable.items() if type_ in privilege.on)
 
     def granted_as(self, privilege: str) -> tuple[str, ...]:
-        """What rows name to give a privilege: itself, or for `any privilege` each that there is."""
+        """The names by which rows give a privilege: itself, or for `any privilege` each that there is."""
         return (privilege,) if privilege in self.grantable else tuple(self.grantable)
 
     @property
@@ -479,12 +479,12 @@ class Program:
 
     @property
     def implies(self) -> bool:
-        """Whether some privilege implies others."""
+        """True if some privilege implies others."""
         return any(privilege.implies for privilege in self.privileges.values())
 
     @property
     def nests(self) -> bool:
-        """Whether some type nests."""
+        """True if some type nests."""
         return any(type_.nested for type_ in self.entities.values())
 
     @property

@@ -131,7 +131,7 @@ class _Worlds:
 
     @cached_property
     def _pairs(self) -> list[tuple[Compare, Mask]]:
-        """Every comparison of two attributes, the stronger first, those of users on the left; and of texts with themselves, which are present then."""
+        """Every comparison of two attributes, the stronger first, attributes of users on the left; and of texts with themselves, which are present then."""
         found: list[tuple[Compare, Mask]] = []
         itself = ((term, term) for term, type_ in self._types.items() if type_.type == "text")
         for first, second in (*permutations(self._types, 2), *itself):
@@ -211,7 +211,7 @@ class _Worlds:
         return [atom for atom, _ in listed]
 
     def _said(self, term: Term, word: str | None, cube: Mask) -> Iterator[Compare]:
-        """What holds of one attribute in some worlds, as far as comparisons can say it."""
+        """The comparisons of one attribute that hold in some worlds."""
         left, type_ = self._names[term], self._types[term]
         values = [value for value, mask in self._values[term, word].items() if mask & cube]
         present = [value for value in values if value is not None]
@@ -244,7 +244,7 @@ def _equal(left: Term, values: Iterable[Scalar]) -> Compare:
 
 
 def _names(atoms: Iterable[Compare]) -> frozenset[object]:
-    """What some comparisons name, but numbers."""
+    """The texts, booleans and terms that some comparisons name."""
     named = (atom.right if isinstance(atom.right, tuple) else (atom.terms,) for atom in atoms)
     return frozenset(name for names in named for name in names if isinstance(name, bool | str | tuple))
 
@@ -262,5 +262,5 @@ def _largest(masks: Iterable[Mask]) -> list[Mask]:
 
 
 def _order(term: Term) -> tuple[object, ...]:
-    """Sort key: attributes of users before those of entities and requests."""
+    """Sort key: attributes of users before attributes of entities and requests."""
     return KINDS.index(term.kind), term.attribute, repr(term.target)

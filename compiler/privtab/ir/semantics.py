@@ -17,7 +17,7 @@ RoleNarrowing: TypeAlias = Literal["none", "request"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerSemantics:
-    """What ownership means: which kinds of principals may own, whether creators do, and the privileges that owners have."""
+    """The meaning of ownership: which kinds of principals may own, whether creators do, and the privileges that owners have."""
 
     kinds: tuple[PrincipalKind, ...] = ("user",)
     creator: Creator = False

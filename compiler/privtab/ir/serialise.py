@@ -39,7 +39,7 @@ def _needs_newer(program: ir.Program) -> bool:
 def program_json(program: ir.Program, optimised: ir.Program | None = None, *, explained: bool = True) -> dict[str, Any]:
     """The whole program: entities, privileges, roles, semantics and rules, keys in a fixed order.
 
-    `optimised`: the program after the passes, whose conditions engines run. Minimal sets, which explanations cite, are those of
+    `optimised`: the program after the passes, whose conditions engines run. Minimal sets, which explanations cite, are the sets of
     `program`: both programs mean the same, but if there are too many minimal sets, which of them are listed depends on the formula.
     Not `explained`: without what explanations cite, for engines in this process, since minimal sets take time to work out.
 
@@ -163,7 +163,7 @@ def vocabulary(program: ir.Program) -> Vocabulary:
 
 
 def _requests(program: ir.Program, rule: ir.Rule) -> dict[str, Any]:
-    """What requests for an operation contain."""
+    """The content of requests for an operation."""
     return {
         "unnamed": rule.unnamed,
         "with": {w.name: list(w.types) for w in rule.withs},
@@ -304,7 +304,7 @@ def _atom(program: ir.Program, atom: Leaf) -> dict[str, Any]:
 
 
 def _held(atom: ir.Atom, place: Callable[[ir.Target], Mapping[str, Any]]) -> dict[str, Any]:
-    """What an atom other than a comparison says besides its kind."""
+    """The fields of an atom other than a comparison, besides its kind."""
     return {**atom.names, **(place(atom.target) if isinstance(atom, ir.OnTarget) else {})}
 
 

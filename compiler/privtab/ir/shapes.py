@@ -66,7 +66,7 @@ class Shapes:
         return self._numbers.setdefault(tuple(tokens), len(self._numbers))
 
     def type(self, name: str) -> Hashable:
-        """What counts about a type besides its chain."""
+        """The facts that count about a type besides its chain."""
         if name not in self._types:
             entity = self.program.entities[name]
             facts = entity.single, entity.principal
@@ -74,7 +74,7 @@ class Shapes:
         return self._types[name]
 
     def leaf(self, leaf: Leaf) -> _LeafFacts:
-        """What counts about a leaf. Leaves are looked up by identity first, since hashing them costs more."""
+        """The facts that count about a leaf. Leaves are looked up by identity first, since hashing them costs more."""
         facts = self._by_identity.get(id(leaf))
         if facts is None or facts.leaf is not leaf:
             if leaf not in self._leaf_facts:
@@ -183,7 +183,7 @@ def shapes(program: Program) -> Shapes:
 
 
 def depends_on_request(program: Program, formula: Formula) -> bool:
-    """Whether a condition depends on the flags of a request or on the types of its objects."""
+    """Return whether a condition depends on the flags of a request or on the types of its objects."""
     return any(
         isinstance(node, When | ByType) or (isinstance(node, Can) and _can_depends_on_request(program, node))
         for node in walk_condition(formula)

@@ -115,7 +115,7 @@ class Circuits:
         return -self.all_of(-literal for literal in literals)
 
     def possible(self, literals: Iterable[int]) -> bool:
-        """Whether all literals can hold together. Raises Undecided if that exceeds what is left of the budget."""
+        """Return whether all literals can hold together. Raises Undecided if that exceeds what is left of the budget."""
         assert self._engine is not None
         assumed = {literal for literal in literals if literal != self.true}
         if -self.true in assumed or any(-literal in assumed for literal in assumed):
@@ -140,7 +140,7 @@ class Circuits:
         return bool(answer)
 
     def implies(self, premise: int, conclusion: int, *assumptions: int) -> bool:
-        """Whether the premise implies the conclusion if the given literals hold."""
+        """Return whether the premise implies the conclusion if the given literals hold."""
         return premise == conclusion or not self.possible([premise, -conclusion, *assumptions])
 
     def implied(self, literals: Collection[int], candidates: Collection[int]) -> frozenset[int]:
@@ -261,7 +261,7 @@ class Solver(Circuits):
         return self.any_of([granted, self._any_place(given.firm)])
 
     def _any_place(self, places: FactsByPlace) -> int:
-        """Whether there is one of the facts on a path; circuits are shared along it."""
+        """Return whether there is one of the facts on a path; circuits are shared along it."""
         found = -self.true
         for facts in places:
             found = self.any_of([found, self._any_fact(facts)])

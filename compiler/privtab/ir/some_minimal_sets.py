@@ -121,7 +121,7 @@ class _SomeSets(RequestAlgebra[list[AtomSet]]):
         return self._form.reduce(sufficient)
 
     def _fulfils(self, atoms: AtomSet) -> bool:
-        """Whether a set fulfils the condition; small sets have the same parts, among them the empty one."""
+        """Return whether a set fulfils the condition; small sets have the same parts, among them the empty one."""
         if atoms not in self._cache:
             self._cache[atoms] = _Holds(self._form, self._flags, self.types, atoms).fold(self._formula)
         return self._cache[atoms]
@@ -132,7 +132,7 @@ class _SomeSets(RequestAlgebra[list[AtomSet]]):
 
 
 class _Holds(Truth):
-    """Whether a set of atoms that is closed under entailment satisfies a condition."""
+    """Evaluates whether a set of atoms that is closed under entailment satisfies a condition."""
 
     def __init__(self, form: Canonical, flags: frozenset[str], types: Mapping[str, str], atoms: AtomSet) -> None:
         super().__init__(form.program, flags, types, atoms.__contains__)

@@ -1,4 +1,4 @@
-"""Which tools do not support which features of a policy: declared here, and refused by `Tool.check` alone.
+"""The features of policies that tools do not support: declared here, and refused by `Tool.check` alone.
 
 A test runs every tool on a policy with each feature: what is declared is refused, and everything else works.
 """
@@ -29,7 +29,7 @@ class Feature(Enum):
     CREATOR_BY_ROLE = "active roles as owners of what they create"
 
     def used_by(self, program: Program) -> bool:
-        """Whether a program has the feature."""
+        """Return whether a program has the feature."""
         return _USES[self](program)
 
 

@@ -84,7 +84,7 @@ def levels_that_matter(*conditions: tuple[ir.Program, ir.Formula]) -> int:
 
 
 def _rows_stay(programs: Collection[ir.Program], *, owned: bool) -> bool:
-    """Whether rows of levels that are not read need a level of their own above the next one that is read.
+    """Return whether rows of levels that are not read need a level of their own above the next one that is read.
 
     A row there would say something new about that level: of privileges that are not inherited where others are, or to a condition on owners.
     """
@@ -206,7 +206,7 @@ class Unrolled:
 
 
 class _AtLevels(Rebuilder):
-    """Replaces targets by those of single levels, and the types of cases by those of the objects' levels."""
+    """Replaces targets by targets of single levels, and the types of cases by the types of the objects' levels."""
 
     def __init__(self, unrolling: Unrolled, levels: Levels) -> None:
         self._unrolling = unrolling
