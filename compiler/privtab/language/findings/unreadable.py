@@ -43,27 +43,19 @@ def yaml_error(source: SourceFile, error: YAMLError) -> Diagnostic:
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "the text is not YAML")
     context = getattr(error, "context", None)
     message = f"{context}: {problem}" if context and not problem.startswith("mapping") else problem
-    help_: str | None
+    help_ = next((advice for sign, advice in _YAML_SYNTAX_ADVICE if sign in problem), None)
     if source.text[offset : offset + 1] == "\t":
         message, help_ = "a tab cannot indent YAML", "use spaces"
-    else:
-        help_ = next((advice for sign, advice in _YAML_SYNTAX_ADVICE if sign in problem), None)
+    begun = getattr(error, "context_mark", None)
+    begins_here = () if begun is None or begun.index >= offset else (source.span(begun.index, begun.index + 1),)
     span = source.span(offset, min(offset + 1, max(offset, len(source.text))))
-    return yaml_syntax(span, message, help_, _yaml_syntax_opening(source, error, offset))
+    return yaml_syntax(span, message, help_, tuple(Located("it begins here", at) for at in begins_here))
 
 
 @finding("P002")
 def yaml_syntax(message: str, help_: str | None, related: tuple[Located[str], ...]) -> Said:
     """A text that is not YAML."""
     return Said(message, help_, related)
-
-
-def _yaml_syntax_opening(source: SourceFile, error: YAMLError, offset: int) -> tuple[Located[str], ...]:
-    """The start of the text that the YAML parser could not finish."""
-    mark = getattr(error, "context_mark", None)
-    if mark is None or mark.index >= offset:
-        return ()
-    return (Located("it begins here", source.span(mark.index, mark.index + 1)),)
 
 
 POLICY = "a policy begins with `privtab: 1`, `system: NAME` and `version: NAME`"
@@ -157,22 +149,19 @@ def wrong_ignore(message: str, help_: str | None, fix: str | None = None) -> Sai
 _UNKNOWN_KEY_STATE = (
     "grants and memberships are not part of a policy: they are tables of the state, which commands read from `--state`"
 )
-_UNKNOWN_KEY_SEMANTICS = "it belongs under `semantics`"
-_UNKNOWN_KEY_CONDITION = "write `requires`"
 UNKNOWN_KEY_INSTEAD: Mapping[str, Mapping[str, str]] = {
     "a policy file": {
         **dict.fromkeys(
             ("grants", "users", "groups", "members", "memberships", "assignments", "owners"), _UNKNOWN_KEY_STATE
         ),
-        **dict.fromkeys(("inheritance", "deny", "owner", "gate"), _UNKNOWN_KEY_SEMANTICS),
+        **dict.fromkeys(("inheritance", "deny", "owner", "gate"), "it belongs under `semantics`"),
         **dict.fromkeys(("rules", "operations", "policies", "policy", "resources", "rows"), "write `tables`"),
         **dict.fromkeys(("permissions", "actions", "rights", "scopes"), "write `privileges`"),
         **dict.fromkeys(("types_of_entities", "hierarchy", "objects"), "write `entities`"),
     },
     "a row": {
-        **dict.fromkeys(
-            ("if", "when", "condition", "allow", "permission", "permissions", "privileges"), _UNKNOWN_KEY_CONDITION
-        ),
+        **dict.fromkeys(("if", "when", "condition", "allow"), "write `requires`"),
+        **dict.fromkeys(("permission", "permissions", "privileges"), "write `requires`"),
         **dict.fromkeys(("deny", "effect"), "rows only require: denials are rows of the state, with `effect: deny`"),
         "parameters": "write `with`",
         "description": "write `title` or `note`",
@@ -255,18 +244,15 @@ def several(name: str) -> tuple[str, ...]:
 @finding("P010")
 def bad_name(what: str, name: str, help_: str | None = None) -> Said:
     """`name`, which cannot name `what` (in words, with an article)."""
-    help_ = help_ or _bad_name_instead(
-        "names begin with a letter; then come small letters, digits and `_`", snake_case(name)
-    )
-    return Said(f"`{name}` cannot be the name of {what}", help_)
+    rule = "names begin with a letter; then come small letters, digits and `_`"
+    return _bad_name(what, name, help_, rule, snake_case(name))
 
 
 @bad_name.also
 def bad_name_of_request(what: str, name: str, help_: str | None = None) -> Said:
     """As `bad_name`, for an operation, an attribute or a flag."""
-    help_ = help_ or _bad_name_instead("names begin with a letter; then come letters, digits and `_`", as_name(name))
-    return Said(f"`{name}` cannot be the name of {what}", help_)
+    return _bad_name(what, name, help_, "names begin with a letter; then come letters, digits and `_`", as_name(name))
 
 
-def _bad_name_instead(rule: str, name: str) -> str:
-    return f"{rule}: `{name}`" if name else rule
+def _bad_name(what: str, name: str, help_: str | None, rule: str, instead: str) -> Said:
+    return Said(f"`{name}` cannot be the name of {what}", help_ or (f"{rule}: `{instead}`" if instead else rule))

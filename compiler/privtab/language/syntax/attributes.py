@@ -132,7 +132,7 @@ def read_attributes(reader: PolicyReader, node: YamlNode, rejected: set[str]) ->
 def _attribute(reader: PolicyReader, kind: AttributeKind, name: Word, node: YamlNode) -> AttributeDecl | None:
     what = f"the attribute `{name.value}`"
     fields: Fields | None
-    if isinstance(node, ScalarNode) and node.value in _BY_WORD and node.style != "*":
+    if isinstance(node, ScalarNode) and node.value in _BY_WORD:
         fields = {node.text: (node, ScalarNode(value=True, text="true", style="", start=node.start, end=node.end))}
     elif isinstance(node, MappingNode):
         fields = reader.fields(node, "attribute", what)
@@ -171,7 +171,7 @@ def _with_default(
         why = "is a set" if kind == "request" else "is not of the request"
         reader.refuse(key, f"{what} {why}, so it has no `default`", "leave it out")
         return attribute
-    value = node.value if isinstance(node, ScalarNode) and node.style != "*" else None
+    value = node.value if isinstance(node, ScalarNode) else None
     if not isinstance(value, str | int) or not attribute.fits(value):
         reader.wrong(node, f"the default of {what}", attribute.describe())
         return attribute

@@ -98,8 +98,7 @@ class PolicyReader(NodeReader):
         entries: list[tuple[ScalarNode, YamlNode]] = []
         in_cut_cell = False
         for key, value in node.entries:
-            is_rest = isinstance(value, ScalarNode) and value.value is None and value.style != "*"
-            if in_cut_cell and is_rest:
+            if in_cut_cell and value.empty:
                 in_cut_cell = ")" not in key.text
                 continue
             in_cut_cell = isinstance(value, ScalarNode) and not value.style and self._cut(value)
@@ -135,7 +134,7 @@ class PolicyReader(NodeReader):
 
     def text(self, node: YamlNode, what: str) -> str | None:
         """The value of a node that must be text."""
-        if isinstance(node, ScalarNode) and isinstance(node.value, str) and node.style != "*":
+        if isinstance(node, ScalarNode) and isinstance(node.value, str):
             return node.value
         written = isinstance(node, ScalarNode) and node.value is not None and node.text
         self.wrong(node, what, "text", f'put it in quotes: "{written}"' if written else None)
@@ -147,12 +146,7 @@ class PolicyReader(NodeReader):
 
     def version(self, node: YamlNode) -> Word | None:
         """Text, or a number as written."""
-        if (
-            isinstance(node, ScalarNode)
-            and node.style != "*"
-            and node.value is not None
-            and not isinstance(node.value, bool)
-        ):
+        if isinstance(node, ScalarNode) and node.value is not None and not isinstance(node.value, bool):
             if node.text.strip():
                 return Located(node.text, self.span(node))
             self.refuse(node, "`version` is empty", "name it: `version: final`")
@@ -186,10 +180,10 @@ class PolicyReader(NodeReader):
     def choice(self, node: YamlNode, shape: str, what: str) -> str | None:
         """One of the words of a closed set."""
         known = VALUES[shape]
-        if isinstance(node, ScalarNode) and isinstance(node.value, str) and node.text in known and node.style != "*":
+        if isinstance(node, ScalarNode) and isinstance(node.value, str) and node.text in known:
             return node.text
         intended = _word_for_boolean(node, known)
-        if not isinstance(node, ScalarNode) or not isinstance(node.value, str) or node.style == "*":
+        if not isinstance(node, ScalarNode) or not isinstance(node.value, str):
             self.wrong(node, what, listed_names(known, last="or"), f"write `{intended}`" if intended else None)
         elif intended:
             self.take(unreadable.wrong_value_intended(self.span(node), what, node.text, intended))
@@ -208,7 +202,7 @@ class PolicyReader(NodeReader):
 
     def name(self, node: YamlNode, what: str, spelling: Spelling = "open") -> Word | None:
         """A name; `what` describes what it names, with an article."""
-        if isinstance(node, ScalarNode) and node.style != "*" and node.value is not None:
+        if isinstance(node, ScalarNode) and node.value is not None:
             hidden = invisible(node.text)
             if hidden is None and _SPELLINGS[spelling].fullmatch(node.text) and isinstance(node.value, str):
                 return Located(node.text, self.span(node))
@@ -247,7 +241,7 @@ class PolicyReader(NodeReader):
 
     def cell(self, node: YamlNode, what: str, expected: str, instead: str) -> Cell | None:
         """The text of a cell with its place; `expected` and `instead` are for the finding if it is no text."""
-        if isinstance(node, ScalarNode) and isinstance(node.value, str) and node.style != "*":
+        if isinstance(node, ScalarNode) and isinstance(node.value, str):
             return Cell(node=node, source=self.source)
         self.wrong(node, what, expected, instead)
         return None

@@ -79,7 +79,7 @@ def _operations(reader: PolicyReader, key: ScalarNode) -> list[nodes.Word]:
 
 def _read_row(reader: PolicyReader, node: YamlNode, key: ScalarNode, kind: str) -> nodes.RowDecl:
     name = Located(key.text, reader.span(key))
-    if isinstance(node, ScalarNode) and node.value is None and node.style != "*":
+    if node.empty:
         reader.take(unsound_rows.row_without_condition(name.span, key.text))
         return nodes.RowDecl(operation=name, body=nodes.RowBody(), span=name.span)
     if not isinstance(node, MappingNode):
@@ -160,7 +160,7 @@ def read_source(reader: PolicyReader, node: YamlNode) -> tuple[nodes.SourceRef, 
             case _:
                 reader.wrong(line, "`line`", "a line number")
                 return ()
-    if node.style != "*" and not isinstance(node.value, (bool, float)):
+    if not isinstance(node.value, bool | float):
         match = _SOURCE.fullmatch(node.text.strip())
         if match:
             return (nodes.SourceRef(name=match["name"], line=int(match["line"]), span=span),)

@@ -97,12 +97,7 @@ def read_tables(reader: PolicyReader, root: YamlNode) -> nodes.Tables | None:
         if key not in fields:
             return absent
         node = fields[key][1]
-        if (
-            isinstance(node, ScalarNode)
-            and node.value is None
-            and node.style != "*"
-            and key not in ("system", "version")
-        ):
+        if node.empty and key not in ("system", "version"):
             if key == "entities":
                 reader.wrong(node, "`entities`", "a mapping")
                 rejected.add(key)
@@ -165,7 +160,7 @@ def _sources(reader: PolicyReader, node: YamlNode, rejected: set[str]) -> tuple[
     for key, value in reader.entries(node, "`sources`"):
         name = reader.name(key, "a source") if isinstance(key.value, str) else Located(key.text, reader.span(key))
         fields: Fields | None
-        if isinstance(value, ScalarNode) and isinstance(value.value, str) and value.style != "*":
+        if isinstance(value, ScalarNode) and isinstance(value.value, str):
             fields = {"document": (key, value)}
         else:
             fields = reader.fields(value, "source document", "a source")
@@ -193,7 +188,7 @@ def _entities(reader: PolicyReader, root: YamlNode) -> tuple[nodes.EntityDecl, .
                 parent = name.value
             elif key.text in first:
                 parent = key.text
-        if isinstance(node, ScalarNode) and node.value is None and node.style != "*" and key is not None:
+        if node.empty and key is not None:
             continue
         if not isinstance(node, MappingNode):
             what = f"`{key.text}`" if key is not None else "`entities`"
@@ -212,7 +207,7 @@ def _entities(reader: PolicyReader, root: YamlNode) -> tuple[nodes.EntityDecl, .
 
 def _plain_words(node: YamlNode) -> tuple[str, ...]:
     items = node.items if isinstance(node, SequenceNode) else (node,)
-    return tuple(i.text for i in items if isinstance(i, ScalarNode) and isinstance(i.value, str) and i.style != "*")
+    return tuple(i.text for i in items if isinstance(i, ScalarNode) and isinstance(i.value, str))
 
 
 def _entity_name(reader: PolicyReader, key: ScalarNode, first: dict[str, nodes.Word]) -> nodes.Word | None:

@@ -188,7 +188,7 @@ class ScalarNode:
 
     @property
     def empty(self) -> bool:
-        """True if the value is left empty."""
+        """True if the value is left empty; an alias, and a cell that is cut, have no value either."""
         return self.value is None and not self.style
 
     def with_text(self, text: str) -> ScalarNode:
