@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -82,16 +83,14 @@ def _privilege(reader: PolicyReader, name: Word, node: YamlNode | None) -> Privi
     )
 
 
-def read_sets(reader: PolicyReader, node: YamlNode) -> tuple[SetDecl, ...]:
+def read_sets(reader: PolicyReader, node: YamlNode) -> Iterator[SetDecl]:
     """Read `sets`."""
-    sets: list[SetDecl] = []
     for key, value in reader.entries(node, "`sets`"):
         name = _privilege_name(reader, key, "a set")
         mistakes_before = reader.mistakes
         members = reader.words(value, f"the set `{key.text}`")
         if name is not None:
-            sets.append(SetDecl(name=name, members=members or (), poisoned=reader.mistakes > mistakes_before))
-    return tuple(sets)
+            yield SetDecl(name=name, members=members or (), poisoned=reader.mistakes > mistakes_before)
 
 
 _TYPES: tuple[TypeName, ...] = ("text", "bool", "enum", "set", "integer")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from privtab.base.diagnostics import Located
@@ -36,9 +37,8 @@ def read_rows(reader: PolicyReader, node: YamlNode, what: str, *, kind: str = "r
     return tuple(rows)
 
 
-def read_filters(reader: PolicyReader, fields: Fields) -> tuple[nodes.RowDecl, ...]:
+def read_filters(reader: PolicyReader, fields: Fields) -> Iterator[nodes.RowDecl]:
     """The row filters and column masks of a type, as rows of operations of their own, in the order in which they are tried."""
-    filters: list[nodes.RowDecl] = []
     for kind in FILTER_KINDS:
         if f"{kind}s" not in fields:
             continue
@@ -55,8 +55,7 @@ def read_filters(reader: PolicyReader, fields: Fields) -> tuple[nodes.RowDecl, .
                 reader.wrong(value, f"`{key.text}`", "a mapping", "write `{requires: CONDITION, sql: TEXT}`")
             elif name is not None:
                 operation = Located(operation_of(kind, name.value), name.span)
-                filters.append(replace(row, operation=operation, poisoned=reader.mistakes > mistakes_before))
-    return tuple(filters)
+                yield replace(row, operation=operation, poisoned=reader.mistakes > mistakes_before)
 
 
 def _operations(reader: PolicyReader, key: ScalarNode) -> list[nodes.Word]:
@@ -98,8 +97,8 @@ def _read_row(reader: PolicyReader, node: YamlNode, key: ScalarNode, kind: str) 
         body=body,
         span=name.span,
         title=reader.optional_text(fields, "title"),
-        withs=_withs(reader, fields["with"][1]) if "with" in fields else (),
-        flags=_flags(reader, fields["flags"][1]) if "flags" in fields else (),
+        withs=tuple(_withs(reader, fields["with"][1])) if "with" in fields else (),
+        flags=tuple(_flags(reader, fields["flags"][1])) if "flags" in fields else (),
         ungated="gate" in fields and reader.choice(fields["gate"][1], "none", "`gate` of a row") == "none",
         creates=reader.flag(fields["creates"][1], "`creates`") if "creates" in fields else None,
         destructive=_is_declared(reader, fields, "destructive"),
@@ -172,8 +171,7 @@ def read_source(reader: PolicyReader, node: YamlNode) -> tuple[nodes.SourceRef, 
     return ()
 
 
-def _withs(reader: PolicyReader, node: YamlNode) -> tuple[nodes.WithDecl, ...]:
-    withs: list[nodes.WithDecl] = []
+def _withs(reader: PolicyReader, node: YamlNode) -> Iterator[nodes.WithDecl]:
     for key, value in reader.entries(node, "`with`", "write `with: {NAME: TYPE}`"):
         name = reader.name(key, "a `with` object", "snake")
         types = reader.words(value, f"`{key.text}`")
@@ -181,18 +179,15 @@ def _withs(reader: PolicyReader, node: YamlNode) -> tuple[nodes.WithDecl, ...]:
             reader.lost.add(key.text)
             continue
         any_ = len(types) == 1 and types[0].value == "any"
-        withs.append(nodes.WithDecl(name=name, types=None if any_ else types, types_span=reader.span(value)))
-    return tuple(withs)
+        yield nodes.WithDecl(name=name, types=None if any_ else types, types_span=reader.span(value))
 
 
-def _flags(reader: PolicyReader, node: YamlNode) -> tuple[nodes.FlagDecl, ...]:
-    flags: list[nodes.FlagDecl] = []
+def _flags(reader: PolicyReader, node: YamlNode) -> Iterator[nodes.FlagDecl]:
     for key, value in reader.entries(node, "`flags`"):
         name = reader.name(key, "a flag", "name")
         word = reader.choice(value, "saying", f"the flag `{key.text}`")
         if name is not None and word is not None:
-            flags.append(nodes.FlagDecl(name=name, required=word == "required"))
-    return tuple(flags)
+            yield nodes.FlagDecl(name=name, required=word == "required")
 
 
 def _ambiguous(reader: PolicyReader, node: YamlNode, body: nodes.RowBody) -> nodes.AmbiguousDecl | None:

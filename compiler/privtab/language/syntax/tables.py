@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar, cast
 
 from privtab.base.diagnostics import Located, Severity
@@ -17,29 +17,22 @@ from privtab.language.syntax.rows import read_filters, read_rows
 from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 
 
-def read_conflicts(reader: PolicyReader, node: YamlNode) -> tuple[nodes.ConflictDecl, ...]:
-    """Read every entry of the list; an entry that cannot be read leaves a finding."""
+def _conflicts(reader: PolicyReader, node: YamlNode) -> Iterator[nodes.ConflictDecl]:
     if not isinstance(node, SequenceNode):
         reader.wrong(node, "`conflicts`", "a list", "write `- {operations: [TYPE/OPERATION, TYPE/OPERATION]}`")
-        return ()
-    return tuple(decl for item in node.items if (decl := _conflict(reader, item)) is not None)
-
-
-def _conflict(reader: PolicyReader, node: YamlNode) -> nodes.ConflictDecl | None:
-    fields = reader.fields(node, "conflict", "a conflict")
-    if fields is None:
-        return None
-    why = reader.optional_text(fields, "why")
-    at_most = _count(reader, fields["at_most"][1]) if "at_most" in fields else 1
-    operations = _operations(reader, fields["operations"][1]) if "operations" in fields else None
-    if operations is None or at_most is None:
-        return None
-    if len(operations) <= at_most:
+        return
+    for item in node.items:
+        fields = reader.fields(item, "conflict", "a conflict") or {}
+        why = reader.optional_text(fields, "why")
+        at_most = _count(reader, fields["at_most"][1]) if "at_most" in fields else 1
+        operations = _operations(reader, fields["operations"][1]) if "operations" in fields else None
+        if operations is None or at_most is None:
+            continue
+        if len(operations) > at_most:
+            yield nodes.ConflictDecl(operations=operations, at_most=at_most, span=operations[0].span, why=why)
+            continue
         message = f"{len(operations)} operation{'s' if len(operations) != 1 else ''}, of which {at_most} may be held"
-        advice = "name two at least, and more than `at_most`"
-        reader.refuse(fields["operations"][1], message, advice)
-        return None
-    return nodes.ConflictDecl(operations=operations, at_most=at_most, span=operations[0].span, why=why)
+        reader.refuse(fields["operations"][1], message, "name two at least, and more than `at_most`")
 
 
 def _count(reader: PolicyReader, node: YamlNode) -> int | None:
@@ -116,7 +109,7 @@ def read_tables(reader: PolicyReader, root: YamlNode) -> nodes.Tables | None:
     file_start = reader.source.span(0, 0)
     tables, any_in_tables = section("tables", lambda n: _tables(reader, n, rejected), none)
     any_: tuple[nodes.RowDecl, ...] = section("any", lambda n: read_rows(reader, n, "`any`", kind="row of any"), ())
-    types: tuple[nodes.TypeDecl, ...] = section("types", lambda n: _types(reader, n), ())
+    types: tuple[nodes.TypeDecl, ...] = section("types", lambda n: tuple(_types(reader, n)), ())
     system = section("system", lambda n: reader.name(n, "a system", "snake"), None)
     version = section("version", reader.version, None)
     return nodes.Tables(
@@ -128,16 +121,16 @@ def read_tables(reader: PolicyReader, root: YamlNode) -> nodes.Tables | None:
         entities=section("entities", lambda n: _entities(reader, n), ()),
         types=types,
         privileges=section("privileges", lambda n: read_privileges(reader, n, rejected), ()),
-        sets=section("sets", lambda n: read_sets(reader, n), ()),
+        sets=section("sets", lambda n: tuple(read_sets(reader, n)), ()),
         attributes=section("attributes", lambda n: read_attributes(reader, n, rejected), ()),
         semantics=section("semantics", lambda n: _semantics(reader, n), nodes.SemanticsDecl()),
         core=section("core", lambda n: read_rows(reader, n, "`core`"), ()),
         tables=(*tables, *(nodes.TableDecl(entity=type_.name, rows=type_.filters) for type_ in types if type_.filters)),
         any=_in_order(any_, any_in_tables),
-        roles=section("roles", lambda n: _roles(reader, n), ()),
-        variants=section("variants", lambda n: _variants(reader, n), ()),
+        roles=section("roles", lambda n: tuple(_roles(reader, n)), ()),
+        variants=section("variants", lambda n: tuple(_variants(reader, n)), ()),
         dialect=section("dialect", lambda n: reader.choice(n, "dialect", "`dialect`"), None),
-        conflicts=section("conflicts", lambda n: read_conflicts(reader, n), ()),
+        conflicts=section("conflicts", lambda n: tuple(_conflicts(reader, n)), ()),
         unreadable=frozenset(rejected),
         lost=frozenset(reader.lost),
         any_privilege=reader.any_privilege,
@@ -226,8 +219,7 @@ def _entity_name(reader: PolicyReader, key: ScalarNode, first: dict[str, nodes.W
     return name
 
 
-def _types(reader: PolicyReader, node: YamlNode) -> tuple[nodes.TypeDecl, ...]:
-    types: list[nodes.TypeDecl] = []
+def _types(reader: PolicyReader, node: YamlNode) -> Iterator[nodes.TypeDecl]:
     for key, value in reader.entries(node, "`types`"):
         name = Located(key.text, reader.span(key))
         fields = reader.fields(value, "type", f"the type `{key.text}`")
@@ -237,20 +229,17 @@ def _types(reader: PolicyReader, node: YamlNode) -> tuple[nodes.TypeDecl, ...]:
         nested = reader.levels(fields["nested"][1], "`nested`") if "nested" in fields else None
         flat = reader.flag(fields["flat"][1], "`flat`") if "flat" in fields else None
         principal = reader.choice(fields["principal"][1], "principal", "`principal`") if "principal" in fields else None
-        types.append(
-            nodes.TypeDecl(
-                name=name,
-                single=single is not None and single.value,
-                nested=nested,
-                flat=flat if flat is not None and flat.value else None,
-                title=reader.optional_text(fields, "title"),
-                principal=cast(Literal["user", "group", "role", "none"] | None, principal),
-                renamed_from=reader.former_name(fields, "an entity type", "snake"),
-                filters=read_filters(reader, fields),
-            )
+        yield nodes.TypeDecl(
+            name=name,
+            single=single is not None and single.value,
+            nested=nested,
+            flat=flat if flat is not None and flat.value else None,
+            title=reader.optional_text(fields, "title"),
+            principal=cast(Literal["user", "group", "role", "none"] | None, principal),
+            renamed_from=reader.former_name(fields, "an entity type", "snake"),
+            filters=tuple(read_filters(reader, fields)),
         )
         reader.optional_text(fields, "note")
-    return tuple(types)
 
 
 def _semantics(reader: PolicyReader, node: YamlNode) -> nodes.SemanticsDecl:
@@ -347,14 +336,13 @@ def _in_order(outside: tuple[nodes.RowDecl, ...], inside: tuple[nodes.RowDecl, .
     return tuple(sorted((*outside, *inside), key=lambda row: row.span)) if outside and inside else outside or inside
 
 
-def _roles(reader: PolicyReader, node: YamlNode) -> tuple[nodes.RoleDecl, ...]:
-    roles: list[nodes.RoleDecl] = []
+def _roles(reader: PolicyReader, node: YamlNode) -> Iterator[nodes.RoleDecl]:
     for key, value in reader.entries(node, "`roles`"):
         name = reader.name(key, "a role")
         if name is None:
             continue
         if value.empty:
-            roles.append(nodes.RoleDecl(name=name, scope=None, grants=()))
+            yield nodes.RoleDecl(name=name, scope=None, grants=())
             continue
         fields = reader.fields(
             value, "role", f"the role `{key.text}`", f"write `{key.text}: {{grants: {{TYPE: [PRIVILEGE]}}}}`"
@@ -363,19 +351,15 @@ def _roles(reader: PolicyReader, node: YamlNode) -> tuple[nodes.RoleDecl, ...]:
             continue
         scope = reader.optional_text(fields, "scope")
         reader.optional_text(fields, "note")
-        roles.append(
-            nodes.RoleDecl(
-                name=name,
-                scope=None if scope is None else Located(scope, reader.span(fields["scope"][1])),
-                grants=_role_grants(reader, fields["grants"][1]) if "grants" in fields else (),
-                title=reader.optional_text(fields, "title"),
-            )
+        yield nodes.RoleDecl(
+            name=name,
+            scope=None if scope is None else Located(scope, reader.span(fields["scope"][1])),
+            grants=tuple(_role_grants(reader, fields["grants"][1])) if "grants" in fields else (),
+            title=reader.optional_text(fields, "title"),
         )
-    return tuple(roles)
 
 
-def _role_grants(reader: PolicyReader, node: YamlNode) -> tuple[tuple[nodes.Word, tuple[nodes.Word, ...]], ...]:
-    grants: list[tuple[nodes.Word, tuple[nodes.Word, ...]]] = []
+def _role_grants(reader: PolicyReader, node: YamlNode) -> Iterator[tuple[nodes.Word, tuple[nodes.Word, ...]]]:
     for key, value in reader.entries(node, "`grants` of a role"):
         words: tuple[nodes.Word, ...] | None
         if isinstance(value, ScalarNode) and isinstance(value.value, str) and "+" in value.text:
@@ -385,12 +369,10 @@ def _role_grants(reader: PolicyReader, node: YamlNode) -> tuple[tuple[nodes.Word
         else:
             words = reader.words(value, f"`{key.text}`")
         if words is not None:
-            grants.append((Located(key.text, reader.span(key)), words))
-    return tuple(grants)
+            yield Located(key.text, reader.span(key)), words
 
 
-def _variants(reader: PolicyReader, node: YamlNode) -> tuple[nodes.VariantDecl, ...]:
-    variants: list[nodes.VariantDecl] = []
+def _variants(reader: PolicyReader, node: YamlNode) -> Iterator[nodes.VariantDecl]:
     for key, value in reader.entries(node, "`variants`"):
         name = reader.name(key, "a variant")
         fields = reader.fields(value, "variant", f"the variant `{key.text}`")
@@ -400,14 +382,11 @@ def _variants(reader: PolicyReader, node: YamlNode) -> tuple[nodes.VariantDecl, 
         any_ = read_rows(reader, fields["any"][1], "`any`", kind="row of any") if "any" in fields else ()
         tables, any_in_tables = _tables(reader, fields["tables"][1]) if "tables" in fields else ((), ())
         reader.optional_text(fields, "note")
-        variants.append(
-            nodes.VariantDecl(
-                name=name,
-                title=reader.optional_text(fields, "title"),
-                tables=tables,
-                core=core,
-                any=_in_order(any_, any_in_tables),
-                roles=_roles(reader, fields["roles"][1]) if "roles" in fields else (),
-            )
+        yield nodes.VariantDecl(
+            name=name,
+            title=reader.optional_text(fields, "title"),
+            tables=tables,
+            core=core,
+            any=_in_order(any_, any_in_tables),
+            roles=tuple(_roles(reader, fields["roles"][1])) if "roles" in fields else (),
         )
-    return tuple(variants)
