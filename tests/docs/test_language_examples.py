@@ -26,7 +26,7 @@ from privtab.language.syntax.expression import RESERVED_WORDS
 from privtab.language.syntax.keys import KEYS
 from privtab.pipeline import load_program, policy_artifacts, resolve_policy
 from privtab.reference.evaluate import Reference
-from privtab.state.findings import FINDING_NAMES
+from privtab.state.findings import StateFinding
 from privtab.state.load import load_raw_state, validate
 from privtab.state.nodes import State
 
@@ -187,7 +187,7 @@ def test_every_word_of_conditions_is_explained() -> None:
 def test_every_code_of_a_state_finding_has_its_line() -> None:
     text = (ROOT / "docs" / "reference" / "state.md").read_text(encoding="utf-8")
     ranges = re.findall(r"`(S\d+)` to `(S\d+)`", text)
-    assert [code for code in FINDING_NAMES if not any(first <= code <= last for first, last in ranges)] == []
+    assert [code for code in StateFinding.NAMES if not any(first <= code <= last for first, last in ranges)] == []
 
 
 def test_every_way_to_ask_is_shown() -> None:

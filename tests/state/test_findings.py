@@ -11,7 +11,7 @@ from checkout import sources
 from filtered_policy import POLICY
 
 from privtab.pipeline import load_program
-from privtab.state.findings import FINDING_NAMES, RowLocation, StateFinding
+from privtab.state.findings import RowLocation, StateFinding
 from privtab.state.load import from_tables, validate
 
 ROW = StateFinding(
@@ -81,8 +81,8 @@ def test_every_code_is_named_and_used() -> None:
         if name != "state/findings.py"
         for code in re.findall(r'"(S\d{3})"', file.read_text(encoding="utf-8"))
     }
-    assert used == set(FINDING_NAMES)
-    assert len(set(FINDING_NAMES.values())) == len(FINDING_NAMES)
+    assert used == set(StateFinding.NAMES)
+    assert len(set(StateFinding.NAMES.values())) == len(StateFinding.NAMES)
 
 
 def test_where_a_policy_masks_each_wrong_row_stops(tmp_path: Path) -> None:

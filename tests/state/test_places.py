@@ -5,7 +5,7 @@ from pathlib import Path
 from privtab import pipeline
 from privtab.state.findings import RowLocation
 from privtab.state.load import from_tables, load_raw_state, validate, validate_with_places
-from privtab.state.names import NO_PLACES
+from privtab.state.names import Places
 from privtab.state.row_texts import place_text
 
 STATE = """\
@@ -33,4 +33,4 @@ def test_a_row_without_a_line_is_named_by_its_number() -> None:
     _, places, _ = validate_with_places(program, raw)
     assert places.of("members", 0) == RowLocation(path="state.json", table="members", row=1)
     assert place_text(places.of("members", 0)) == "state.json: members row 1"
-    assert NO_PLACES.of("members", 0) is None
+    assert Places.NONE.of("members", 0) is None

@@ -27,7 +27,7 @@ from privtab.ir.serialise import program_json
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document, revision
 from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.shards import BY_NAME, PEOPLE_PART, content, part_roots, root_keys, shards
+from privtab.state.shards import BY_NAME, PEOPLE_PART, PartText, content, root_keys, shards
 
 NAMES = st.text(st.sampled_from("ab!%~/012 é"), min_size=1, max_size=6)
 
@@ -182,11 +182,11 @@ def test_names_of_shards_have_no_escapes_and_are_different(first: str, second: s
 
 def test_roots_do_not_overlap(lake: Program) -> None:
     parts = shards(lake, bundle_service.unusual_state(1, roots=30))
-    all_roots = [root for key in parts for root in part_roots("lake", key)]
+    all_roots = [root for key in parts for root in PartText.roots("lake", key)]
     assert len(set(all_roots)) == len(all_roots)
     assert not [(a, b) for a in all_roots for b in all_roots if a != b and f"{b}/".startswith(f"{a}/")]
     for key, document in parts.items():
-        (first, *_) = part_roots("lake", key)
+        (first, *_) = PartText.roots("lake", key)
         at: object = {"privtab_state": {"lake": content(key, document)}}
         for name in first.split("/"):
             assert isinstance(at, dict)

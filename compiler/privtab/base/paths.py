@@ -264,7 +264,7 @@ class Locations:
 
     >>> drive = PathShape((("drive", 1),))
     >>> document = PathShape((("drive", 1), ("document", 2)), flat=1)
-    >>> where = Locations({"drive": drive, "document": document}, {"document:d7": "drive:main"}, {"drive:main": ["drive:main"]})
+    >>> where = Locations({"drive": drive, "document": document}, {"document:d7": "drive:main"})
     >>> where.find(Entity("document", "d7"))
     ['drive:main', 'document:d7']
     >>> where.find(Entity("document", "d8"))
@@ -273,12 +273,15 @@ class Locations:
     """
 
     def __init__(
-        self, shapes: Mapping[str, PathShape], places: Mapping[str, str], containers: Mapping[str, Sequence[str]]
+        self,
+        shapes: Mapping[str, PathShape],
+        places: Mapping[str, str],
+        containers: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """`places`: entity of a flat type → what contains it. `containers`: each of those → the keys on its path, its own last."""
         self.shapes = shapes
         self.places = places
-        self.containers = containers
+        self.containers = _containers(shapes, places) if containers is None else containers
 
     def find(self, entity: Entity) -> list[str] | None:
         """The keys from the root to an entity, which is absent if unnamed; None if the state does not tell where it lies."""
@@ -313,6 +316,31 @@ class Locations:
             return self.unplaced(Entity.parse(entity.id[:-1]))
         key = shape.anchor(entity.id)
         return None if key in self.places else key
+
+
+def _containers(shapes: Mapping[str, PathShape], places: Mapping[str, str]) -> dict[str, list[str]]:
+    """For each entity that contains one with a flat id, the keys on its path, its own last; none where a place is missing."""
+    found: dict[str, list[str]] = {}
+    for parent in places.values():
+        waiting: list[str] = []
+        seen: set[str] = set()
+        at: str | None = parent
+        while at is not None and at not in found and at not in seen:
+            seen.add(at)
+            waiting.append(at)
+            entity = Entity.parse(at)
+            shape = shapes[entity.type]
+            if shape.flat is None:
+                found[at] = shape.keys(entity.id)
+                break
+            at = places.get(shape.anchor(entity.id))
+        for key in reversed(waiting):
+            entity = Entity.parse(key)
+            shape = shapes[entity.type]
+            above = found.get(places.get(shape.anchor(entity.id), "")) if shape.flat is not None else None
+            if above is not None:
+                found[key] = [*above, *shape.written.keys(entity.id)]
+    return found
 
 
 def ids(keys: Sequence[str], depths: Sequence[int]) -> list[str]:

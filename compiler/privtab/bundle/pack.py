@@ -20,9 +20,9 @@ from privtab.bundle.sign import SigningKey, signed_bundle
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.state.index import index_bytes
-from privtab.state.names import filters_need
+from privtab.state.names import UsedParts
 from privtab.state.nodes import State
-from privtab.state.shards import PEOPLE_PART, PartText, part_roots, shards
+from privtab.state.shards import PEOPLE_PART, PartText, shards
 
 if TYPE_CHECKING:
     from privtab.base.diagnostics import Diagnostic
@@ -140,7 +140,7 @@ def pack_policy(
     doors_document = {"doors": {door.name: door.to_json() for door in doors}} if doors else {}
     program_document = program_json(program, optimised) | {"name": name} | layout | doors_document
     if program.filters:
-        program_document["filters"] = {**program_document["filters"], "needs": filters_need(program)}
+        program_document["filters"] = {**program_document["filters"], "needs": UsedParts.of(program).for_filters}
     # Each part is written once, for the revision and for the bundle.
     parts = {key: json_bytes(value) for key, value in program_document.items()}
     modules = {**rendered()}
@@ -218,7 +218,7 @@ def packed_shard(system: str, part: PartText, more: Mapping[str, Any], signing: 
 
         content = packed_shard("lake", part, {"shards": 12})
     """
-    own = part_roots(system, part.key, windows=part.windows, further=part.further)
+    own = PartText.roots(system, part.key, windows=part.windows, further=part.further)
     metadata = {"state": SHARDED, "shard": part.key, **more}
     return signed_bundle(_state_files(system, part.revision, own, part.content, metadata), signing)
 

@@ -101,7 +101,7 @@ def load_rows(
 
 def _rows_of_bundles(program: Program | None, bundles: Iterable[bytes], shown: str) -> RawState:
     """The rows of a state in bundles: of a policy's system, or of the only system. `shown`: what messages call the bundles."""
-    from privtab.state.load import as_raw
+    from privtab.state.load import from_tables
     from privtab.state.written import as_written
 
     system = None if program is None else program.system
@@ -115,7 +115,7 @@ def _rows_of_bundles(program: Program | None, bundles: Iterable[bytes], shown: s
         raise UsageError(f"{shown} holds no state of {system}")
     documents = [by_system[system] for by_system in found if system in by_system]
     state = _rows_of_index(documents, shown)
-    return as_raw(state if program is None else as_written(program, state), shown)
+    return from_tables(state if program is None else as_written(program, state), shown)
 
 
 def _check_no_database(state: str | os.PathLike[str]) -> None:

@@ -223,7 +223,7 @@ class Index:
     entity_attributes: Mapping[str, Mapping[str, Any]] = {}
     """Key → attribute → value."""
     keeps: frozenset[str] = frozenset()
-    """What of the state was kept because filters need it (`state.names.filters_need`)."""
+    """What of the state was kept because filters need it (`state.names.UsedParts.for_filters`)."""
 
     everyone: tuple[str, ...] = ()
     """The group of every user, if the policy has one: an engine says so (`RowEngine`)."""

@@ -108,6 +108,16 @@ class CodedColumn(Column):
         codes = np.concatenate([self.codes, np.where(other.codes < 0, -1, other.codes + size)])
         return CodedColumn(codes, pa.concat_arrays([self.array, other.array])).compact()
 
+    @staticmethod
+    def numbered_rows(columns: Iterable[CodedColumn]) -> Codes:
+        """Number the rows by what several columns contain together: equal numbers for equal rows.
+
+        >>> numbers = CodedColumn.numbered_rows([CodedColumn.of_texts("aab"), CodedColumn.of_texts("xxx")])
+        >>> bool(numbers[0] == numbers[1] != numbers[2])
+        True
+        """
+        return numbered((column.codes, len(column.array)) for column in columns)[0]
+
     def __len__(self) -> int:
         return len(self.codes)
 
@@ -173,16 +183,6 @@ class CodedColumn(Column):
             names = self.names
             return [None if code < 0 else names[code] for code in codes]
         return [None if code < 0 else self.array[code].as_py() for code in codes]
-
-
-def numbered_rows(columns: Iterable[CodedColumn]) -> Codes:
-    """Number the rows by what several columns contain together: equal numbers for equal rows.
-
-    >>> numbers = numbered_rows([CodedColumn.of_texts("aab"), CodedColumn.of_texts("xxx")])
-    >>> bool(numbers[0] == numbers[1] != numbers[2])
-    True
-    """
-    return numbered((column.codes, len(column.array)) for column in columns)[0]
 
 
 def numbered(columns: Iterable[tuple[Codes, int]]) -> tuple[Codes, int]:

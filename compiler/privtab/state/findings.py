@@ -17,7 +17,7 @@ from privtab.state.nodes import ENTITIES, TABLES
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
 
-FINDING_NAMES = {
+_NAMES = {
     "S001": "unreadable-file",
     "S002": "broken-syntax",
     "S003": "unknown-table",
@@ -85,8 +85,6 @@ FINDING_NAMES = {
     "S304": "shared-native-name",
     "S305": "second-owner",
 }
-"""The name of each code, as in `S130 unknown-privilege`: `FINDING_NAMES["S130"]`."""
-
 _UNREAD = frozenset({"S001", "S002", "S007", "S101", "S106", "S107"})
 """Something was not read, of the rest of a file, a column, or one of two cells, even if the finding is at a row."""
 
@@ -124,6 +122,8 @@ class StateFinding:
 
     MAY_DENY: ClassVar[str] = "they may include a denial, and ignoring it would widen access"
     """The consequence of wrong rows where a state can deny."""
+    NAMES: ClassVar[Mapping[str, str]] = _NAMES
+    """The name of each code, as in `S130 unknown-privilege`."""
 
     place: RowLocation
     message: str
@@ -142,7 +142,7 @@ class StateFinding:
     @property
     def name(self) -> str:
         """The name of its code."""
-        return FINDING_NAMES[self.code]
+        return self.NAMES[self.code]
 
     def __lt__(self, other: StateFinding) -> bool:
         """Sort by position, then code."""

@@ -23,7 +23,7 @@ from privtab.base.names import FILLERS, LONGEST_NAME, PRINCIPAL_KINDS, mixed_scr
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.state.checker import MAX_FINDINGS_OF_KIND, Checker
-from privtab.state.coded import CodedColumn, RawTable, numbered, numbered_rows
+from privtab.state.coded import CodedColumn, RawTable, numbered
 from privtab.state.findings import StateFinding
 from privtab.state.names import RowProblem, SelectedRows, StateNames
 from privtab.state.nodes import ENTITY_COLUMNS, ColumnRows
@@ -300,7 +300,7 @@ def _assess(
 
 def _repeated(columns: Mapping[str, CodedColumn]) -> Codes:
     """For each row, the number of the first equal row, which may be its own."""
-    found = numbered_rows(columns.values())
+    found = CodedColumn.numbered_rows(columns.values())
     _, first, inverse = np.unique(found, return_index=True, return_inverse=True)
     result: Codes = first[inverse]
     return result

@@ -83,24 +83,16 @@ def no_table_message(where: Path | str, findings: Sequence[StateFinding] = ()) -
 
 
 def from_tables(tables: object, path: str) -> RawState:
-    """Rows from a mapping of tables to lists of mappings, as in JSON; `path` is their source.
+    """Rows from a mapping of tables to lists of mappings, as in JSON, or those of a State, to be checked; `path` is their source.
 
     >>> from_tables({"memberships": [{"user": "ann", "group": "hr"}]}, "rows").rows["memberships"][0].cells["group"]
     'hr'
     """
+    if isinstance(tables, State):
+        return replace(from_tables(tables.to_tables(), path), lacks=tables.lacks)
     reader = RawReader()
     read_value(tables, path, reader)
     return reader.done()
-
-
-def as_raw(state: State, path: str) -> RawState:
-    """The rows of a state, to be checked again; `path` is their source.
-
-    For example:
-
-        state, findings = validate(program, as_raw(state, "state.yaml"))
-    """
-    return replace(from_tables(state.to_tables(), path), lacks=state.lacks)
 
 
 def _table(files: TableFiles, reader: RawReader, table: str) -> None:

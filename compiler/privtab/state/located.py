@@ -26,23 +26,13 @@ def locations(program: Program, state: State) -> Locations:
         locations(program, state).find(Entity("document", "d1"))
     """
     if not program.flat:
-        return located_places(vocabulary(program), {})
+        return Locations(vocabulary(program).shapes, {})
     key = ("locations", tuple(program.entities.values()))
     found: Locations | None = state.derived.get(key)
     if found is None:
-        found = located_places(vocabulary(program), dict(state.texts("entities", "entity", "parent")))
+        found = Locations(vocabulary(program).shapes, dict(state.texts("entities", "entity", "parent")))
         state.derived[key] = found
     return found
-
-
-def located_places(names: Vocabulary, places: Places) -> Locations:
-    """Where entities lie, given what contains those with flat ids.
-
-    For example:
-
-        located_places(vocabulary(program), {"folder:f2": "folder:f1"}).keys(Entity("folder", "f2"))
-    """
-    return Locations(names.shapes, places, containers(names, places) if places else {})
 
 
 def lying_in(program: Program, rows: State, whole: State) -> State:
@@ -61,33 +51,8 @@ def parts(program: Program, state: State) -> dict[str, Any]:
     """The parts `places` and `containers` of an index; none for a policy without flat ids."""
     if not program.flat:
         return {}
-    places = dict(sorted(state.texts("entities", "entity", "parent")))
-    return {"places": places, "containers": dict(sorted(containers(vocabulary(program), places).items()))}
-
-
-def containers(names: Vocabulary, places: Places) -> dict[str, list[str]]:
-    """For each entity that contains one with a flat id, the keys on its path, its own last; none where a place is missing."""
-    found: dict[str, list[str]] = {}
-    for parent in places.values():
-        waiting: list[str] = []
-        seen: set[str] = set()
-        at: str | None = parent
-        while at is not None and at not in found and at not in seen:
-            seen.add(at)
-            waiting.append(at)
-            entity = Entity.parse(at)
-            shape = names.shapes[entity.type]
-            if shape.flat is None:
-                found[at] = shape.keys(entity.id)
-                break
-            at = places.get(shape.anchor(entity.id))
-        for key in reversed(waiting):
-            entity = Entity.parse(key)
-            shape = names.shapes[entity.type]
-            above = found.get(places.get(shape.anchor(entity.id), "")) if shape.flat is not None else None
-            if above is not None:
-                found[key] = [*above, *shape.written.keys(entity.id)]
-    return found
+    where = locations(program, state)
+    return {"places": dict(sorted(where.places.items())), "containers": dict(sorted(where.containers.items()))}
 
 
 def wrong_places(names: Vocabulary, rows: Sequence[tuple[str, str]]) -> dict[int, RowProblem]:
@@ -107,7 +72,7 @@ def wrong_places(names: Vocabulary, rows: Sequence[tuple[str, str]]) -> dict[int
             message = f"`{entity}` lies {listed}{' and elsewhere' if len(numbers) > 3 else ''}"
             found |= dict.fromkeys(numbers, RowProblem("S182", message, "an entity lies in one place: keep one row"))
     places = {entity: parent for number, (entity, parent) in enumerate(rows) if number not in found}
-    around = containers(names, places)
+    around = Locations(names.shapes, places).containers
     for number, (entity, parent) in enumerate(rows):
         if number in found:
             continue

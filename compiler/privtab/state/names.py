@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from privtab.base.caching import once
 from privtab.base.hints import did_you_mean
@@ -299,6 +299,8 @@ class UsedParts:
     """The group of every user, as `group:…`, if there is one."""
     roles_of_roles: bool = False
     """Whether the roles that a role holds are looked up, which active roles bring."""
+    filters: bool = False
+    """Whether the policy has filters."""
 
     @staticmethod
     @once
@@ -325,7 +327,18 @@ class UsedParts:
             request_groups="request" in semantics.groups,
             everyone=frozenset(f"group:{group}" for group in semantics.everyones),
             roles_of_roles=narrows and "roles" in semantics.hierarchy,
+            filters=bool(program.filters),
         )
+
+    @property
+    def for_filters(self) -> list[str]:
+        """What is kept only if a rule reads it, and is read by a policy with filters: names of `groups`, `roles` held.
+
+        To other rules what is missing denies. A filter that does not apply leaves the place to the next one, which may show more,
+        and `NOT IN {groups}` holds for who seems to be in none.
+        """
+        needed = {"groups": self.group_membership, "roles": self.holds} if self.filters else {}
+        return [part for part, is_needed in needed.items() if is_needed]
 
 
 KEEPS = "keeps"
@@ -333,25 +346,12 @@ KEEPS = "keeps"
 
 
 FOR_FILTERS = frozenset({"groups", "roles"})
-"""All that `filters_need` may name."""
-
-
-def filters_need(program: Program) -> list[str]:
-    """What of a state is kept only if a rule reads it, and is read by a policy with filters: names of groups, roles held.
-
-    To other rules what is missing denies. A filter that does not apply leaves the place to the next one, which may show more,
-    and `NOT IN {groups}` holds for who seems to be in none.
-
-        filters_need(program)  # ["groups"]
-    """
-    used = UsedParts.of(program)
-    needed = {"groups": used.group_membership, "roles": used.holds} if program.filters else {}
-    return [part for part, is_needed in needed.items() if is_needed]
+"""All that `UsedParts.for_filters` may name."""
 
 
 def kept_part(program: Program, state: State) -> dict[str, dict[str, bool]]:
     """The part of the index with what it keeps; none if filters need nothing, or if the state lacks it."""
-    needed = [part for part in filters_need(program) if part not in state.lacks]
+    needed = [part for part in UsedParts.of(program).for_filters if part not in state.lacks]
     return {KEEPS: dict.fromkeys(needed, True)} if needed else {}
 
 
@@ -365,6 +365,8 @@ class Places:
         places.of("grants", 0)
     """
 
+    NONE: ClassVar[Places]
+    """The places of rows that were not read from files."""
     rows: Mapping[str, Sequence[RawRow]] = field(default_factory=dict)
 
     def of(self, table: str, number: int) -> RowLocation | None:
@@ -403,5 +405,4 @@ class SelectedRows(Sequence[RawRow]):
         return tuple(self)[position] if isinstance(position, slice) else self._rows[self._selected[position]]
 
 
-NO_PLACES = Places()
-"""The places of rows that were not read from files: `NO_PLACES.of("grants", 0)` is None."""
+Places.NONE = Places()

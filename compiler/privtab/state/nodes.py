@@ -229,7 +229,7 @@ class State:
     windows: Mapping[str, Sequence[Window]] = field(default_factory=dict)
     """The window of each row, for the tables that have any: look-ups need the rows of one moment (`at`)."""
     lacks: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
-    """What a bundle that the rows were read back from did not keep for filters (`names.filters_need`)."""
+    """What a bundle that the rows were read back from did not keep for filters (`names.UsedParts.for_filters`)."""
     _columns: Any = field(default_factory=dict, init=False, repr=False, compare=False)
     derived: Any = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was derived from the rows and is kept with them (`links.with_derived_rows`)."""

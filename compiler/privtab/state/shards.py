@@ -97,7 +97,7 @@ class PartText:
             Tool.SHARDS.check(program)
             always, windows = index.of_entities()
             if any(windows.values()):
-                check_windows_of_shards(program)
+                cls.check_windows(program)
             elif not any(always.values()):
                 return None
             always |= index.below(always)
@@ -111,6 +111,21 @@ class PartText:
             further=tuple(part for part in FURTHER_BY_NAME if part in always),
             users=_users(always, timed) if key == PEOPLE_PART else 0,
         )
+
+    @staticmethod
+    def check_windows(program: Program) -> None:
+        """Raise UnsupportedError if a sharded state of a policy cannot have rows that hold for a time."""
+        if uses_below(program):
+            raise UnsupportedError(
+                "a sharded state does not support rows with `from` or `until` for policies with `or below`"
+            )
+
+    @staticmethod
+    def roots(system: str, key: str, *, windows: bool = False, further: Iterable[str] = ()) -> list[str]:
+        """The roots of the bundle of a part: of `people`, with or without windows and `further` parts, or of the shard of a root key."""
+        base = f"privtab_state/{system}"
+        own = sorted((*PEOPLE_ROOTS, *([WINDOWED] if windows else ()), *further))
+        return [f"{base}/{part}" for part in own] if key == PEOPLE_PART else [f"{base}/at/{shard_name(key)}"]
 
     @property
     def content(self) -> bytes:
@@ -133,7 +148,7 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, IndexDocum
     root = root_keys(program)
     always, windows = parts_of(document)
     if windows:
-        check_windows_of_shards(program)
+        PartText.check_windows(program)
     shard_parts = (*HELD, *(part for part in FURTHER_HELD if part in always))
     found: dict[str, IndexDocument] = {}
     timed: dict[str, IndexDocument] = {}
@@ -145,19 +160,6 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, IndexDocum
         found.setdefault(key, {part: {} for part in sorted(shard_parts)})
     with_windows = {key: stamped(_with_windows(found[key], timed.get(key, {}))) for key in sorted(found)}
     return {PEOPLE_PART: people_part(document, found)} | with_windows
-
-
-def check_windows_of_shards(program: Program) -> None:
-    """Raise UnsupportedError if a sharded state of a policy cannot have rows that hold for a time.
-
-    For example:
-
-        check_windows_of_shards(program)
-    """
-    if uses_below(program):
-        raise UnsupportedError(
-            "a sharded state does not support rows with `from` or `until` for policies with `or below`"
-        )
 
 
 def people_part(document: Mapping[str, Any], root_entities: Iterable[str]) -> IndexDocument:
@@ -198,18 +200,6 @@ def root_keys(program: Program) -> Callable[[str], str]:
         return f"{roots[type_]}:{path.partition('/')[0]}"
 
     return root
-
-
-def part_roots(system: str, key: str, *, windows: bool = False, further: Iterable[str] = ()) -> list[str]:
-    """The roots of the bundle of a part: of `people`, with or without windows and `further` parts, or of the shard of a root key.
-
-    For example:
-
-        part_roots("lake", "catalog:hive")  # ["privtab_state/lake/at/…"]
-    """
-    base = f"privtab_state/{system}"
-    own = sorted((*PEOPLE_ROOTS, *([WINDOWED] if windows else ()), *further))
-    return [f"{base}/{part}" for part in own] if key == PEOPLE_PART else [f"{base}/at/{shard_name(key)}"]
 
 
 def content(key: str, document: Mapping[str, Any]) -> Mapping[str, Any]:

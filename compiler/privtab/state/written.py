@@ -22,7 +22,7 @@ def as_written(program: Program, state: State) -> State:
     A row that allows a privilege is kept where everything that the privilege implies there is allowed as well: the row that gave
     it is among those, and none of them gives more.
 
-        validate(program, as_raw(as_written(program, state), "the state"))
+        validate(program, from_tables(as_written(program, state), "the state"))
     """
     if not program.implies:
         return state

@@ -17,7 +17,7 @@ from privtab.ir import Program
 from privtab.language import syntax
 from privtab.model.lower import lower
 from privtab.reference import Reference
-from privtab.state import NO_PLACES, State, from_tables, validate_with_places
+from privtab.state import Places, State, from_tables, validate_with_places
 from privtab_analysis.state_diff import state_diff
 from privtab_analysis.state_diff.chosen import without_rows
 from privtab_logs.distinct import Log, LoggedRequest
@@ -348,7 +348,7 @@ def test_a_file_that_keeps_nothing_is_an_error_at_its_line(text: str, line: int,
 
 
 def test_nothing_is_proposed_without_a_log() -> None:
-    observed = Observed(whole=State(), places=NO_PLACES, moment=END, kept={})
+    observed = Observed(whole=State(), places=Places.NONE, moment=END, kept={})
     with pytest.raises(UsageError, match="nothing was observed"):
         unused(LAKE, observed, Log())
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from privtab.base import NOT_SET, Decision, Entity, Request
 from privtab.ir import ByType, Compare, Has, Leaf, Listing, Owner, Rule, Self, located_sets, uses_below
 from privtab.reference import EvaluationContext, Explanation, Reference
-from privtab.state import NO_PLACES, Places, State
+from privtab.state import Places, State
 from privtab_analysis.caller import listing
 from privtab_analysis.changes import AddToGroup, Assign, Change, Changes, Give, SmallestChanges, apply, change_kind
 from privtab_analysis.provenance import Chain, Provenance
@@ -217,7 +217,7 @@ class RequestExplanation:
 
 
 def explain(
-    reference: Reference, request: Request, state: State | None = None, places: Places = NO_PLACES
+    reference: Reference, request: Request, state: State | None = None, places: Places = Places.NONE
 ) -> RequestExplanation:
     """Explain one request. Raises InvalidRequest if it uses names that the policy does not know.
 

@@ -11,17 +11,7 @@ from typing import Literal, TypeAlias, assert_never, cast
 from privtab.base import ANY_PRIVILEGE, AttributeValue, Entity, Window
 from privtab.ir import Atom, Compare, Has, value_text
 from privtab.reference import EvaluationContext, Source
-from privtab.state import (
-    NO_PLACES,
-    ROLE_PREFIX,
-    Grant,
-    Places,
-    RowLocation,
-    State,
-    StateNames,
-    attribute_texts,
-    row_sentence,
-)
+from privtab.state import ROLE_PREFIX, Grant, Places, RowLocation, State, StateNames, attribute_texts, row_sentence
 
 StepKind: TypeAlias = Literal[
     "grant",
@@ -63,7 +53,7 @@ _Reached: TypeAlias = tuple[str, bool]
 class Provenance:
     """The rows of a state that concern one caller."""
 
-    def __init__(self, evaluation: EvaluationContext, state: State, places: Places = NO_PLACES) -> None:
+    def __init__(self, evaluation: EvaluationContext, state: State, places: Places = Places.NONE) -> None:
         self.evaluation = evaluation
         self.program = evaluation.program
         self.state = state

@@ -20,7 +20,7 @@ _IMPORT = re.compile(r"import:(?P<document>[^:?]+)(?:\?(?P<values>[^:]*))?:(?P<s
 
 def rows(program: Program | None, location: str) -> RawState:
     """The rows that an import document gives of another system, now."""
-    from privtab.state import as_raw
+    from privtab.state import from_tables
     from privtab_connect.importing.imported import imported
 
     found = _IMPORT.fullmatch(location)
@@ -42,4 +42,4 @@ def rows(program: Program | None, location: str) -> RawState:
         print_error(
             f"{count(len(result.not_taken), 'thing')} of {location} cannot be expressed; `privtab state import` lists them"
         )
-    return as_raw(result.state, location)
+    return from_tables(result.state, location)

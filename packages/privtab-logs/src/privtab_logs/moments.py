@@ -26,7 +26,7 @@ from privtab.client import ReadBundle
 from privtab.engines import combined_document
 from privtab.ir import Program, uses_below
 from privtab.pipeline import optimised, policy_artifacts
-from privtab.state import PEOPLE_PART, RawState, UsedParts, as_raw, as_written, from_tables, index_document, validate
+from privtab.state import PEOPLE_PART, RawState, UsedParts, as_written, from_tables, index_document, validate
 from privtab_logs.deciding import Decider
 from privtab_logs.schema import PARTS
 from privtab_server.registry import Registry, Revision
@@ -154,7 +154,7 @@ class Moments:
                 return document, missing
             from privtab.bundle import state_of_index
 
-            rows = as_raw(as_written(policy.program, state_of_index(document)), "the state")
+            rows = from_tables(as_written(policy.program, state_of_index(document)), "the state")
         checked, findings = validate(policy.program, rows)
         errors = [finding for finding in findings if finding.severity == "error"]
         if stopping := [finding for finding in errors if finding.stops(policy.program)]:

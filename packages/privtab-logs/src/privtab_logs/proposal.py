@@ -12,7 +12,7 @@ from functools import cached_property
 
 from privtab.base import Entity
 from privtab.ir import Has, Program, on_entity, reached_atoms
-from privtab.state import ROLE_PREFIX, ScopeOverlap, State, StateNames, filters_need, locations
+from privtab.state import ROLE_PREFIX, ScopeOverlap, State, StateNames, UsedParts, locations
 from privtab_analysis.rights import by_ownership
 from privtab_analysis.state_diff.chosen import without_rows
 from privtab_logs.excerpts import USER, Row, StateRows
@@ -211,7 +211,7 @@ class _Denials:
         found = {row for row in range(len(self._rows)) if not privileges.isdisjoint(self._allowed(row)[0])}
         for table in tables - {"grants"}:
             found.update(self._rows.numbers[table])
-        whole = bool(filters_need(self._program))
+        whole = bool(UsedParts.of(self._program).for_filters)
         bring = {c: whole or not found.isdisjoint(self._rows.about([c])) for c in {*self._rows.containers.values()}}
         return frozenset(found.union(row for row, container in self._rows.containers.items() if bring[container]))
 

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.base import Entity, UsageError, Vocabulary
+from privtab.base import Entity, Locations, UsageError, Vocabulary
 from privtab.ir import uses_below
-from privtab.state import as_written, located_places
+from privtab.state import as_written
 from privtab_spark.arguments import RequestColumns
 from privtab_spark.frames import union
 from privtab_spark.kernel import CHANGED, CODE, CODES, Layout, codes, readable
@@ -297,7 +297,7 @@ class _Portions:
     def _keys(self) -> Callable[[Entity], list[str]]:
         if not self.names.flat:
             return self.names.keys
-        return located_places(self.names, collected_places(self.state.tables["entities"])).keys
+        return Locations(self.names.shapes, collected_places(self.state.tables["entities"])).keys
 
     def _whole(self, rows: DataFrame, type_: str | Column, path: str | Column) -> DataFrame:
         """Rows with the whole path of an entity, null if it lies nowhere."""
@@ -328,7 +328,7 @@ def _with_whole_paths(
     names: Vocabulary, places: ShippedBytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: the last two columns, type and path of an entity, become its whole path."""
-    where = located_places(names, kept_value(places))
+    where = Locations(names.shapes, kept_value(places))
     named = {
         type_
         for type_, chain in names.chains.items()

@@ -149,11 +149,11 @@ class _Sides:
             states, places = (first[0], second[0]), (first[1], second[1])
             notes: tuple[str, ...] = ()
             if any(is_stored(path) for path in (self.before, self.after) if path is not None):
-                from privtab.state import NO_PLACES
+                from privtab.state import Places
 
                 states, places = (
                     (as_stored(self.program, states[0]), as_stored(self.program, states[1])),
-                    (NO_PLACES, NO_PLACES),
+                    (Places.NONE, Places.NONE),
                 )
                 notes = ("rows are compared as bundles hold them: sets resolved, roles of groups given to their users",)
             if self.after is None:

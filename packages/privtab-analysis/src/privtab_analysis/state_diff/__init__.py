@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from privtab.base import LEFT_OUT, Entity, FilterWord, GivenAttributes, count
 from privtab.ir import RESOURCE, Below, Program, Rule, Term, Tool, direct_atoms, rule_flags
-from privtab.state import NO_PLACES, Places, State
+from privtab.state import Places, State
 from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key
 from privtab_analysis.permissions import questions
 from privtab_analysis.state_diff.causes import Causes, ChangeImpact
@@ -50,7 +50,7 @@ def state_diff(
     before: State,
     after: State,
     *,
-    places: tuple[Places, Places] = (NO_PLACES, NO_PLACES),
+    places: tuple[Places, Places] = (Places.NONE, Places.NONE),
     moment: int | None = None,
     most: int = MOST_QUESTIONS,
     tell: Callable[[int, int], None] | None = None,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from privtab.state import CodedColumn, numbered_rows
+from privtab.state import CodedColumn
 
 
 def only_in_one(columns: Iterable[tuple[CodedColumn, CodedColumn]]) -> tuple[list[int], list[int]]:
@@ -17,7 +17,7 @@ def only_in_one(columns: Iterable[tuple[CodedColumn, CodedColumn]]) -> tuple[lis
     for first, second in columns:
         first_length = len(first)
         joined.append(first.followed_by(second))
-    found = numbered_rows(joined)
+    found = CodedColumn.numbered_rows(joined)
     first_groups, second_groups = found[:first_length], found[first_length:]
     # States that follow one another differ in few places: what begins and ends both tables is in both.
     shorter = min(len(first_groups), len(second_groups))

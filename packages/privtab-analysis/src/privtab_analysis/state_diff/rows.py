@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from privtab.base import WINDOW_COLUMNS, Window
-from privtab.state import NO_PLACES, TABLE_COLUMNS, Places, RawState, State, as_written, index_document, place_text
+from privtab.state import TABLE_COLUMNS, Places, RawState, State, as_written, index_document, place_text
 from privtab_analysis.diff.markdown import as_code, as_text
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.summary import groups, headline, totals
@@ -27,7 +27,7 @@ def as_stored(program: Program, state: State) -> State:
 
 
 def changed_rows(
-    before: State, after: State, places: tuple[Places, Places] = (NO_PLACES, NO_PLACES)
+    before: State, after: State, places: tuple[Places, Places] = (Places.NONE, Places.NONE)
 ) -> Iterator[ChangedRow]:
     """The rows that were removed and added, table by table, in the order of their states; repeated rows count once."""
     for table in TABLE_COLUMNS:

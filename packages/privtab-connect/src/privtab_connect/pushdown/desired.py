@@ -10,7 +10,7 @@ from typing import Any
 from privtab.base import Entity, Request, Span, UsageError, Window
 from privtab.ir import ALWAYS, RESOURCE, Has, Program, Rule, Target, privilege_names
 from privtab.reference import EvaluationContext, Reference
-from privtab.state import NO_PLACES, TABLE_COLUMNS, Assignment, Grant, Places, RowLocation, State, StateFinding
+from privtab.state import TABLE_COLUMNS, Assignment, Grant, Places, RowLocation, State, StateFinding
 from privtab_connect.pushdown import TargetModule
 from privtab_connect.pushdown.document import MappingDocument, NativeNames, Part
 from privtab_connect.pushdown.rights import (
@@ -95,7 +95,7 @@ def desired_rights(
     inventory: Inventory,
     module: TargetModule,
     *,
-    places: Places = NO_PLACES,
+    places: Places = Places.NONE,
     expand: bool = False,
 ) -> DesiredRights:
     """The rights that the rows of a state are in a target.

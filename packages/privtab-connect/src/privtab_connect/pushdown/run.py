@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from privtab.base import Request
 from privtab.ir import Program
 from privtab.reference import Reference
-from privtab.state import NO_PLACES, Places, State
+from privtab.state import Places, State
 from privtab_connect.pushdown import Options, target_module
 from privtab_connect.pushdown.desired import DesiredRights, desired_rights, users_of
 from privtab_connect.pushdown.document import MappingDocument, NativeNames, Needed
@@ -142,7 +142,7 @@ def push(
     *,
     pusher: str,
     options: Options | None = None,
-    places: Places = NO_PLACES,
+    places: Places = Places.NONE,
     expand: bool = False,
     revoke_foreign: bool = False,
     compare: bool = False,

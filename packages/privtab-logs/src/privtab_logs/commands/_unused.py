@@ -217,12 +217,12 @@ def _gone(found: Unused, observed: Observed) -> dict[str, list[int]]:
 
 
 def _difference(program: Program, observed: Observed, gone: dict[str, list[int]]) -> StateDiff:
-    from privtab.state import NO_PLACES
+    from privtab.state import Places
     from privtab_analysis.state_diff import state_diff
     from privtab_analysis.state_diff.chosen import without_rows
 
     after = without_rows(observed.whole, [(table, number) for table, numbers in gone.items() for number in numbers])
-    return state_diff(program, observed.whole, after, places=(observed.places, NO_PLACES), moment=observed.moment)
+    return state_diff(program, observed.whole, after, places=(observed.places, Places.NONE), moment=observed.moment)
 
 
 def _write(

@@ -87,7 +87,7 @@ def run(
 def _world(policy: PolicyArguments, looked: Looked) -> World:
     from privtab.engines import OpenEngine
     from privtab.pipeline import policy_artifacts, policy_revision
-    from privtab.state import NO_PLACES, index_document
+    from privtab.state import Places, index_document
     from privtab_pages.explore.world import World
 
     program, moment, state = policy.program(), time_ns() if looked.at is None else looked.at, looked.state
@@ -107,7 +107,7 @@ def _world(policy: PolicyArguments, looked: Looked) -> World:
         shown=policy.policy,
         revision=policy_revision(program, parallel=True),
         state=rows,
-        places=NO_PLACES if found is None else found[1],
+        places=Places.NONE if found is None else found[1],
         state_shown="" if state is None else str(state),
         moment=moment,
         moment_shown=moment_text(moment - moment % 1_000_000_000),

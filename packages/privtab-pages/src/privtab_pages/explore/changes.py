@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 from privtab.base import UsageError, count, parse_key_values
 from privtab.ir import Program, Tool
-from privtab.state import TABLE_COLUMNS, State, as_raw, from_tables, row_sentence, validate
+from privtab.state import TABLE_COLUMNS, State, from_tables, row_sentence, validate
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.summary import page_values
 from privtab_analysis.state_diff import Comparison, StateDiff, state_diff
@@ -204,7 +204,7 @@ def _for_whom(world: World, program: Program, pairs: Sequence[tuple[str, str]]) 
         raise UsageError(f"the state names {len(world.users):,} users, and {MOST_USERS:,} are the most")
     if program.entities != world.program.entities:
         raise UsageError("the policies have other types of entities: rows do not mean the same in both")
-    _, findings = validate(program, as_raw(world.rows, world.state_shown), notes=False)
+    _, findings = validate(program, from_tables(world.rows, world.state_shown), notes=False)
     if wrong := [finding for finding in findings if finding.severity == "error"]:
         raise UsageError(
             f"{count(len(wrong), 'row')} of the state would be wrong under {program.version}: {wrong[0].message}"

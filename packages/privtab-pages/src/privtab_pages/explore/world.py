@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from privtab.base import Entity, Request, UsageError, hint
 from privtab.ir import Program
 from privtab.reference import Reference
-from privtab.state import NO_PLACES, Places, State
+from privtab.state import Places, State
 from privtab_analysis.entitlements.universe import Universe, named, universe, users
 from privtab_analysis.state_diff import Comparison
 from privtab_analysis.state_diff.subjects import Side
@@ -73,7 +73,7 @@ class World:
     """The name of the policy."""
     revision: str = ""
     state: State | None = None
-    places: Places = NO_PLACES
+    places: Places = Places.NONE
     state_shown: str = ""
     moment: int = 0
     moment_shown: str = ""

@@ -27,7 +27,7 @@ from privtab.command import (
     stop,
     table,
 )
-from privtab.state import FINDING_NAMES
+from privtab.state import StateFinding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -174,7 +174,7 @@ def build(
 def _show_findings(findings: list[list[Any]]) -> None:
     if not findings:
         return
-    lines = ((name, code, FINDING_NAMES[code], severity, f"{rows:,}") for name, code, severity, rows in findings)
+    lines = ((name, code, StateFinding.NAMES[code], severity, f"{rows:,}") for name, code, severity, rows in findings)
     err().print(table("table", "code", "what", "severity", "rows", rows=lines, right=("rows",)))
     error_rows = sum(rows for *_, severity, rows in findings if severity == "error")
     if error_rows:

@@ -26,7 +26,7 @@ from pyspark.sql import functions as fn
 from privtab.base import StateInvalid, sharded_revision
 from privtab.bundle import listing_file
 from privtab.ir import Program, Tool, vocabulary
-from privtab.state import PEOPLE_PART, check_windows_of_shards, part_roots
+from privtab.state import PEOPLE_PART, PartText
 from privtab_spark.frames import union
 from privtab_spark.state import shards
 from privtab_spark.state.files import Root, at_once, place
@@ -76,7 +76,7 @@ def build(
     read = configuration if isinstance(configuration, Read) else read_state(spark, configuration, policy)
     Tool.SPARK_BUILD.check(read.program)
     if read.sources.window(*read.sources.tables):
-        check_windows_of_shards(read.program)
+        PartText.check_windows(read.program)
     manifest_entries = {} if provenance is None else {"provenance": provenance.to_json()}
     return _Builder(spark, read, place(folder), progress or (lambda _: None), manifest_entries, signing).run(
         allow_partial=allow_partial, full=full
@@ -330,7 +330,7 @@ def _listing_file(program: Program, manifest: Mapping[str, Any]) -> tuple[str, b
     def row(key: str, part: Mapping[str, Any]) -> dict[str, Any]:
         named = {name: part[name] for name in ("file", "revision", "bytes")}
         windows, further = part.get("windows", False), part.get("further", ())
-        return named | {"roots": sorted(part_roots(program.system, key, windows=windows, further=further))}
+        return named | {"roots": sorted(PartText.roots(program.system, key, windows=windows, further=further))}
 
     rows = {key: row(key, part) for key, part in parts_of(manifest).items()}
     return listing_file(program.system, rows)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from privtab.base import Entity, StateInvalid, UsageError, how_to_install
 from privtab.engines import require_kept
-from privtab.state import State, StateFinding, filters_need
+from privtab.state import State, StateFinding, UsedParts
 from privtab_spark.former import renamed_keyword
 from privtab_spark.frames import is_frame, of_spark
 from privtab_spark.state.bundles import is_bundle, rows_of_bundles
@@ -48,7 +48,7 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
 
         opened = open_policy(cast("Any", policy))
         read_back, program = rows_of_bundles(opened, str(path)), opened.as_program
-        needed = filters_need(program)
+        needed = UsedParts.of(program).for_filters
         require_kept(needed, {*needed} - read_back.lacks)
         rows = SparkState.from_state(spark, None, read_back)
         empty = {t: spark.createDataFrame([], schema(t)) for t in tables_of(program) if t not in rows.tables}

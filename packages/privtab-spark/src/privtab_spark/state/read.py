@@ -16,7 +16,6 @@ from pyspark.sql import functions as fn
 from privtab.base import WINDOW_COLUMNS, FileError, StateInvalid, UsageError, state_location
 from privtab.ir import Program
 from privtab.state import (
-    FINDING_NAMES,
     RawReader,
     RowLocation,
     State,
@@ -330,7 +329,7 @@ class Read:
 
 def shaped(frame: DataFrame, table: str, label: str) -> DataFrame:
     """Select the columns of FINDINGS from a frame of findings."""
-    names = fn.create_map(*(fn.lit(part) for pair in FINDING_NAMES.items() for part in pair))
+    names = fn.create_map(*(fn.lit(part) for pair in StateFinding.NAMES.items() for part in pair))
     return frame.select(
         fn.lit(table).alias("table"), fn.col("code"), fn.try_element_at(names, fn.col("code")).alias("name"),
         fn.col("severity"), fn.col("message"), fn.col("help"), fn.col("row"), fn.col("rows"), fn.lit(label).alias("source"),

@@ -19,7 +19,7 @@ from pyspark.sql import functions as fn
 
 from privtab.base import WINDOW_COLUMNS, Window, array_truth, text_array
 from privtab.ir import Program, vocabulary
-from privtab.state import TABLE_COLUMNS, CodedColumn, ColumnIndex, ColumnRows, State, numbered_rows
+from privtab.state import TABLE_COLUMNS, CodedColumn, ColumnIndex, ColumnRows, State
 from privtab_spark.frames import union
 from privtab_spark.state import row_checks
 from privtab_spark.state.schemas import TABLES as ALL_TABLES
@@ -123,7 +123,7 @@ def granted(program: Program, state: State, findings: Findings) -> dict[str, int
     rows = state.only({t: [row for row, own in enumerate(of) if own == Window()] for t, of in state.windows.items()})
     written = {name: texts_of(rows, "grants", name) for name in TABLE_COLUMNS["grants"].names}
     names, effects, privileges, keys = ColumnIndex.given(program, written).values()
-    numbers = numbered_rows((privileges, keys, names))
+    numbers = CodedColumn.numbered_rows((privileges, keys, names))
     denied = effects.codes == next((code for code, name in enumerate(effects.names) if name == "deny"), -1)
     # With counts, numpy sorts; without, it builds a hash table first, which takes four to ten times as long.
     allowed_once, denied_once = (np.unique(numbers[of], return_counts=True)[0] for of in (~denied, denied))
@@ -191,7 +191,7 @@ def _distinct(
     table: str, columns: dict[str, CodedColumn], listed: Any, orphans: str | None, findings: Findings
 ) -> dict[str, CodedColumn]:
     """The rows of a table without duplicates; duplicates and orphans are reported, quarantined orphans left out."""
-    numbers = numbered_rows(columns.values())
+    numbers = CodedColumn.numbered_rows(columns.values())
     ordered = np.sort(numbers)
     is_repeated = np.isin(numbers, ordered[1:][ordered[1:] == ordered[:-1]])
     among = np.flatnonzero(is_repeated)

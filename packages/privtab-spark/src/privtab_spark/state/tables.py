@@ -24,7 +24,6 @@ from privtab.state import (
     ColumnRows,
     State,
     UsedParts,
-    numbered_rows,
 )
 from privtab_spark.frames import row_counts, union
 from privtab_spark.state.schemas import CANONICAL, FINDINGS, TABLES, program_of, schema, tables_of
@@ -191,7 +190,7 @@ def arrow_table(table: str, state: State, program: Program | None) -> pa.Table:
     columns = {name: CodedColumn.of_column(state.column(table, name)) for name in TABLE_COLUMNS[table].names}
     if table == "grants" and program is not None and len(columns["privilege"]):
         columns = ColumnIndex.given(program, columns)
-    _, first = np.unique(numbered_rows(columns.values()), return_index=True)
+    _, first = np.unique(CodedColumn.numbered_rows(columns.values()), return_index=True)
     first.sort()
     once = {name: CodedColumn(column.codes[first], column.array) for name, column in columns.items()}
     return pa.table(canonical(table, once))

@@ -22,7 +22,7 @@ from pyspark.sql import functions as fn
 from privtab.base import WINDOW_COLUMNS, FileError, Window, text_array
 from privtab.bundle import json_bytes, packed_shard
 from privtab.ir import Program
-from privtab.state import FINDING_NAMES, PEOPLE_PART, CodedColumn, ColumnRows, PartText, State
+from privtab.state import PEOPLE_PART, CodedColumn, ColumnRows, PartText, State, StateFinding
 from privtab_spark.frames import union
 from privtab_spark.state.files import Root, place
 from privtab_spark.state.schemas import CANONICAL, FINDINGS
@@ -50,7 +50,7 @@ def build_shards(
         state = root_state(program, rows, not_text, findings, orphans)
         counts = granted(program, state, findings)
         out = [
-            {"kind": "finding", "root": key, "name": FINDING_NAMES[row["code"]], "source": "", **row}
+            {"kind": "finding", "root": key, "name": StateFinding.NAMES[row["code"]], "source": "", **row}
             for row in findings
         ]
         if "h" in rows.column_names:
