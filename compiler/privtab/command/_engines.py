@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import time_ns
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from privtab.state.nodes import State
 
 
-ENGINES = ("reference", "opa", "python")
-"""The engines of the core; plug-ins add others."""
-
-
 @dataclass(frozen=True, slots=True)
 class Answers:
     """Decides checked requests, by position; `chunk` of them are best decided at once.
@@ -38,45 +34,28 @@ class Answers:
 
 
 Answering: TypeAlias = Callable[["Program", "State"], AbstractContextManager[Answers]]
-"""What an engine is: answers with a policy and a state, while a block runs. The entry point of an engine is one."""
+"""An engine: answers with a policy and a state, while a block runs. The entry point of an engine is one."""
 
 
-def engine_named(name: str) -> Answering:
-    """The engine with a name. Raises UsageError for an engine that nothing has."""
-    match name:
-        case "reference":
-            return lambda program, state: nullcontext(reference(program, state))
-        case "opa":
-            return started
-        case "python":
-            return lambda program, state: nullcontext(in_process(program, state))
-        case _:
-            plugin: Answering = plugins.load_plugin("privtab.engines", name, ENGINES)
-            return plugin
-
-
-def engine_names() -> tuple[str, ...]:
-    """The names of all engines, plug-ins included, for completion."""
-    return (*ENGINES, *plugins.plugin_names("privtab.engines"))
-
-
-def in_process(program: Program, state: State) -> Answers:
+@contextmanager
+def in_process(program: Program, state: State) -> Iterator[Answers]:
     """Answers from the engine in process, on the content that the bundles of a policy and a state have."""
     from privtab.engines.python import OpenEngine
     from privtab.pipeline import policy_artifacts
     from privtab.state.index import index_document
 
     opened = OpenEngine.of(policy_artifacts(program).program, index_document(program, state), time_ns())
-    return Answers(opened.engine.decide_many)
+    yield Answers(opened.engine.decide_many)
 
 
-def reference(program: Program, state: State) -> Answers:
+@contextmanager
+def reference(program: Program, state: State) -> Iterator[Answers]:
     """Answers from the reference."""
     from privtab.pipeline import policy_revision
     from privtab.reference.evaluate import Reference
 
     decide = Reference(program, state, revision=policy_revision(program)).decide
-    return Answers(lambda requests: [decide(request) for request in requests], chunk=1)
+    yield Answers(lambda requests: [decide(request) for request in requests], chunk=1)
 
 
 @contextmanager
@@ -93,6 +72,22 @@ def started(program: Program, state: State) -> Iterator[Answers]:
     """Answers from an OPA started for the block, with this policy and this state."""
     with served(packed(program, state)) as server, asked_at(server.url, program.system) as answers:
         yield answers
+
+
+_OWN: Mapping[str, Answering] = {"reference": reference, "opa": started, "python": in_process}
+ENGINES = tuple(_OWN)
+"""The engines of the core; plug-ins add others."""
+
+
+def engine_named(name: str) -> Answering:
+    """The engine with a name. Raises UsageError for an engine that nothing has."""
+    found: Answering = _OWN.get(name) or plugins.load_plugin("privtab.engines", name, ENGINES)
+    return found
+
+
+def engine_names() -> tuple[str, ...]:
+    """The names of all engines, plug-ins included, for completion."""
+    return (*ENGINES, *plugins.plugin_names("privtab.engines"))
 
 
 @contextmanager

@@ -101,20 +101,29 @@ def load_rows(
 
 def _rows_of_bundles(program: Program | None, bundles: Iterable[bytes], shown: str) -> RawState:
     """The rows of a state in bundles: of a policy's system, or of the only system. `shown`: what messages call the bundles."""
+    from privtab.bundle.contents import state_of_index
+    from privtab.client._bundles import bundle_content
+    from privtab.engines.index import combined_document
     from privtab.state.load import from_tables
     from privtab.state.written import as_written
 
-    system = None if program is None else program.system
-    found = [_documents(bundle, shown) for bundle in bundles]
+    try:
+        found = [bundle_content(bundle).states for bundle in bundles]
+    except BrokenBundle as error:
+        raise FileError(f"{shown} cannot be read: {error}") from None
     systems = {name for documents in found for name in documents}
-    if system is None and len(systems) == 1:
-        (system,) = systems
-    if system is None:
+    if program is None and len(systems) != 1:
         raise UsageError(f"{shown} holds states of {len(systems)} systems: give `--policy`")
+    system = next(iter(systems)) if program is None else program.system
     if system not in systems:
         raise UsageError(f"{shown} holds no state of {system}")
-    documents = [by_system[system] for by_system in found if system in by_system]
-    state = _rows_of_index(documents, shown)
+    try:
+        document, missing = combined_document(documents[system] for documents in found if system in documents)
+        if missing:
+            raise UsageError(f"{shown} is a part of a state: {len(missing)} of its shards are missing")
+        state = state_of_index(document)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise FileError(f"the state of {shown} cannot be read: {error!r}") from error
     return from_tables(state if program is None else as_written(program, state), shown)
 
 
@@ -141,30 +150,6 @@ def _read(path: Path) -> bytes:
         return files.read_content(path, LARGEST)
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from None
-
-
-def _documents(bundle: bytes, shown: str) -> Mapping[str, Any]:
-    """The documents of states in a bundle, by system."""
-    from privtab.client._bundles import bundle_content
-
-    try:
-        return bundle_content(bundle).states
-    except BrokenBundle as error:
-        raise FileError(f"{shown} cannot be read: {error}") from None
-
-
-def _rows_of_index(documents: Iterable[Mapping[str, Any]], shown: str) -> State:
-    """The rows of a state from its index, or from the indexes of all its shards."""
-    from privtab.bundle.contents import state_of_index
-    from privtab.engines.index import combined_document
-
-    try:
-        document, missing = combined_document(documents)
-        if missing:
-            raise UsageError(f"{shown} is a part of a state: {len(missing)} of its shards are missing")
-        return state_of_index(document)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise FileError(f"the state of {shown} cannot be read: {error!r}") from error
 
 
 # --- outputs ---
