@@ -23,8 +23,7 @@ from privtab.language import syntax
 from privtab.model.lower import lower
 
 if TYPE_CHECKING:
-    from privtab.bundle.pack import BundledDoor, PolicyArtifacts
-    from privtab.bundle.provenance import Provenance
+    from privtab.bundle.pack import BundledDoor, PolicyArtifacts, Provenance
     from privtab.checks.lint.judge import FilteredFindings
 
 __all__ = [

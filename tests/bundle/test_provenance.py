@@ -15,7 +15,7 @@ import signing_keys
 
 from privtab import __version__
 from privtab.bundle.inspect import inspect
-from privtab.bundle.provenance import Provenance
+from privtab.bundle.pack import Provenance
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.load import load_raw_state, validate
 from privtab_server.registry.deploy.rollout import pack

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from privtab.bundle.contents import program_in, state_of_index
     from privtab.bundle.pack import (
         PolicyArtifacts,
+        Provenance,
         listing_file,
         packed_shard,
         shard_bundles,
         state_bundle,
     )
-    from privtab.bundle.provenance import Provenance
     from privtab.bundle.sign import SigningKey, file_digests, verify_bundle, with_signatures
 else:
     __getattr__, __dir__, __all__ = face(
@@ -29,8 +29,7 @@ else:
         {
             "archive": "archive_digest archive_entries json_bytes read_json_object",
             "contents": "program_in state_of_index",
-            "pack": "PolicyArtifacts listing_file packed_shard shard_bundles state_bundle",
-            "provenance": "Provenance",
+            "pack": "PolicyArtifacts Provenance listing_file packed_shard shard_bundles state_bundle",
             "sign": "SigningKey file_digests verify_bundle with_signatures",
         },
     )

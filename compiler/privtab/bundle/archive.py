@@ -157,12 +157,7 @@ LEVEL = 4
 
 
 def packed_archive(files: Mapping[str, bytes]) -> bytes:
-    """A gzipped tar of the files, by path; the same files give the same bytes at any time, on any machine.
-
-    For example:
-
-        content = packed_archive({".manifest": manifest, "data.json": b"{}"})
-    """
+    """A gzipped tar of the files, by path; the same files give the same bytes at any time, on any machine."""
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as packed,

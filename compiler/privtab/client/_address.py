@@ -25,8 +25,6 @@ _CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A parsed address."""
-
     url: str
     """As displayed, without a trailing slash."""
     scheme: str

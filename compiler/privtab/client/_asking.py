@@ -75,7 +75,6 @@ class _AnswerKind(Generic[T]):
     passing: Callable[[T | None, Mode], T]
 
     def of_many(self, kind: str, count: int) -> _AnswerKind[list[T]]:
-        """The same for a list of answers."""
 
         def passing(found: list[T] | None, mode: Mode) -> list[T]:
             answers: Sequence[T | None] = [None] * count if found is None else found

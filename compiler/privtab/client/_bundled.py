@@ -32,6 +32,7 @@ from privtab.client import _protocol as protocol
 from privtab.client._bundles import BundleLocation, ReadBundle
 from privtab.client._observe import LOG
 from privtab.client._protocol import ActiveSystem, Revision
+from privtab.engines.index import StatePart
 from privtab.engines.python import NAME, OpenEngine, Opener, PythonEngine, Shortcuts
 
 if TYPE_CHECKING:
@@ -154,16 +155,14 @@ def _other_layout(highest: Sequences, key: tuple[str, str]) -> tuple[int, object
 
 
 def _revisions(bundle: ReadBundle) -> Iterable[tuple[tuple[str, str], Any]]:
-    from privtab.engines.index import revisions
-
     for name, program in bundle.content.programs.items():
         yield ("policy", name), program.get("revision")
     for name, state in bundle.content.states.items():
-        if (parts := revisions(state)) is not None:
-            # Shards of a state are signed separately.
-            yield from ((("state", f"{name}/{part}"), revision) for part, revision in parts.items())
-            continue
-        yield ("state", name), state.get("revision") if isinstance(state, dict) else getattr(state, "revision", None)
+        # Shards of a state are signed separately.
+        parts = state.revisions.items() if isinstance(state, StatePart) else ()
+        yield from ((("state", f"{name}/{part}"), revision) for part, revision in parts)
+        if not parts:
+            yield ("state", name), state.revision
 
 
 RECHECK_SECONDS = 5.0
@@ -186,12 +185,10 @@ class ActiveBundles:
 
     @property
     def engine(self) -> PythonEngine:
-        """The engine over policy and state."""
         return self.opened.engine
 
     @property
     def revision(self) -> Revision:
-        """The revisions of policy and state."""
         return Revision(policy=self.active.revision, state=self.opened.revision)
 
     def check_shards(self, request: Request, items: Sequence[Entity] = ()) -> None:
@@ -388,35 +385,28 @@ class BundledEngine:
     # --- answers ---
 
     def active_system(self) -> ActiveSystem:
-        """As ClientEngine.active_system."""
         self._last_known.active = active = self.now().active
         return active
 
     def newer(self, active: ActiveSystem) -> ActiveSystem:  # noqa: ARG002  (the active policy is returned in any case)
-        """As ClientEngine.newer."""
         if elapsed() - self._last_checked >= RECHECK_SECONDS:
             self._refresh_quietly()
         return self.active_system()
 
     def allow(self, request: Request) -> bool:
-        """As ClientEngine.allow."""
         return self._active_for([request]).engine.allow(request)
 
     def allow_many(self, requests: Sequence[Request], shapes: Sequence[OperationShape]) -> list[bool]:
-        """As ClientEngine.allow_many."""
         del shapes
         return self._active_for(requests).engine.allow_many(requests)
 
     def decide(self, request: Request) -> Decision:
-        """As ClientEngine.decide."""
         return self._active_for([request]).engine.decide(request)
 
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """As ClientEngine.decide_many."""
         return self._active_for(requests).engine.decide_many(requests)
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
-        """As ClientEngine.visible."""
         loaded = self.now()
         if loaded.active is not getattr(self._last_known, "active", None):
             plan.check_listing(request, items, loaded.active)
@@ -426,7 +416,6 @@ class BundledEngine:
         return loaded.engine.visible(request, items)
 
     def filter(self, request: Request) -> Filter:
-        """As ClientEngine.filter."""
         from privtab.filters.filter import filter_of
 
         loaded = self.now()
@@ -435,7 +424,6 @@ class BundledEngine:
         return filter_of(loaded.engine, request, loaded.opened.window)
 
     def applied(self, requests: Sequence[Request]) -> list[AppliedFilter]:
-        """As ClientEngine.applied."""
         loaded = self.now()
         for request in requests:
             loaded.check_shards(loaded.active.vocabulary.check_filtered(request))
@@ -447,11 +435,9 @@ class BundledEngine:
         return loaded.engine.columns(requests) if not loaded.opened.missing else None
 
     def revision(self) -> Revision:
-        """As ClientEngine.revision."""
         return self.now().revision
 
     def healthy(self) -> bool:
-        """As ClientEngine.healthy."""
         try:
             self.now()
         except PrivtabError:
@@ -480,15 +466,9 @@ def _states(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list[
         for name, document in documents.items():
             states.setdefault(name, []).append((where, document))
     for name, parts in states.items():
-        if len(parts) > 1 and not all(_is_part(document) for _, document in parts):
+        if len(parts) > 1 and not all(isinstance(kept, StatePart) for _, kept in parts):
             raise UsageError(f"{parts[0][0]} and {parts[1][0]} both hold `{name}`: name one of them")
     return {name: [document for _, document in parts] for name, parts in states.items()}
-
-
-def _is_part(document: Any) -> bool:
-    from privtab.engines.index import StatePart, is_state_part
-
-    return isinstance(document, StatePart) or (isinstance(document, Mapping) and is_state_part(document))
 
 
 def _programs(bundles: Iterable[ReadBundle]) -> dict[str, Any]:

@@ -172,7 +172,6 @@ class Trusted:
             raise UsageError(f"verification_key: {error}") from error
 
     def now(self) -> Trust:
-        """The current keys."""
         stamps = [*map(_stamp, self._sources)]
         if stamps != self._stamps:
             try:
@@ -253,7 +252,6 @@ class BundleLocation:
         raise NotImplementedError
 
     def content(self, packed: bytes, keep: Keep) -> Content:
-        """The content of a packed bundle."""
         _check_packed(len(packed))
         # Verify the whole bundle, in pieces, before keeping any of it.
         signed = verify_bundle(packed, self.trusted.now()) if self.trusted is not None else None

@@ -7,19 +7,19 @@ what is enforced.
 
 from __future__ import annotations
 
+import math
 import os
+import ssl
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from privtab.base import files
 from privtab.base.errors import FileError, UsageError
 from privtab.base.hints import hint
-from privtab.client import _values
 from privtab.client._asking import Mode
-from privtab.client._values import Kind
 
 if TYPE_CHECKING:
     from privtab.client._address import Cert, Verify
@@ -30,10 +30,131 @@ FILE_VARIABLE = "PRIVTAB_CONFIG"
 PREFIX = "PRIVTAB_"
 
 
+# --- types of settings: how values of arguments, of the file and of variables are parsed and checked ---
+
+
+class Kind(NamedTuple):
+    read: Callable[[Any], Any]
+    """Converts a value for the clients; raises ValueError, which says what is expected."""
+    parse: Callable[[str], Any] = str
+    """Converts the text of a variable to the value that a file would have; raises ValueError."""
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("give a text")
+    return value
+
+
+def path(value: Any) -> str:
+    return text(os.fspath(value) if isinstance(value, os.PathLike) else value)
+
+
+def at_least(least: int) -> Kind:
+    def read(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"give a whole number, {least} or more")
+        return value
+
+    return Kind(read, whole_number)
+
+
+def seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+        raise ValueError("give seconds above zero")
+    return float(value)
+
+
+def window(value: Any) -> float:
+    """Seconds; negative for no window."""
+    if value is False or value == "off":
+        return -1.0
+    try:
+        return 0.0 if value == 0 else seconds(value)
+    except ValueError:
+        raise ValueError("give seconds, 0 or more, or `off`") from None
+
+
+def timeout(value: Any) -> tuple[float, float]:
+    pair = tuple(value) if isinstance(value, list | tuple) else (value, value)
+    if len(pair) != 2:
+        raise ValueError("give seconds above zero, for connect and read")
+    try:
+        return seconds(pair[0]), seconds(pair[1])
+    except ValueError:
+        raise ValueError("give seconds above zero, for connect and read") from None
+
+
+def mode(value: Any) -> Mode:
+    try:
+        return Mode(value)
+    except ValueError:
+        raise ValueError(f"give one of {', '.join(Mode)}") from None
+
+
+def verify(value: Any) -> bool | str | ssl.SSLContext:
+    if isinstance(value, bool | ssl.SSLContext):
+        return value
+    try:
+        return path(value)
+    except ValueError:
+        raise ValueError("give true, false, or a file or folder with certificates of authorities") from None
+
+
+def cert(value: Any) -> str | tuple[str, str]:
+    if isinstance(value, list | tuple):
+        if len(value) != 2:
+            raise ValueError("give a file, or a certificate and its key")
+        return path(value[0]), path(value[1])
+    return path(value)
+
+
+def paths(value: Any) -> tuple[str, ...]:
+    found = tuple(path(item) for item in (value if isinstance(value, list | tuple) else [value]))
+    if not found:
+        raise ValueError("give a file, or several")
+    return found
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("it must be a number") from None
+
+
+def number_or_off(text: str) -> float | str:
+    return text if text == "off" else number(text)
+
+
+def whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("it must be a whole number") from None
+
+
+def numbers(text: str) -> float | list[float]:
+    parts = [number(part) for part in text.split(",")]
+    return parts[0] if len(parts) == 1 else parts
+
+
+def pair(text: str) -> str | list[str]:
+    parts = text.split(",")
+    return parts[0] if len(parts) == 1 else parts
+
+
+def switch(text: str) -> bool | str:
+    return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
+
+
+TEXT, PATH, MODE = Kind(text), Kind(path), Kind(mode)
+SECONDS, TIMEOUT, WINDOW = Kind(seconds, number), Kind(timeout, numbers), Kind(window, number_or_off)
+VERIFY, CERT, PATHS = Kind(verify, switch), Kind(cert, pair), Kind(paths, pair)
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The type, the help text and the default of a setting."""
-
     kind: Kind
     help: str
     _: KW_ONLY
@@ -48,7 +169,6 @@ class Setting:
 
     @property
     def usual(self) -> str:
-        """The default in Markdown."""
         if self.shown is not None:
             return self.shown
         if isinstance(self.default, float):
@@ -57,7 +177,6 @@ class Setting:
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting."""
     return PREFIX + name.upper()
 
 
@@ -75,8 +194,6 @@ class SharedArguments(TypedDict, total=False):
 
 
 class OpaArguments(SharedArguments, total=False):
-    """The settings of the clients of an OPA."""
-
     total: float | None
     retries: int | None
     chunk_size: int | None
@@ -91,14 +208,10 @@ class OpaArguments(SharedArguments, total=False):
 
 
 class AsyncArguments(OpaArguments, total=False):
-    """The settings of `AsyncClient`."""
-
     batch_window: float | str | None
 
 
 class BundleArguments(SharedArguments, total=False):
-    """The settings of `Embedded`."""
-
     verification_key: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
     verification_scope: str | None
     min_sequence: int | None
@@ -109,98 +222,96 @@ class BundleArguments(SharedArguments, total=False):
 
 SETTINGS: Mapping[str, Setting] = {
     "url": Setting(
-        _values.TEXT,
+        TEXT,
         "Address of OPA: `http://host:port`, `https://host:port` or `unix:/path/to/opa.sock`. `connect()` also takes bundles",
         default="http://127.0.0.1:8181",
     ),
-    "system": Setting(_values.TEXT, "System to ask about; required only if OPA has several", shown="the only one"),
+    "system": Setting(TEXT, "System to ask about; required only if OPA has several", shown="the only one"),
     "mode": Setting(
-        _values.MODE,
+        MODE,
         "`enforce`; `observe`: log denials and failures as warnings, and let everything pass; `off`: send nothing, and let everything pass",
         default=Mode.ENFORCE,
     ),
     "timeout": Setting(
-        _values.TIMEOUT,
+        TIMEOUT,
         "Seconds to connect and to wait for bytes: two numbers, or one for both",
         default=(1.0, 5.0),
         shown="1, 5",
         tuning=True,
     ),
     "total": Setting(
-        _values.SECONDS,
+        SECONDS,
         "Seconds for a whole call, including name resolution, retries and pauses. Each further chunk of a large batch has as many again",
         shown="their sum",
         tuning=True,
     ),
     "retries": Setting(
-        _values.at_least(0), "Number of times a failed exchange is repeated while time is left", default=2, tuning=True
+        at_least(0), "Number of times a failed exchange is repeated while time is left", default=2, tuning=True
     ),
     "breaker_failures": Setting(
-        _values.at_least(0),
+        at_least(0),
         "Number of consecutive failed exchanges after which calls are refused at once; 0: never",
         default=5,
         tuning=True,
     ),
     "breaker_seconds": Setting(
-        _values.SECONDS, "Seconds until OPA is tried again; doubled each time, up to 30", default=1.0, tuning=True
+        SECONDS, "Seconds until OPA is tried again; doubled each time, up to 30", default=1.0, tuning=True
     ),
     "max_staleness": Setting(
-        _values.SECONDS,
+        SECONDS,
         "Seconds since OPA last reached its bundle server after which its answers are refused",
         shown="not asked",
         tuning=True,
     ),
-    "token": Setting(_values.TEXT, "Bearer token to send", secret=True),
-    "token_file": Setting(_values.PATH, "File that contains the token; read again when it changes"),
+    "token": Setting(TEXT, "Bearer token to send", secret=True),
+    "token_file": Setting(PATH, "File that contains the token; read again when it changes"),
     "verify": Setting(
-        _values.VERIFY,
+        VERIFY,
         "Whether to verify the certificate of an https address, or a file or folder of certificate authorities to verify it with",
         default=True,
     ),
-    "cert": Setting(_values.CERT, "Client certificate: one file with certificate and key, or two files"),
+    "cert": Setting(CERT, "Client certificate: one file with certificate and key, or two files"),
     "verification_key": Setting(
-        _values.PATHS,
+        PATHS,
         "`Embedded`: public key files that bundles must be [signed](../how-to/signing.md) with, one or several; read again when they change. An OPA verifies bundles by its own configuration",
         protects=True,
     ),
-    "verification_scope": Setting(
-        _values.TEXT, "`Embedded`: scope that bundles must be signed for", default="", protects=True
-    ),
+    "verification_scope": Setting(TEXT, "`Embedded`: scope that bundles must be signed for", default="", protects=True),
     "min_sequence": Setting(
-        _values.at_least(0),
+        at_least(0),
         "`Embedded`: lowest [sequence](../how-to/signing.md#older-bundles) that the signatures of bundles may have",
         protects=True,
     ),
     "sequence_file": Setting(
-        _values.PATH,
+        PATH,
         "`Embedded`: file in which the highest sequences are kept, so that a restarted process accepts no older bundle",
         protects=True,
     ),
     "chunk_size": Setting(
-        _values.at_least(1),
+        at_least(1),
         "Most requests in one exchange of `check_many`, `decide_many`, `visible` or `filter`; fewer where OPA takes long for one",
         default=1000,
         tuning=True,
     ),
-    "concurrency": Setting(_values.at_least(1), "Number of such exchanges that run at once", default=1, tuning=True),
-    "pool_size": Setting(_values.at_least(1), "Number of idle connections to keep", default=10, tuning=True),
+    "concurrency": Setting(at_least(1), "Number of such exchanges that run at once", default=1, tuning=True),
+    "pool_size": Setting(at_least(1), "Number of idle connections to keep", default=10, tuning=True),
     "max_body": Setting(
-        _values.at_least(1),
+        at_least(1),
         "Most bytes of an answer; a longer answer is refused",
         default=64 * 1024 * 1024,
         shown="64 MiB",
         tuning=True,
     ),
     "batch_window": Setting(
-        _values.WINDOW,
+        WINDOW,
         "`AsyncClient`: seconds within which concurrent checks are sent as one exchange; 0: those of one turn of the event loop; `off`: each on its own",
         default=0.0,
         tuning=True,
     ),
-    "cache_size": Setting(_values.at_least(0), "Number of answers to cache", default=0, shown="0, no cache"),
-    "cache_ttl": Setting(_values.SECONDS, "Seconds for which an answer is cached", default=60.0),
+    "cache_size": Setting(at_least(0), "Number of answers to cache", default=0, shown="0, no cache"),
+    "cache_ttl": Setting(SECONDS, "Seconds for which an answer is cached", default=60.0),
     "cache_refresh": Setting(
-        _values.SECONDS,
+        SECONDS,
         "Seconds after which cached answers are used only if the revisions of policy and state have not changed",
         default=1.0,
     ),
@@ -210,8 +321,6 @@ NAMES = frozenset(SETTINGS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The value of each setting and its source."""
-
     values: Mapping[str, Any]
     sources: Mapping[str, str] = field(default_factory=dict)
     """The sources of values other than defaults: `argument`, the variable, or the file."""
@@ -285,7 +394,6 @@ def _convert(name: str, source: str, value: Any, read: Callable[[Any], Any], arg
 
 
 def _file() -> tuple[str, Mapping[str, Any]]:
-    """The settings file and its table."""
     explicit_path = os.environ.get(FILE_VARIABLE)
     path = Path(explicit_path or FILE)
     if not explicit_path and not path.is_file():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from operator import methodcaller
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from weakref import WeakSet
@@ -138,10 +139,5 @@ def renew_after_fork(holder: ForkSafeLocks) -> None:
     _HOLDERS.add(holder)
 
 
-def _renew() -> None:
-    for holder in list(_HOLDERS):
-        holder.after_fork()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(after_in_child=lambda: [*map(methodcaller("after_fork"), _HOLDERS)])

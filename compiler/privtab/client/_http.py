@@ -71,7 +71,6 @@ class HttpTransport(BlockingTransport):
         return f"HttpTransport({self.url!r})"
 
     def close(self) -> None:
-        """Close the connections."""
         while self._idle:
             self._idle.pop().close()
 
@@ -189,8 +188,6 @@ def header(name: str, value: str) -> str:
 
 
 class _Proxy:
-    """A proxy set in the environment."""
-
     def __init__(self, url: str) -> None:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme != "http" or not parts.hostname:
@@ -277,8 +274,6 @@ class _Buffer(io.BufferedReader):
 
 
 class _Connection:
-    """A keep-alive connection."""
-
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._pending: Callable[[], int] | None = getattr(sock, "pending", None)

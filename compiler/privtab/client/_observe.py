@@ -213,7 +213,6 @@ class Observer:
         decision: Decision | None = None,
         error: BaseException | None = None,
     ) -> None:
-        """Report the outcome."""
         context = CURRENT.get()
         ids = tuple(context.ids[watch.counts_at_start[0] :]) if context is not None else ()
         own_id = decision.id if decision is not None else None
@@ -236,7 +235,6 @@ class Observer:
             self._call(hook.after, question, outcome, hook_state)
 
     def headers(self) -> dict[str, str]:
-        """The headers that hooks add."""
         found: dict[str, str] = {}
         for hook in self.hooks:
             extra = self._call(hook.headers)
@@ -254,5 +252,4 @@ class Observer:
 
 
 def new_id() -> str:
-    """An id for a decision for which the PDP returned none."""
     return str(uuid.uuid4())

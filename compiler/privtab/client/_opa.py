@@ -121,11 +121,9 @@ class OpaFlows:
 
     @property
     def circuit(self) -> str:
-        """As ClientEngine.circuit."""
         return self._resilience.breaker.state
 
     def close(self) -> Any:
-        """As ClientEngine.close."""
         return self._io.close()
 
     # --- vocabulary and revisions ---
@@ -231,13 +229,11 @@ class OpaFlows:
     # --- answers ---
 
     def allow(self, request: Request) -> Flow[bool]:
-        """Return whether the request is allowed."""
         active = yield from self._active_or_read()
         call = partial(protocol.allow, active.system, request)
         return (yield from self._through_cache(active, "allow", request, call))
 
     def decide(self, request: Request) -> Flow[Decision]:
-        """The decision with its explanation."""
         active = yield from self._active_or_read()
         call = partial(protocol.decision, active.system, request)
         return (yield from self._through_cache(active, "decide", request, call))
@@ -283,11 +279,9 @@ class OpaFlows:
         return (yield from self.allow_many(requests, shapes, few=True))
 
     def decide_many(self, requests: Sequence[Request]) -> Flow[list[Decision]]:
-        """Decisions with explanations, by position."""
         return self._one_by_one("decide", protocol.explained, requests)
 
     def applied(self, requests: Sequence[Request]) -> Flow[list[AppliedFilter]]:
-        """The row filter or column mask that applies to each request, by position."""
         return self._one_by_one("applied", protocol.applied, requests)
 
     def _one_by_one(
@@ -304,7 +298,6 @@ class OpaFlows:
         return (yield from self._each_once(active, kind, requests, flows_for))
 
     def visible(self, request: Request, items: Sequence[Entity]) -> Flow[list[int]]:
-        """The positions of the allowed items, ascending."""
         active = yield from self._active_or_read()
         positions_of: dict[Entity, list[int]] = {}
         for index, item in enumerate(items):
@@ -442,7 +435,6 @@ class OpaFlows:
             yield start, end, plan.one_by_one(active.system, requests[start:end])
 
     def revision(self) -> Flow[Revision]:
-        """The active revisions."""
         system = self._system or (yield from self._active_or_read()).system
         name = (yield from self._send(protocol.system_name(system))) or system
         policy = yield from self._send(protocol.policy_revision(system))

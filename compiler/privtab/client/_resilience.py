@@ -58,7 +58,6 @@ class ForThisProcess:
         self._lock = threading.Lock()
 
     def __getstate__(self) -> tuple[int, float]:
-        """The settings only."""
         return self._number, self._seconds
 
     def __setstate__(self, state: tuple[int, float]) -> None:
@@ -82,7 +81,6 @@ class Breaker(ForThisProcess):
 
     @property
     def state(self) -> str:
-        """`closed`, `open` or `half-open`."""
         if self._until is None:
             return "closed"
         return "half-open" if self._probing or self._clock() >= self._until else "open"
@@ -146,7 +144,6 @@ class Resilience:
     clock: Callable[[], float] = time.monotonic
 
     def deadline(self) -> float:
-        """The deadline of a call that begins now."""
         return self.clock() + self.total
 
     def attempts(
@@ -215,16 +212,13 @@ class Cache(ForThisProcess):
         return len(self._entries)
 
     def get(self, key: Key) -> Any:
-        """The cached answer, or None."""
         with self._lock:
             return _copy(self._entries.get(key))
 
     def put(self, key: Key, answer: Any) -> None:
-        """Add an answer."""
         with self._lock:
             self._entries.put(key, _copy(answer))
 
     def clear(self) -> None:
-        """Remove all answers."""
         with self._lock:
             self._entries.clear()

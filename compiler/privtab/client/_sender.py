@@ -55,8 +55,6 @@ class SendError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpReply:
-    """A complete answer."""
-
     url: str
     """The address of the answer, after redirects."""
     status: int

@@ -31,7 +31,6 @@ class Limits(tuple[float, float]):  # noqa: SLOT001  (a tuple cannot have slots)
     total: float
 
     def __new__(cls, connect: float, read: float, *, total: float) -> Self:
-        """Cap both waits at `total`."""
         limits = super().__new__(cls, (min(connect, total), min(read, total)))
         limits.total = min(total, connect + read)
         return limits

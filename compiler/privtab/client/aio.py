@@ -262,7 +262,6 @@ class AsyncOpaFlows(OpaFlows):
         return answer
 
     def _send_waiting(self) -> None:
-        """Send all waiting checks."""
         waiting, self._waiting = [check for check in self._waiting if not check.answer.done()], []
         if waiting:
             task = asyncio.get_running_loop().create_task(self._answer(waiting))
@@ -299,8 +298,6 @@ class AsyncOpaFlows(OpaFlows):
 
 
 class _PendingCheck:
-    """A check waiting for its answer."""
-
     __slots__ = ("answer", "cached", "context", "ids", "request")
 
     def __init__(self, request: Request, answer: asyncio.Future[bool]) -> None:

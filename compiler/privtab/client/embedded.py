@@ -95,7 +95,6 @@ class Embedded(Asker):
         self._plain = self.mode is Mode.ENFORCE and not self._hooks
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the parts for a copy in another process, including the policy and the state."""
         return {"engine": self._bundled, "mode": self.mode, "hooks": self._hooks}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

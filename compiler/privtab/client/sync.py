@@ -70,7 +70,6 @@ class Client(Asker):
         super().__init__(engine, mode=self._settings["mode"], hooks=self._hooks)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The settings from which another process builds its copy."""
         return {"_settings": self._settings, "_hooks": self._hooks, "_transport": self._transport}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from privtab.base.printable import count, indented_json
 from privtab.base.staged import write_file, write_files
 
 if TYPE_CHECKING:
-    from privtab.bundle.provenance import Provenance
+    from privtab.bundle.pack import Provenance
     from privtab.bundle.sign import SigningKey
     from privtab.ir.nodes import Program
     from privtab.state.nodes import State

@@ -19,7 +19,7 @@ from privtab.command._parameters import PathsArgument, option
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from privtab.bundle.provenance import Provenance
+    from privtab.bundle.pack import Provenance
     from privtab.bundle.sign import SigningKey
     from privtab.ir.nodes import Program
     from privtab.pipeline import ResolvedPolicy
@@ -91,7 +91,7 @@ def run(
     signing = sign.signing_key()
     for name in compiling.also or ():
         backends.backend(name)  # before a policy is read
-    from privtab.bundle.provenance import Provenance
+    from privtab.bundle.pack import Provenance
     from privtab.client._protocol import check_system
     from privtab.language.syntax.keys import policy_schema
     from privtab.pipeline import policies_at, resolve_policy

@@ -120,7 +120,7 @@ def pack(
       privtab state pack exports/ --policy gravitino/1.1.0 --shards -o build/shards
     """
     signing = sign.signing_key()
-    from privtab.bundle.provenance import Provenance
+    from privtab.bundle.pack import Provenance
 
     program = policy.program()
     good = load_state(program, state, allow_partial=allow_partial).state

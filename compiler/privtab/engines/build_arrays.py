@@ -84,7 +84,10 @@ def _tables(index: Index) -> dict[str, EncodedTable]:
     found["members"] = _encoded([(key, user) for key, users in members for user in users], 2)
     found["service_admins"] = _encoded([(user,) for user in index.service_admins], 1)
     for name, listed in (("principals", index.users), ("group_principals", index.groups)):
-        flat, lengths = listed.flat() if isinstance(listed, Principals) else _flat(listed)
+        if isinstance(listed, Principals):
+            flat, lengths = listed.flat()
+        else:
+            flat, lengths = list(chain.from_iterable(listed.values())), list(map(len, listed.values()))
         texts_of_principals = TextDictionary(flat)
         owners = np.repeat(np.arange(len(lengths)), np.array(lengths, np.int64))
         codes = texts_of_principals.codes(flat, len(flat))
@@ -97,11 +100,6 @@ def _tables(index: Index) -> dict[str, EncodedTable]:
             [(holder, scope, role[5:]) for holder, scope, roles in rows_of_scopes for role in roles], 3
         )
     return found
-
-
-def _flat(listed: Mapping[str, tuple[str, ...]]) -> tuple[list[str], list[int]]:
-    """The principals of all names in order, and how many each name has."""
-    return list(chain.from_iterable(listed.values())), list(map(len, listed.values()))
 
 
 def _encoded(rows: Sequence[tuple[str, ...]], width: int) -> EncodedTable:
@@ -225,8 +223,9 @@ def _people(
     people.within, people.roles_of_roles, people.groups = dict(within), {}, groups
     people.service_admins = frozenset(user for (user,) in tables["service_admins"].rows())
     group_scoped: dict[str, dict[str, tuple[str, ...]]] = {}
-    for (name, scope), roles in _scoped_texts(tables["group_scoped"]).items():
-        group_scoped.setdefault(name, {})[scope] = roles
+    names, scopes, _ = (texts.to_pylist() for texts in tables["group_scoped"].texts)
+    for (name, scope), roles in _scoped(tables["group_scoped"]).items():
+        group_scoped.setdefault(names[name], {})[scopes[scope]] = roles
     people.group_scoped = group_scoped
     return people
 
@@ -245,11 +244,6 @@ def _scoped(table: EncodedTable) -> dict[tuple[int, int], tuple[str, ...]]:
     for name, scope, role in zip(*(codes.tolist() for codes in table.columns), strict=True):
         found.setdefault((name, scope), []).append(f"role:{roles[role]}")
     return {key: tuple(role_names) for key, role_names in found.items()}
-
-
-def _scoped_texts(table: EncodedTable) -> dict[tuple[str, str], tuple[str, ...]]:
-    names, scopes = table.texts[0].to_pylist(), table.texts[1].to_pylist()
-    return {(names[name], scopes[scope]): roles for (name, scope), roles in _scoped(table).items()}
 
 
 def _entries(granted: _GrantedBits, place_of_entity: Codes, count: int) -> Entries:
@@ -298,7 +292,6 @@ class _Places:
         self._above = above
 
     def kind(self, type_: str) -> TypeArrays:
-        """The entities of a type."""
         level, types = self._levels[type_], self._chains[type_]
         single, root = is_single(types), len(types) == 1
         count = len(level.texts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,35 +30,27 @@ class Unevaluated(IntEnum):
     'wrong depth'
     """
 
-    OK = 0
-    NULL = 1
-    MALFORMED = 2
-    DEPTH = 3
-    UNKNOWN = 4
-    WITH = 5
-    FLAG = 6
-    ATTRIBUTE = 7
-    NAME = 8
-    NO_ROLE = 9
+    text: str | None
+    """The reason as users see it."""
 
-    @property
-    def text(self) -> str | None:
-        """The reason as users see it."""
-        return _REASON_TEXTS[self]
+    def __new__(cls, number: int, text: str | None = None) -> Self:
+        """A number with its text."""
+        found = int.__new__(cls, number)
+        found._value_, found.text = number, text
+        return found
+
+    OK = 0, None
+    NULL = 1, "null"
+    MALFORMED = 2, "malformed path"
+    DEPTH = 3, "wrong depth"
+    UNKNOWN = 4, "unknown operation"
+    WITH = 5, "not of a type that the operation takes"
+    FLAG = 6, "a required flag is missing"
+    ATTRIBUTE = 7, "invalid attribute"
+    NAME = 8, "malformed name"
+    NO_ROLE = 9, "no active role is named"
 
 
-_REASON_TEXTS = (
-    None,
-    "null",
-    "malformed path",
-    "wrong depth",
-    "unknown operation",
-    "not of a type that the operation takes",
-    "a required flag is missing",
-    "invalid attribute",
-    "malformed name",
-    "no active role is named",
-)
 # Plain numbers, which numpy takes for no more than a byte.
 OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH, FLAG, ATTRIBUTE, NAME, NO_ROLE = map(int, Unevaluated)
 
@@ -247,7 +239,9 @@ def _well_spelt(names: pa.Array) -> Truth:
     good: Truth = pc.binary_length(names).to_numpy() > 0
     if (unusable_names := unusable(names)) is not None:
         good &= ~unusable_names
-    if any(sign in _bytes(names) for sign in (b"%", b"*", b"?")):
+    # Searching all bytes at once is much faster than text by text.
+    content = text_bytes(names)[1].tobytes()
+    if any(sign in content for sign in (b"%", b"*", b"?")):
         good &= pc.match_substring_regex(names, WELL_SPELT).to_numpy(zero_copy_only=False)
         good &= ~pc.match_substring_regex(names, WILDCARD).to_numpy(zero_copy_only=False)
     return good
@@ -261,11 +255,6 @@ def well_formed(ids: pa.Array) -> Truth:
     good[rows[~_well_spelt(lists.values)]] = False
     good[pc.equal(pc.binary_length(ids), 0).to_numpy(zero_copy_only=False)] = True
     return good
-
-
-def _bytes(texts: pa.Array) -> bytes:
-    """The bytes of all texts in one piece; searching them at once is much faster than text by text."""
-    return text_bytes(texts)[1].tobytes()
 
 
 def decoded(names: pa.Array) -> pa.Array:

@@ -39,13 +39,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two attributes, or one and constants, and the relation between them.
-
-    For example:
-
-        for _, comparison in plan.comparisons:
-            comparison.operands
-    """
+    """Two attributes, or one and constants, and the relation between them."""
 
     left: Operand
     operator: Operator

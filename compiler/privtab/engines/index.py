@@ -44,12 +44,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 class PrivilegeNumbers:
-    """Numbers for the privileges of a policy and of a state; a new one gets the next number.
-
-    For example:
-
-        PrivilegeNumbers().allowed("SELECT")
-    """
+    """Numbers for the privileges of a policy and of a state; a new one gets the next number."""
 
     owned = OWNER_BIT
     """The bit of owners."""
@@ -99,7 +94,6 @@ class Principals(Mapping[str, tuple[str, ...]]):
         return found
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
-        """As Mapping.__getitem__."""
         found: tuple[str, ...] | None = self.get(name)
         if found is None:
             raise KeyError(name)
@@ -179,12 +173,7 @@ class EntityHoldings:
 
 
 class StatePart:
-    """The content of one bundle of a sharded state: its people, or shards, or both.
-
-    For example:
-
-        Index.of([StatePart(people, numbers), StatePart(shard, numbers)])
-    """
+    """The content of one bundle of a sharded state: its people, or shards, or both."""
 
     def __init__(self, document: Mapping[str, Any], numbers: PrivilegeNumbers) -> None:
         """Read the document at `data.privtab_state.<system>`; parts to be combined share `numbers`. Raises PolicyError."""
@@ -200,6 +189,12 @@ class StatePart:
             for name, shard in document.get("at", {}).items():
                 always, self.windows[name] = parts_of(shard)
                 self.shards[name] = always["revision"], EntityHoldings(always, numbers, texts)
+
+    @property
+    def revisions(self) -> dict[str, Any]:
+        """The revision of each part in the bundle, by name."""
+        people = {"people": self.people["revision"]} if self.people is not None else {}
+        return people | {f"at/{name}": revision for name, (revision, _) in self.shards.items()}
 
 
 class Index:
@@ -373,7 +368,6 @@ class _Callers(dict[str, tuple[str, ...]]):
         self._index = index
 
     def get(self, user: str, default: Any = None) -> Any:
-        """As Mapping.get."""
         found = super().get(user)
         if found is None and user in self._index.users:
             if len(self) >= _MOST_CALLERS:
@@ -383,26 +377,8 @@ class _Callers(dict[str, tuple[str, ...]]):
 
 
 def is_state_part(document: Mapping[str, Any]) -> bool:
-    """Whether the document at `data.privtab_state.<system>` is a sharded state, or some of its parts.
-
-    For example:
-
-        is_state_part(document)
-    """
+    """Whether the document at `data.privtab_state.<system>` is a sharded state, or some of its parts."""
     return "shards" in document or "at" in document
-
-
-def revisions(state: object) -> dict[str, Any] | None:
-    """The revisions of the parts of a sharded state in a bundle, by name; None for a whole state."""
-    if isinstance(state, StatePart):
-        people = {"people": state.people["revision"]} if state.people is not None else {}
-        return people | {f"at/{name}": revision for name, (revision, _) in state.shards.items()}
-    if isinstance(state, Mapping) and is_state_part(state):
-        people = {"people": parts_of(state)[0]["revision"]} if "shards" in state else {}
-        return people | {
-            f"at/{name}": parts_of(shard)[0].get("revision") for name, shard in state.get("at", {}).items()
-        }
-    return None
 
 
 def combined_document(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], frozenset[str]]:

@@ -329,7 +329,6 @@ class Kernel:
         return values, batch.lowered(Found(slot=operand.slot, depth=depth, values=numbers))
 
     def _are_service_admins(self, users: Codes) -> Truth:
-        """Which users are service administrators."""
         admins = np.zeros(len(self._people.users) + 1, np.bool_)
         admins[[self._people.users[user] for user in self.plan.index.service_admins]] = True
         by_user: Truth = admins[users]

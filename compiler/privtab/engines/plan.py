@@ -27,12 +27,7 @@ smallest is reported.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantSemantics:
-    """The file-wide semantics of grants, as an engine needs them.
-
-    For example:
-
-        GrantSemantics.read(program_document).everyone
-    """
+    """The file-wide semantics of grants, as an engine needs them."""
 
     down: bool
     apart: frozenset[str]
@@ -438,11 +433,7 @@ def roles_of(index: Index, principals: Sequence[str]) -> set[str]:
 
 
 def named_prefix(path: Sequence[str], depth: int) -> str | None:
-    """Of the beginnings of a path, the one with so many names; None if the request does not name that entity.
-
-    >>> named_prefix(["", "m", "m/s"], 1), named_prefix(["", "m"], 2)
-    ('m', None)
-    """
+    """Of the beginnings of a path, the one with so many names; None if the request does not name that entity."""
     is_unnamed = depth >= len(path) or (depth == len(path) - 1 and path[depth].endswith("/"))
     return None if is_unnamed else path[depth]
 

@@ -106,12 +106,6 @@ class WindowedIndex:
         return found
 
 
-def revision_of(document: Mapping[str, Any]) -> str | None:
-    """The revision of a state, with or without windows."""
-    found = document.get(WINDOWED, document)
-    return found.get("revision") if isinstance(found, Mapping) else None
-
-
 def _spans(value: Any) -> Iterator[list[list[int]]]:
     """Every list of times in nested maps."""
     if isinstance(value, Mapping):

@@ -128,7 +128,6 @@ class Explanation:
 
 
 def _context(rule: Mapping[str, Any], revision: str | None, **parts: Any) -> dict[str, Any]:
-    """The context of a decision by a rule."""
     always = {"rule": rule["id"], "missing": [], "reasons": [], "effects": [], "source": rule["source"]}
     return always | parts | ({} if revision is None else {"revision": revision})
 
@@ -137,12 +136,7 @@ _NOTHING: Mapping[str, Iterable[str]] = {}
 
 
 class Place(NamedTuple):
-    """Where an entity lies: the ids on its path by their number of names, and the levels of the type that nests there, or 0.
-
-    For example:
-
-        engine.place(Entity("table", "m/s/t"))
-    """
+    """Where an entity lies: the ids on its path by their number of names, and the levels of the type that nests there, or 0."""
 
     path: list[str]
     levels: int
@@ -201,16 +195,11 @@ class RowEngine:
 
     def allow(self, request: Request) -> bool:
         """Whether the request is allowed."""
-        if self.reader.flat:
-            located = self._located(request)
-            if located is None:
-                return False
-            caller = self.caller(request)
-            return not caller.unheld and located[0].holds(caller, located[1])
-        plan = self.plan(request)
-        paths = {slot: beginnings(entity.id) for slot, entity in self._objects(request).items()}
+        located = self.located(request)
+        if located is None:
+            return False
         caller = self.caller(request)
-        return not caller.unheld and plan.holds(caller, paths)
+        return not caller.unheld and located[0].holds(caller, located[1])
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
         """The positions of the allowed items, ascending; only the type of the request's resource is used."""
@@ -297,7 +286,6 @@ class RowEngine:
                 return literal(caller.values.value(operand, plan.path(operand, paths)), dialect)
 
     def _objects(self, request: Request) -> dict[str, Entity]:
-        """The objects of a request, by slot."""
         return request.objects(self.shapes[request.resource.type, request.action][1])
 
     def located(self, request: Request) -> tuple[FormPlan, dict[str, list[str]]] | None:

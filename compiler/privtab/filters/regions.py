@@ -233,7 +233,6 @@ class _Division:
         self._unnamed = next(name for number in range(len(used) + 1) if (name := f"unnamed{number}") not in used)
 
     def regions(self) -> Regions:
-        """The whole, divided."""
         whole = self._region((), self._trie)
         bounds = {} if self._nested is None else {self._levels[self._nested]: self._bound}
         return Regions(levels=self._levels, bounds=bounds, whole=whole, examples=tuple(self._examples))

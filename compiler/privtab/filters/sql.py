@@ -171,13 +171,7 @@ _OTHER_NAMES = {"mariadb": "mysql", "postgresql": "postgres", "databricks": "spa
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """The text of a condition, and the values of its parameters in their order.
-
-    For example:
-
-        statement = filter_of(engine, request).sql("sqlite", columns)
-        connection.execute(f"SELECT * FROM t WHERE {statement.text}", statement.parameters)
-    """
+    """The text of a condition, and the values of its parameters in their order."""
 
     text: str
     parameters: tuple[str, ...]
@@ -427,7 +421,6 @@ def _value(one: Value, column: exp.Expr | None, target: Dialect, values: list[st
 
 
 def _one_of(one: OneOf, texts: _Texts, rows: _Rows | None) -> exp.Expr:
-    """A condition on the names of a level."""
     target = texts.target
     if rows is not None:
         return texts.among(one.names, rows, other=one.other) if one.names else exp.true()
