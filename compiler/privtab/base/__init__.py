@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from privtab.base.lazy import face
 
 if TYPE_CHECKING:
-    from privtab.base.arrow import array_numbers, array_truth, integer_array, text_array
-    from privtab.base.attributes import Attribute, Attributes, AttributeValue, GivenAttributes
+    from privtab.base.arrow import array_truth, integer_array, text_array
+    from privtab.base.attributes import Attribute, AttributeValue, GivenAttributes
     from privtab.base.caching import RecentlyUsed, no_collection, once
     from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span
     from privtab.base.effects import PRINCIPAL_TABLES, Change
@@ -46,13 +46,10 @@ if TYPE_CHECKING:
         PRINCIPAL_KINDS,
         bare_name,
         check_principal,
-        decode_name,
         encode_name,
         is_wildcard,
         last_name,
-        path_of,
         quoted_privilege,
-        unencoded_name,
         unusable_character,
     )
     from privtab.base.paths import Locations, base_type
@@ -72,8 +69,8 @@ else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
-            "arrow": "array_numbers array_truth integer_array text_array",
-            "attributes": "Attribute AttributeValue Attributes GivenAttributes",
+            "arrow": "array_truth integer_array text_array",
+            "attributes": "Attribute AttributeValue GivenAttributes",
             "caching": "RecentlyUsed no_collection once",
             "diagnostics": "Diagnostic FindingKind Located Severity Span",
             "effects": "PRINCIPAL_TABLES Change",
@@ -85,8 +82,8 @@ else:
             "key_values": "parse_key_values",
             "lazy": "face",
             "moments": "WINDOW_COLUMNS Window WrongTime moment_text parse_moment",
-            "names": "ANY_PRIVILEGE LEFT_OUT PRINCIPAL_KINDS bare_name check_principal decode_name encode_name"
-            " is_wildcard last_name path_of quoted_privilege unencoded_name unusable_character",
+            "names": "ANY_PRIVILEGE LEFT_OUT PRINCIPAL_KINDS bare_name check_principal encode_name"
+            " is_wildcard last_name quoted_privilege unusable_character",
             "paths": "Locations base_type",
             "plugins": "load_plugin plugin_names",
             "printable": "count no_formula printable_json printable_output printable_text",

@@ -205,15 +205,6 @@ def refers_to(principal: str, path: str) -> bool:
     return principal == path or principal == last_name(path)
 
 
-def path_of(key: str) -> str:
-    """The path of a key.
-
-    >>> path_of("table:m/c/s/t")
-    'm/c/s/t'
-    """
-    return key.partition(":")[2]
-
-
 def is_wildcard(name: str) -> bool:
     """Return whether a name consists only of wildcards of other systems.
 

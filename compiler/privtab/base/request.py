@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from privtab.base.attributes import NO_ATTRIBUTES, Attribute, Attributes, Given, GivenAttributes
 from privtab.base.effects import Effect, effects_of, with_changes
 from privtab.base.errors import InvalidRequest
-from privtab.base.names import LEFT_OUT, bare_name, refers_to
+from privtab.base.names import LEFT_OUT, bare_name, decode_name, refers_to, unencoded_name
 
 _DENY = "deny "
 MOST_WAYS = 2
@@ -37,6 +37,20 @@ class Entity:
     def names(self) -> tuple[str, ...]:
         """The encoded names of the path; empty for an empty path."""
         return tuple(self.id.split("/")) if self.id else ()
+
+    @property
+    def decoded_names(self) -> tuple[str, ...]:
+        """The names of the path in the form of principals' names, in which `%2A` and `%3F` remain."""
+        return tuple(map(decode_name, self.names))
+
+    @property
+    def plain_names(self) -> tuple[str, ...]:
+        """The names that the path encodes.
+
+        >>> Entity.parse("table:a%2Fb/%2A").plain_names
+        ('a/b', '*')
+        """
+        return tuple(map(unencoded_name, self.names))
 
     def is_called(self, principal: str) -> bool:
         """Tell whether the name of a principal is the last name of the entity, or its whole path."""

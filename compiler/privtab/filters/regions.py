@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from privtab.base.errors import UnsupportedError
-from privtab.base.names import encode_name, path_of, unencoded_name
+from privtab.base.names import encode_name, unencoded_name
 from privtab.base.paths import PathShape, base_type, naming
 from privtab.base.request import Entity, Request
 from privtab.engines.conditions import Comparison, ConditionReader
@@ -174,7 +174,7 @@ def regions(reader: ConditionReader, request: Request, concern: Concern, compari
     # A request may give attributes of its objects, and these may lie on the path.
     for key in sorted({*concern.keys, *attributed, *map(str, request.with_.values())}):
         if (type_ := key.partition(":")[0]) in types:
-            _insert(trie, _columns(reader.shapes[type_].written, path_of(key)))
+            _insert(trie, _columns(reader.shapes[type_].written, key.partition(":")[2]))
     words = concern.words | {request.user}
     if any(reader.principal[type_] is not None for type_ in types):
         if shape.written.nested is not None:
@@ -189,7 +189,7 @@ def regions(reader: ConditionReader, request: Request, concern: Concern, compari
         flat = f"{shape.chain[shape.flat][0]}:"
         for key in sorted(concern.places):
             if key.startswith(flat):
-                trie.setdefault(path_of(key), {})
+                trie.setdefault(key.partition(":")[2], {})
     return _Division(reader, request, words, shape.written, trie).regions()
 
 

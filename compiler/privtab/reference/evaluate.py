@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, assert_never
 
 from privtab.base.attributes import holds
 from privtab.base.effects import with_changes
-from privtab.base.names import LEFT_OUT, last_name, path_of, refers_to
+from privtab.base.names import LEFT_OUT, last_name, refers_to
 from privtab.base.paths import base_type, level_of, not_placed
 from privtab.base.request import Decision, Entity, Request, roles_not_held, smallest_sets
 from privtab.ir import nodes as ir
@@ -281,7 +281,7 @@ class EvaluationContext:
         if index >= len(keys):
             return ()
         chain_below = self.program.chain(type_)[anchored + 1 :] if single else ()
-        return (*keys[: index + 1], *(f"{name}:{path_of(keys[index])}" for name in chain_below))
+        return (*keys[: index + 1], *(f"{name}:{keys[index].partition(':')[2]}" for name in chain_below))
 
     def located(self, target: ir.Target) -> tuple[ir.Target, ...]:
         """The targets of single levels that a target means for the request."""
@@ -376,7 +376,7 @@ class EvaluationContext:
     def is_self(self, target: ir.Target) -> bool:
         """Return whether an object is the caller."""
         path = self.path(target)
-        return bool(path) and last_name(path_of(path[-1])) == self.user
+        return bool(path) and last_name(path[-1].partition(":")[2]) == self.user
 
     def _standing_for(self, atom: ir.Member | ir.Holds) -> Iterator[Source]:
         """The ways in which the caller belongs to an object or holds it: through a row of members, or as one of their groups or roles."""
@@ -392,7 +392,7 @@ class EvaluationContext:
             if entities[type_].principal != "group":
                 return
         names = self.roles if isinstance(atom, ir.Holds) else self.groups
-        if named := [f"{kind}:{name}" for name in names if refers_to(name, path_of(path[-1]))]:
+        if named := [f"{kind}:{name}" for name in names if refers_to(name, path[-1].partition(":")[2])]:
             yield Source(kind, path[-1], named)
 
 

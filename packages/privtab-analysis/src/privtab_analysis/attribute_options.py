@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from privtab.base import Attribute, Attributes, GivenAttributes, UsageError, hint, parse_key_values
+from privtab.base import Attribute, GivenAttributes, UsageError, Vocabulary, hint, parse_key_values
 
 
-def attribute_values(options: Iterable[str] | None, declared: Attributes) -> GivenAttributes:
-    """Parse `--attribute` options by the declared types; sets are written with commas. Raises UsageError."""
+def attribute_values(options: Iterable[str] | None, vocabulary: Vocabulary) -> GivenAttributes:
+    """Parse `--attribute` options by the types that a policy declares; sets are written with commas. Raises UsageError."""
     found: dict[str, dict[str, object]] = {}
     form, example = "KIND.NAME=VALUE", "user.department=hr"
     for written, value in parse_key_values(options, "--attribute", form, example=example, allow_empty=True).items():
         kind, dot, name = written.partition(".")
         if not dot:
             raise UsageError(f"`--attribute {written}={value}`: write {form}, as in {example}")
-        of_kind = declared.of(kind if kind in ("user", "request") else "entity")
+        of_kind = vocabulary.attributes.of(kind if kind in ("user", "request") else "entity")
         if name not in of_kind:
             raise UsageError(f"unknown attribute `{written}`" + hint(name, of_kind))
         found.setdefault(kind, {})[name] = _value(value, of_kind[name])

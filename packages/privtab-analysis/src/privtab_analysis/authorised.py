@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
-from privtab.base import PRINCIPAL_TABLES, Entity, decode_name, encode_name
+from privtab.base import PRINCIPAL_TABLES, Entity, encode_name, last_name
 from privtab.ir import RESOURCE, Rule, privilege_names
 from privtab.state import State
 from privtab_analysis.caller import Caller
@@ -176,7 +176,7 @@ class AuthorisedChanges:
         if may("members", "add") and principal == "user":
             container, _, name = entity.id.rpartition("/")
             parent = self._program.entities[type_].parent
-            if parent is not None and decode_name(name) == self._caller.user:
+            if parent is not None and last_name(name) == self._caller.user:
                 yield [GainedFact(kind="member", entity=Entity(parent, container))]
         if operation in self._removing(type_):
             yield self._vacant([entity])
@@ -247,6 +247,4 @@ class AuthorisedChanges:
         holders |= self._state.distinct(("memberships", "user"))
         found = {text.partition(":")[2] for text in holders if text.startswith(f"{kind}:")}
         entities = (e for e in self._base if self._program.entities[e.type].principal == kind and e.names)
-        return frozenset(
-            found | self._state.distinct(*columns) | {decode_name(entity.names[-1]) for entity in entities}
-        )
+        return frozenset(found | self._state.distinct(*columns) | {last_name(entity.id) for entity in entities})

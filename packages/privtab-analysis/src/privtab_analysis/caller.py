@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from privtab.base import LEFT_OUT, Entity, GivenAttributes, InvalidRequest, path_of
+from privtab.base import LEFT_OUT, Entity, GivenAttributes, InvalidRequest
 from privtab.ir import (
     Atom,
     Can,
@@ -180,7 +180,7 @@ class EquivalenceClasses:
 
     def _paths(self, table: str, principal_column: str, entity_column: str, values: Collection[str]) -> set[str]:
         keys = self._state.column(table, entity_column).take(self._state.column(table, principal_column).where(values))
-        return {path_of(above) for key in keys if key is not None for above in self.around(key)}
+        return {above.partition(":")[2] for key in keys if key is not None for above in self.around(key)}
 
     def include(self, principals: Collection[str]) -> None:
         """Take note that the caller has some more principals."""

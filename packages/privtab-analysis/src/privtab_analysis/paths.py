@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from privtab.base import Entity, path_of
+from privtab.base import Entity
 from privtab.ir import RESOURCE, Atom, Rule, Tool, located_sets, reached_atoms
 from privtab.reference import Explanation, Reference
 from privtab.state import State
@@ -207,7 +207,7 @@ class ReachableRights:
                     if fact.kind in ("role", "group") and self._changes is not None:
                         self._classes.include(self._changes.principals_of(fact))
                     for key in self._classes.around(str(fact.entity)) if fact.entity.type else ():
-                        self._classes.name(path_of(key))
+                        self._classes.name(key.partition(":")[2])
                     if fact.kind == "exists":
                         self.universe.add(fact.entity)
 

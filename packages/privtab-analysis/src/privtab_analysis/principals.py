@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from privtab.base import Entity, Request, Undecided, UsageError, base_type, last_name, path_of, smallest_sets
+from privtab.base import Entity, Request, Undecided, UsageError, base_type, last_name, smallest_sets
 from privtab.ir import Atom, Below, Compare, Listing, Member, OnTarget, Rule, Tool, located_sets, reached_atoms
 from privtab.reference import EvaluationContext, Explanation, Reference
 from privtab.state import ROLE_PREFIX, State, attribute_parts
@@ -70,7 +70,7 @@ class WhoCan:
         self._keys = self._keys_of_atoms()
         self._users = UserHolders(program, state, reference.holdings)
         self.known: frozenset[str] = users(program, state)
-        named = self.known.union(last_name(path_of(key)) for key in self._keys)
+        named = self.known.union(last_name(key.partition(":")[2]) for key in self._keys)
         names = ["", *named]
         numbers = {name: number for number, name in enumerate(names) if name}
         found = self._evaluator(self._users, names, numbers).allowed(request)
@@ -109,7 +109,9 @@ class WhoCan:
         Tool.WHO_CAN_PRINCIPALS.check(self._context.program)
         objects = {key for keys in self._context.keys.values() for key in keys}
         holders = PrincipalHolders(self._context.program, self._state, self._reference.holdings, objects)
-        known = {f"user:{user}": user for user in self.known.union(last_name(path_of(key)) for key in self._keys)}
+        known = {
+            f"user:{user}": user for user in self.known.union(last_name(key.partition(":")[2]) for key in self._keys)
+        }
         names = [ANYONE, *known, *holders.names(self._keys)]
         evaluator = self._evaluator(holders, names, {user: n for n, user in enumerate(known.values(), 1)})
         needs_of: dict[str, set[frozenset[str]]] = defaultdict(set)

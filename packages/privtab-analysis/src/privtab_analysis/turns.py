@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, combinations, islice
 from typing import NamedTuple
 
-from privtab.base import Entity, Request, UnsupportedError, last_name, path_of
+from privtab.base import Entity, Request, UnsupportedError, last_name
 from privtab.ir import Atom, Below, Can, Has, Holds, Program, RequestAlgebra, Tool, Truth, on_entity
 from privtab.reference import EvaluationContext, Reference
 from privtab.state import State
@@ -138,7 +138,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
 
     def _assign(self, path: tuple[str, ...]) -> Assign:
         """The assignment of the role with this path, named by its full path if only that occurs in the state."""
-        full_name = path_of(path[-1])
+        full_name = path[-1].partition(":")[2]
         short_name = last_name(full_name)
         role_names = self.state.distinct(("assignments", "role"))
         role_names |= {

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from privtab.base import Request, Window, path_of
+from privtab.base import Request, Window
 from privtab.ir import ByType, Leaf, Program, uses_below
 from privtab.reference import EvaluationContext, Reference
 from privtab.state import (
@@ -68,7 +68,7 @@ class StateRows:
         self._paths: list[str | None] = [None] * len(self.cells)
         for table in ("grants", "owners"):
             for row, key in zip(self.numbers[table], state.column(table, "entity"), strict=True):
-                self._paths[row] = path_of(str(key))
+                self._paths[row] = str(key).partition(":")[2]
         self.containers = {
             row: f"{prefix}{self.cells[row][1]}"
             for table, prefix in (("memberships", GROUP_PREFIX), ("assignments", ROLE_PREFIX))
@@ -138,7 +138,7 @@ class StateRows:
                     paths.add(own)
                     own = own.rpartition("/")[0]
                 if self.program.flat:
-                    paths.update(map(path_of, self._locations.find(entity) or ()))
+                    paths.update(key.partition(":")[2] for key in self._locations.find(entity) or ())
         return (row for row in rows if self._paths[row] is None or self._paths[row] in paths)
 
     def excerpt(self, rows: Iterable[Row]) -> Excerpt:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base import array_numbers, array_truth, integer_array, text_array
+from privtab.base import array_truth, integer_array, text_array
 from privtab.engines import TextDictionary
 from privtab.ir import Program
 from privtab.state import RowLocation, StateFinding
@@ -148,7 +148,7 @@ def _needed_rows(
 
 def _about_named(entities: pa.Array, named: ShippedBytes) -> npt.NDArray[np.bool_]:
     """A mask of the texts that are about named entities, or about others with the same hash."""
-    return named_paths(named).may_have(entities, array_numbers(pc.find_substring(entities, ":")) + 1)
+    return named_paths(named).may_have_paths(entities)
 
 
 def _of_no_harm(program: Program, table: str, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:

@@ -102,6 +102,8 @@ class RequestOptions(CallerOptions):
 
     def request(self, program: Program, user: str, action: str, resource: str) -> Request:
         """The request of a user for an operation on an entity. Raises UsageError."""
+        from privtab.ir import vocabulary
+
         return Request(
             user=user_name(user),
             action=action,
@@ -110,7 +112,7 @@ class RequestOptions(CallerOptions):
             with_=objects(self.with_),
             flags=flag_names(self.flag, program),
             active_roles=self.active_roles(program),
-            attributes=attribute_values(self.attribute, program.attributes),
+            attributes=attribute_values(self.attribute, vocabulary(program)),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias, TypeVar
 
-from privtab.base import ANY_PRIVILEGE, Attribute, Attributes
+from privtab.base import ANY_PRIVILEGE, Attribute
 from privtab.ir import Effect, EntityType, Program, Rule, Target
 from privtab.state import StateNames
 from privtab_analysis.diff.nodes import DeclarationChange, DeclarationKind, Detail, Verdict
@@ -70,7 +70,7 @@ def compare_declared(before: Program, after: Program) -> Iterator[DeclarationCha
         )
     yield from _sets(before, after)
     yield from _roles(before, after)
-    yield from _attributes(before.attributes, after.attributes)
+    yield from _attributes(before, after)
     yield from _filters(before, after)
 
 
@@ -222,9 +222,9 @@ def _roles(before: Program, after: Program) -> Iterator[DeclarationChange]:
         yield from _changed("role", name, details, ("title", old.title, new.title), state or Verdict.CHANGED)
 
 
-def _attributes(before: Attributes, after: Attributes) -> Iterator[DeclarationChange]:
+def _attributes(before: Program, after: Program) -> Iterator[DeclarationChange]:
     for kind in ("user", "entity", "request"):
-        for name, old, new in _pairs(before.of(kind), after.of(kind)):
+        for name, old, new in _pairs(before.attributes.of(kind), after.attributes.of(kind)):
             yield from _text_change("attribute", f"{kind}.{name}", _attribute_text(old), _attribute_text(new))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import TypeAlias
 
-from privtab.base import Entity, last_name, path_of
+from privtab.base import Entity, last_name
 from privtab_analysis.entitlements.evaluator import Evaluator
 
 OfEntity: TypeAlias = tuple[str | int, ...]
@@ -27,7 +27,7 @@ class EntityEquivalence:
             for path, what in _there(evaluator):
                 there[path].add((number, what))
             below = chain(evaluator.index.owned_below, *evaluator.index.below.values())
-            self._single |= {*map(path_of, below), *evaluator.subjects.names()}
+            self._single |= {*(key.partition(":")[2] for key in below), *evaluator.subjects.names()}
         numbers: dict[frozenset[object], int] = {}
         self._numbers = {path: numbers.setdefault(frozenset(what), len(numbers) + 1) for path, what in there.items()}
         self._known: dict[Entity, OfEntity | None] = {}
@@ -61,6 +61,6 @@ def _there(evaluator: Evaluator) -> Iterator[tuple[str, object]]:
         for path, users in members.items():
             yield path, (type_, frozenset(subjects.number[user] for user in users if user in subjects.number))
     for scope, roles in subjects.within.items():
-        yield path_of(scope), (scope, frozenset(roles.items()))
+        yield scope.partition(":")[2], (scope, frozenset(roles.items()))
     for key, attributes in index.entity_attributes.items():
-        yield path_of(key), (key, repr(attributes))
+        yield key.partition(":")[2], (key, repr(attributes))

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from privtab.base import last_name, path_of
+from privtab.base import last_name
 from privtab.engines import Index
 from privtab.ir import Program
 from privtab.state import GROUP_PREFIX, ROLE_PREFIX, Holdings, ScopeOverlap, State, scoped_principal, with_derived_rows
@@ -149,7 +149,7 @@ class PrincipalHolders(Holders):
 
     def names(self, keys: Collection[str]) -> set[str]:
         """Every group and role; roles within the given scopes, where they count for some entities, by their keys."""
-        like = {last_name(path_of(key)) for key in {*keys, *self._objects}}
+        like = {last_name(key.partition(":")[2]) for key in {*keys, *self._objects}}
         found = {member for member in self.state.column("memberships", "user").names if member.startswith(GROUP_PREFIX)}
         found |= self.groups
         named = {f"{ROLE_PREFIX}{name}" for name in like}

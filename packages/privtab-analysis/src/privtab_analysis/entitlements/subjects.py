@@ -9,7 +9,7 @@ from functools import reduce
 from operator import or_
 from typing import Any, TypeAlias
 
-from privtab.base import Entity, Locations, last_name, once, path_of
+from privtab.base import Entity, Locations, last_name, once
 from privtab.engines import Index, RowEngine
 from privtab.ir import Program, program_json
 from privtab.state import Assignment, State, index_document, lying_in, scoped_principal
@@ -138,7 +138,7 @@ class Concerns:
         keys += [key for entries in index.below.values() for key in entries]
         keys += [scope for subject in subjects.all for held in subject.through.values() for _, scope in held]
         for key in keys:
-            found[path_of(key)] |= ALWAYS
+            found[key.partition(":")[2]] |= ALWAYS
         self._bits = dict(found)
         self._names = subjects.names()
 
@@ -148,7 +148,7 @@ class Concerns:
         Entities of a type have the same rights, but for their names, if they have the same nearest entity with a bit of the form.
         """
         found = [self._bits.get(at, 0) for at in path]
-        by_request = {path_of(key) for key, _ in given} if given else ()
+        by_request = {key.partition(":")[2] for key, _ in given} if given else ()
         for depth, at in enumerate(path):
             if at in self._names or (at and last_name(at) in self._names) or at in by_request:
                 found[depth] |= ALWAYS

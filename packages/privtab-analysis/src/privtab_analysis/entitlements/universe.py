@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 
-from privtab.base import Entity, Locations, Request, decode_name, last_name, nearest
+from privtab.base import Entity, Locations, Request, last_name, nearest
 from privtab.ir import Program, vocabulary
 from privtab.state import GROUP_PREFIX, State, locations
 
@@ -136,7 +136,7 @@ def named(program: Program, state: State, kind: str) -> frozenset[str]:
         found |= set(program.roles)
     types = {entity_type.name for entity_type in program.entities.values() if entity_type.principal == kind}
     if types:
-        found |= {decode_name(entity.names[-1]) for entity in rows_entities(state, types) if entity.names}
+        found |= {last_name(entity.id) for entity in rows_entities(state, types) if entity.names}
     return frozenset(found)
 
 

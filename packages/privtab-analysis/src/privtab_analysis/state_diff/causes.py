@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, TypeAlias
 
-from privtab.base import Entity, GivenAttributes, last_name, path_of
+from privtab.base import Entity, GivenAttributes, last_name
 from privtab.ir import Program, compared_terms, uses_below
 from privtab.state import GROUP_PREFIX, State
 from privtab_analysis.state_diff.entities import Addresses, EntityTree, prefixes, written
@@ -86,7 +86,7 @@ class Causes:
             ]
         found += [row for holder in dict.fromkeys([subject, *groups]) for row in self._of_user.get(holder, ())]
         everywhere = self.asks_below or self._holds_roles  # scopes of roles may lie anywhere
-        return *found, *(rows[-1] for key, rows in self._moves.items() if everywhere or path_of(key) in paths)
+        return *found, *(rows[-1] for key, rows in self._moves.items() if everywhere or key.partition(":")[2] in paths)
 
     def whole(self, rows: Rows) -> Rows:
         """The rows, with both rows of entities that have moved."""
@@ -144,7 +144,7 @@ class CauseFinder:
         self._causes = causes
         self._objects = objects
         entities = [entity for entity in objects.values() if entity.type]
-        outer = map(path_of, sorted(causes.addresses.containers(map(str, entities))))
+        outer = (key.partition(":")[2] for key in sorted(causes.addresses.containers(map(str, entities))))
         self._paths = list(
             dict.fromkeys(("", *chain.from_iterable(prefixes(entity.id) for entity in entities), *outer))
         )

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from privtab.base import Entity, last_name, path_of
+from privtab.base import Entity, last_name
 from privtab.ir import Program, vocabulary
 from privtab.state import State
 from privtab_analysis.entitlements.universe import universe
@@ -225,12 +225,12 @@ class Addresses:
         """The address of an entity."""
         above = self._anchor(key)
         if above is None:
-            return path_of(key)
+            return key.partition(":")[2]
         if above not in self._known:
             around = "" if above in self.moved else next(places.get(above, "") for places in self._places)
             outer = self.of(around) if around else ""
             self._known[above] = f"{outer}/%{above}" if outer else f"%{above}"
-        _, _, rest = path_of(key).partition("/")
+        _, _, rest = key.partition(":")[2].partition("/")
         return f"{self._known[above]}/{rest}" if rest else self._known[above]
 
     def containers(self, keys: Iterable[str]) -> set[str]:

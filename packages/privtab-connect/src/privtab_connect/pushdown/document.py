@@ -17,7 +17,6 @@ from privtab.base import (
     last_name,
     load_plugin,
     plugin_names,
-    unencoded_name,
 )
 from privtab.ir import Program
 from privtab.language import DocumentProblem, DocumentReader, MappingNode, ScalarNode, SequenceNode, YamlNode
@@ -294,7 +293,7 @@ class NativeNames:
         kind = self._document.objects[entity.type]
         types = self._named_types(entity.type)
         names = []
-        for type_, name in zip(types, map(unencoded_name, entity.names), strict=True):
+        for type_, name in zip(types, entity.plain_names, strict=True):
             if type_ not in self._document.within:
                 names.append(name)
             elif name != self._document.within[type_]:
@@ -331,7 +330,7 @@ class NativeNames:
         if entity is not None and self._container(entity):
             name = last_name(entity.id)
         elif not name.replace("%2A", "").replace("%3F", ""):
-            name = unencoded_name(name)
+            name = name.replace("%2A", "*").replace("%3F", "?")
         native = self._document.names[kind].plain({"name": name})
         account_kind = _KINDS[kind]
         if account_kind == "group" and self._document.traits.groups_are_roles:
@@ -348,7 +347,7 @@ class NativeNames:
 
     def _container(self, entity: Entity) -> dict[str, str]:
         """The names of the entities that contain a principal, by type, among the entities that contain all objects of the target."""
-        names = zip(self._named_types(entity.type), map(unencoded_name, entity.names), strict=False)
+        names = zip(self._named_types(entity.type), entity.plain_names, strict=False)
         return {type_: name for type_, name in names if type_ in self._document.within}
 
     def path(self, entity: Entity) -> tuple[Entity, ...]:

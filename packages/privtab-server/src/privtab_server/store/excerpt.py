@@ -12,7 +12,7 @@ from functools import partial
 from itertools import product
 from typing import Any, TypeAlias
 
-from privtab.base import Change, Entity, Request, decode_name
+from privtab.base import Change, Entity, Request
 from privtab.ir import Below, Program, reached_atoms, vocabulary
 from privtab.state import ENTITY_COLUMNS, GROUP_PREFIX, ROLE_PREFIX, TABLE_COLUMNS, State, UsedParts
 from privtab.state import LINK_COLUMNS as LINKS
@@ -203,9 +203,8 @@ class Excerpt:
     def about(self, table: str, principal: Entity) -> State:
         """A state with every row of a table about a principal that is an entity, and perhaps others."""
         kind = self.program.entities[principal.type].principal
-        last = principal.names[-1]
         # `%2A` in a path is `%2A` in the name of a principal; roles and groups are named by their path, too.
-        names = {decode_name(last), last} | (set() if kind == "user" else {principal.id})
+        names = {principal.decoded_names[-1], principal.names[-1]} | (set() if kind == "user" else {principal.id})
         texts = {f"{kind}:{name}" for name in names}
         match table:
             case "members":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from privtab.base import Attributes, GivenAttributes, UsageError, parse_key_values
+from privtab.base import GivenAttributes, UsageError, parse_key_values
 from privtab_analysis.attribute_options import attribute_values
 from privtab_spark.jobs._job import AtOption, InputTable, OutputTable, PolicyAndState, SessionOptions, run
 from privtab_spark.jobs._options import Option
@@ -90,8 +90,9 @@ class MatrixOptions(PolicyAndState):
         return found
 
     def _attributes(self) -> GivenAttributes:
-        declared = open_policy(self.policy).vocabulary.attributes if self.attribute else Attributes()
-        return attribute_values(self.attribute, declared)
+        if not self.attribute:
+            return GivenAttributes.NONE
+        return attribute_values(self.attribute, open_policy(self.policy).vocabulary)
 
 
 def _listed(path: str) -> bool:

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from privtab.base import Entity, Request, base_type, decode_name
+from privtab.base import Entity, Request, base_type
 from privtab.ir import Program, Rule, vocabulary
 from privtab.state import State
 from privtab_testing.conform import SystemAnswer, World
@@ -171,9 +171,9 @@ class SystemNames:
     def entity(self, entity: Entity, before: str = "") -> dict[str, str]:
         """The names on the path of an entity, by type; the names of all levels of a type that nests are one text."""
         found: dict[str, list[str]] = {}
-        for type_, name in zip(self._shapes[entity.type].types(entity.id), entity.names, strict=True):
+        for type_, name in zip(self._shapes[entity.type].types(entity.id), entity.decoded_names, strict=True):
             if name:
-                found.setdefault(base_type(type_), []).append(self._written(decode_name(name)))
+                found.setdefault(base_type(type_), []).append(self._written(name))
         values = {f"{before}{type_}": self.document.separator.join(names) for type_, names in found.items()}
         return values | {
             f"{before}{type_}_name": found[type_][-1] for type_ in found if self.program.entities[type_].nested

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import jmespath
 
-from privtab.base import DecisionError, Entity, Request, UsageError, decode_name, how_to_install, strict_loads
+from privtab.base import DecisionError, Entity, Request, UsageError, how_to_install, strict_loads
 from privtab.client import HttpTransport, Sender, SendError
 from privtab.ir import Program
 from privtab_connect.errors import TemplateError
@@ -232,7 +232,7 @@ def _shown(names_in: str, request: Request, body: bytes) -> SystemAnswer:
         return SystemAnswer.BROKEN
     if not isinstance(names, list):
         return SystemAnswer.BROKEN
-    return SystemAnswer.ALLOWED if decode_name(request.resource.names[-1]) in names else SystemAnswer.HIDDEN
+    return SystemAnswer.ALLOWED if request.resource.decoded_names[-1] in names else SystemAnswer.HIDDEN
 
 
 def read_answer(signs: AnswerPatterns, status: int, body: bytes) -> SystemAnswer:
@@ -435,7 +435,7 @@ class SqlDriver(DocumentedDriver):
         type_ = self._document.database
         if type_ is None or entity is None or outside or type_ not in self._program.chain(entity.type):
             return None
-        return decode_name(entity.names[self._program.depth(type_) - 1])
+        return entity.decoded_names[self._program.depth(type_) - 1]
 
     def _connection(self, database: str | None, *, for_good: bool = False) -> Connection:
         """The administrator's connection of this thread to a database; `for_good`: what it does is not rolled back.

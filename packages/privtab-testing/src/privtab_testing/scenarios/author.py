@@ -11,7 +11,6 @@ from typing import Any
 from privtab.base import (
     NOT_SET,
     Attribute,
-    Attributes,
     AttributeValue,
     Entity,
     FileError,
@@ -128,9 +127,10 @@ KINDS = ("user", "entity", "request", "with")
 
 
 def read_given(
-    reader: ScenarioReader, node: YamlNode, declared: Attributes, resource: Entity, objects: Mapping[str, Entity]
+    reader: ScenarioReader, node: YamlNode, program: Program, resource: Entity, objects: Mapping[str, Entity]
 ) -> GivenAttributes:
     """The values of a node, by their declared types; a value of another type stays a text, which the request's check reports."""
+    declared = program.attributes
     fields = reader.fields(node, "`attributes`", KINDS) or {}
     kinds = {"user": declared.user, "request": declared.request, "entity": declared.declared_on(resource.type)}
     found: dict[str, object] = {
@@ -275,8 +275,7 @@ class Author:
                 active = self.reader.texts(fields["active_roles"], "`active_roles`")
                 request = replace(request, active_roles=tuple(role.value.removeprefix("role:") for role in active))
             if "attributes" in fields:
-                attributes = self.program.attributes
-                values = read_given(self.reader, fields["attributes"], attributes, request.resource, objects)
+                values = read_given(self.reader, fields["attributes"], self.program, request.resource, objects)
                 request = replace(request, attributes=values)
             self.vocabulary.check(request)
         except (InvalidRequest, ValueError) as error:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeAlias, get_args
 
 from privtab import ir
-from privtab.base import AttributeValue, Entity, encode_name, once, path_of
+from privtab.base import AttributeValue, Entity, encode_name, once
 from privtab.ir import Leaf, direct_atoms, on_entity, vocabulary
 from privtab_analysis.rights import (
     ONESELF,
@@ -162,7 +162,7 @@ def at_or_below(program: ir.Program, key: str, suffix: str = "") -> Iterator[tup
     waiting = [key]
     while waiting:
         container = waiting.pop(0)
-        outer, path = container.partition(":")[0], path_of(container)
+        outer, _, path = container.partition(":")
         for type_ in program.entities.values():
             nests = container == key and type_.name == outer and _may_nest(program, type_, path)
             if type_.parent != outer and not nests:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from privtab.base import Entity, UsageError, decode_name, encode_name
+from privtab.base import Entity, UsageError, encode_name
 from privtab_connect.apis.gravitino.objects import Exists, Illegal, Missing, NotEmpty, Objects, last_of, without_secrets
 from privtab_connect.apis.gravitino.paths import ACTS, KINDS
 from privtab_server.errors import StoreConflict
@@ -68,7 +68,8 @@ class ApiRequest(Objects):
             return {kind.many or f"{kind.one}s": [self.shown(entity) for entity in found]}
         listed: list[Any] = [last_of(entity) for entity in found]
         if kind.listed == "identifiers":
-            listed = [{"namespace": [decode_name(part) for part in path], "name": name} for name in listed]
+            namespace = list(Entity(type_, "/".join(path)).decoded_names)
+            listed = [{"namespace": namespace, "name": name} for name in listed]
         return {kind.listed: listed}
 
     def load(self, entity: Entity) -> dict[str, Any]:
@@ -181,7 +182,7 @@ class ApiRequest(Objects):
         """
         wanted: dict[Entity, list[dict[str, str]]] = {}
         for described in _items(objects, "securableObjects"):
-            object_ = self.secured(decode_name(role.names[0]), _text(described, "type"), _text(described, "fullName"))
+            object_ = self.secured(role.decoded_names[0], _text(described, "type"), _text(described, "fullName"))
             if object_ in wanted:
                 raise UsageError(f"the {object_.type} {last_of(object_)} is named twice")
             wanted[object_] = _granting(role, object_, described.get("privileges"))

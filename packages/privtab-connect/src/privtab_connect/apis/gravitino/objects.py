@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from privtab.base import AccessDenied, Entity, PrivtabError, Request, UsageError, decode_name, encode_name
+from privtab.base import AccessDenied, Entity, PrivtabError, Request, UsageError, encode_name
 from privtab_server.errors import StoreConflict
 from privtab_server.store.guarded import Created, GuardedStore
 from privtab_server.store.server.calls import Call, NotFound
@@ -154,7 +154,7 @@ class Objects:
 
     def in_metalake(self, entity: Entity) -> dict[str, str]:
         """An object as it is named in its metalake: the reverse of `secured`."""
-        return {"fullName": ".".join(map(decode_name, entity.names[1:] or entity.names)), "type": entity.type}
+        return {"fullName": ".".join(entity.decoded_names[1:] or entity.decoded_names), "type": entity.type}
 
     def described(self, entity: Entity) -> dict[str, Any]:
         """An object as it is answered."""
@@ -196,7 +196,7 @@ def without_secrets(value: Any, *, secret: bool = False) -> Any:
 
 def last_of(entity: Entity) -> str:
     """The last name of an entity, decoded."""
-    return decode_name(entity.names[-1])
+    return entity.decoded_names[-1]
 
 
 def _in(container: Entity, type_: str, name: str) -> Entity:
