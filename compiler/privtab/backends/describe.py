@@ -159,40 +159,28 @@ def _sets(program: Program, rule: Rule, types: Mapping[str, str]) -> dict[str, A
 
 
 def _entity(entity: EntityType) -> dict[str, Any]:
-    described: dict[str, Any] = {"parent": entity.parent}
-    if entity.single:
-        described["single"] = True
-    if entity.nested:
-        described["nested"] = entity.nested
-    if entity.flat:
-        described["flat"] = True
-    if entity.opaque:
-        described["opaque"] = True
-    if entity.title is not None:
-        described["title"] = entity.title
-    if entity.principal is not None:
-        described["principal"] = entity.principal
-    return described
+    keys = ("single", "nested", "flat", "opaque", "title", "principal")
+    return {"parent": entity.parent} | _declared(entity, *keys)
+
+
+def _declared(declaration: object, *keys: str) -> dict[str, Any]:
+    """What a declaration says besides the defaults."""
+    values = ((key, getattr(declaration, key)) for key in keys)
+    return {key: value for key, value in values if value not in (None, False, ())}
 
 
 def _privileges(program: Program) -> dict[str, Any]:
     described: dict[str, dict[str, Any]] = {}
     for name, privilege in program.grantable.items():
-        described[name] = {"on": list(privilege.on)}
-        if privilege.implies:
-            described[name]["implies"] = list(privilege.implies)
-        if privilege.inheritance:
-            described[name]["inheritance"] = privilege.inheritance
-        described[name] |= {k: v for k in ("title", "deprecated") if (v := getattr(privilege, k)) is not None}
+        implied = {"implies": list(privilege.implies)} if privilege.implies else {}
+        further = _declared(privilege, "inheritance", "title", "deprecated")
+        described[name] = {"on": list(privilege.on), **implied, **further}
     for name, alias in program.aliases.items():
-        described[name] = {"on": list(program.privileges[alias.of].on), "alias_of": alias.of}
-        if alias.deprecated is not None:
-            described[name]["deprecated"] = alias.deprecated
+        on = list(program.privileges[alias.of].on)
+        described[name] = {"on": on, "alias_of": alias.of} | _declared(alias, "deprecated")
     return described
 
 
 def _role(role: Role) -> dict[str, Any]:
-    described: dict[str, Any] = {"scope": role.scope, "grants": {type_: list(names) for type_, names in role.grants}}
-    if role.title is not None:
-        described["title"] = role.title
-    return described
+    grants = {type_: list(names) for type_, names in role.grants}
+    return {"scope": role.scope, "grants": grants} | _declared(role, "title")

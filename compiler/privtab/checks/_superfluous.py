@@ -274,7 +274,11 @@ class _Body:
         while changed:
             changed = False
             for part in sorted(idle, key=_outer_first):
-                if not _inside(part, removed) and not self._is_last(part, removed) and self._unchanged(part, removed):
+                if _inside(part, removed):
+                    continue
+                if part.kind != "condition" and not _PartContext(self.shapes[0], part, frozenset(removed)).rest:
+                    continue  # the last one of a list that cannot be empty
+                if self._unchanged(part, removed):
                     removed[part.path] = "row"
                     changed = True
         for part in self.candidates:
@@ -305,9 +309,6 @@ class _Body:
                         return False
         return True
 
-    def _is_last(self, part: Part, removed: Mapping[Path, Why]) -> bool:
-        return part.kind != "condition" and not _PartContext(self.shapes[0], part, frozenset(removed)).rest
-
     def _local_reason(self, part: Part, removed: Mapping[Path, Why]) -> Why | None:
         """Why its own `or`, `and` or term makes a part superfluous; None if it does not."""
         contexts = [_PartContext(shape, part, frozenset(removed)) for shape in self.shapes if shape.named]
@@ -321,7 +322,7 @@ class _Body:
         sufficient = [path for path in rest if all(path in context.implied_others for context in contexts)]
         if any(all(context.repeats(path) for context in contexts) for path in sufficient):
             return "twice"
-        if any(all(context.implied_by_other(path) for context in contexts) for path in sufficient):
+        if any(all(context.implied_by([context.rest[path]]) for context in contexts) for path in sufficient):
             return "same"
         return "less" if sufficient else "others"
 
@@ -360,11 +361,6 @@ class _PartContext:
         circuit = self._shape.circuit
         implied = circuit.implied(circuit.all_of([self._shape.gate, self.literal]), self.rest.values())
         return frozenset(path for path, value in self.rest.items() if value in implied)
-
-    def implied_by_other(self, path: Path) -> bool:
-        """Return whether the part holds wherever another one does."""
-        circuit = self._shape.circuit
-        return circuit.implies(circuit.all_of([self._shape.gate, self.rest[path]]), self.literal)
 
     def repeats(self, path: Path) -> bool:
         """Return whether another part is the same condition, regardless of aliases and parentheses."""

@@ -67,21 +67,18 @@ def note_contradicts_row(policy: m.Policy) -> Iterator[FoundInRow]:
     for row in policy.rows.values():
         if row.decl.note is None:
             continue
-        for claim, fact in _decided_claims(view, row, " ".join(row.decl.note.split())):
+        try:
+            claim, fact = next(_false_claims(view, row, " ".join(row.decl.note.split())), (None, None))
+        except Undecided:
+            view.undecided(row)
+            continue
+        if claim is not None:
             yield (
                 row,
                 row.decl.span,
                 f"the note of `{row.operation}` says `{claim}`, but {fact}",
                 "correct the row or its note; if the document says both, record the other reading under `ambiguous`",
             )
-            break
-
-
-def _decided_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, str]]:
-    try:
-        yield from _false_claims(view, row, note)
-    except Undecided:
-        view.undecided(row)
 
 
 def _false_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, str]]:

@@ -151,15 +151,14 @@ def dispatched(
         names: dict[str, str] = {}
         for row in type_rows:
             names[row.operation] = emitter.names.take(f"asked_{emitter.functions[row.entity, row.operation]}")
-            clauses = tuple(_without_comparisons(clause, names[row.operation]) for clause in row.clauses)
+            # An entry clause begins with the operation and the type, which are known where its function is called.
+            clauses = tuple(
+                replace(clause, name=names[row.operation], lines=clause.lines[2:]) if clause.name == ENTRY else clause
+                for clause in row.clauses
+            )
             direct_rows.setdefault(type_, []).append(replace(row, clauses=clauses))
         found[type_] = TypeDispatch(function=function, rows=names)
     return direct_rows, found
-
-
-def _without_comparisons(clause: Clause, function: str) -> Clause:
-    """Drop the operation and the type, with which an entry clause begins; both are known where its function is called."""
-    return replace(clause, name=function, lines=clause.lines[2:]) if clause.name == ENTRY else clause
 
 
 _NAME = f"(?:[*?]*(?:[^/%*?{UNUSABLE}]|%2[F5])(?:[^/%{UNUSABLE}]|%2[F5])*|(?:%2A|%3F)+)"
@@ -241,11 +240,10 @@ def render(
 
 def _given_attributes(program: Program) -> dict[str, dict[str, Any]]:
     declared = program.attributes.from_origin("request").to_json()
-    return {kind: {n: _without_origin(type_) for n, type_ in types.items()} for kind, types in declared.items()}
-
-
-def _without_origin(type_: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in type_.items() if key != "from"}
+    return {
+        kind: {name: {key: value for key, value in type_.items() if key != "from"} for name, type_ in types.items()}
+        for kind, types in declared.items()
+    }
 
 
 def _held_attributes(program: Program) -> dict[str, list[str]]:

@@ -59,34 +59,11 @@ Part: TypeAlias = ir.Formula | OwnsAny
 
 
 # Built-in functions whose names look like generated ones, `word_word`: a rule with such a name would hide them.
-RESERVED = frozenset(
-    {
-        "cast_array",
-        "cast_boolean",
-        "cast_null",
-        "cast_object",
-        "cast_set",
-        "cast_string",
-        "format_int",
-        "indexof_n",
-        "is_array",
-        "is_boolean",
-        "is_null",
-        "is_number",
-        "is_object",
-        "is_set",
-        "is_string",
-        "re_match",
-        "set_diff",
-        "to_number",
-        "trim_left",
-        "trim_prefix",
-        "trim_right",
-        "trim_space",
-        "trim_suffix",
-        "type_name",
-    }
-)
+RESERVED = frozenset({
+    "cast_array", "cast_boolean", "cast_null", "cast_object", "cast_set", "cast_string", "format_int", "indexof_n",
+    "is_array", "is_boolean", "is_null", "is_number", "is_object", "is_set", "is_string", "re_match", "set_diff",
+    "to_number", "trim_left", "trim_prefix", "trim_right", "trim_space", "trim_suffix", "type_name",
+})  # fmt: skip
 
 
 class FunctionNames:

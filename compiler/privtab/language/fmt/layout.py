@@ -211,12 +211,7 @@ def _filled(collection: Collection, column: int) -> list[str] | None:
             lines.append(part)
         row = item.row
     if len(lines) < 2 or any(len(line) > room for line in lines):
-        lines = parts[:1]
-        for part in parts[1:]:
-            if len(lines[-1]) + 2 + len(part) <= room:
-                lines[-1] += f", {part}"
-            else:
-                lines.append(part)
+        lines = _filled_lines(parts, room, ", ")
     if any(len(line) > room for line in lines):
         return None
     opens, closes = "{}" if collection.mapping else "[]"
@@ -305,11 +300,11 @@ def folded(text: str, indent: int) -> list[str] | None:
     return [">-", *(" " * indent + line for line in lines)] if len(lines) > 1 else None
 
 
-def _filled_lines(parts: Sequence[str], room: int) -> list[str]:
+def _filled_lines(parts: Sequence[str], room: int, separator: str = " ") -> list[str]:
     lines = [parts[0]]
     for part in parts[1:]:
-        if len(lines[-1]) + 1 + len(part) <= room:
-            lines[-1] += f" {part}"
+        if len(lines[-1]) + len(separator) + len(part) <= room:
+            lines[-1] += separator + part
         else:
             lines.append(part)
     return lines

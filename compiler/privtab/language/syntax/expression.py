@@ -272,7 +272,7 @@ class _Tree(Transformer[Token, Expression]):
     def all_of(self, children: list[Any]) -> Expression:
         return AllOf(tuple(children))
 
-    def targets(self, children: list[Name]) -> tuple[Name, ...]:
+    def targets(self, children: list[Any]) -> tuple[Any, ...]:
         return tuple(children)
 
     def below(self, children: list[Token | None]) -> Name:
@@ -318,8 +318,7 @@ class _Tree(Transformer[Token, Expression]):
         *names, targets = children
         return EffectTerm(tuple(_name(t) for t in names if t.type in _NAMES), targets or ())
 
-    def effects(self, children: list[Any]) -> Effects:
-        return tuple(children)
+    effects = targets
 
 
 @cache
