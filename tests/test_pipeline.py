@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from privtab import checks, pipeline
+from privtab import pipeline
 from privtab.base.diagnostics import Severity
 from privtab.base.errors import FileError, PolicyInvalid, UsageError
+from privtab.checks import _every
 
 GOOD = 'privtab: 1\nsystem: shop\nversion: "1"\nentities: {shop:}\nprivileges: [READ]\ntables: {shop: {open: READ (shop)}}\n'
 
@@ -97,5 +98,5 @@ def test_warnings_come_with_the_program(tmp_path: Path) -> None:
 
 
 def test_findings_of_checks_never_stop_a_policy() -> None:
-    assert checks.catalogue()
-    assert [check.kind.code for check in checks.catalogue() if check.kind.severity is Severity.ERROR] == []
+    assert _every.catalogue()
+    assert [check.kind.code for check in _every.catalogue() if check.kind.severity is Severity.ERROR] == []

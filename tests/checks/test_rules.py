@@ -9,10 +9,11 @@ from checkout import ROOT
 
 from privtab import checks
 from privtab.base.diagnostics import Diagnostic, FindingKind, Severity
+from privtab.checks import _every
 
 RULES = {path.stem: path for path in (ROOT / "docs" / "rules").glob("P*.md")}
 HEADINGS = ["What it finds", "Why it is bad", "Example", "Use instead"]
-CODES = [kind.code for kind in checks.kinds()]
+CODES = list(checks.codes())
 
 
 def page(kind: FindingKind) -> str:
@@ -26,7 +27,7 @@ def block(text: str, heading: str) -> str | None:
 
 
 def test_checks_tests_and_pages_are_the_same_set() -> None:
-    names = {f"{kind.code}-{kind.name}" for kind in checks.kinds()}
+    names = {f"{kind.code}-{kind.name}" for kind in checks.codes().values()}
     tests = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_p*.py")}
     assert names == set(RULES)
     assert tests == {name.lower().replace("-", "_") for name in names}
@@ -34,19 +35,19 @@ def test_checks_tests_and_pages_are_the_same_set() -> None:
 
 def test_codes_are_unique_and_severities_follow_them() -> None:
     assert len(set(CODES)) == len(CODES)
-    for kind in checks.kinds():
+    for kind in checks.codes().values():
         assert (kind.severity is Severity.ERROR) == (kind.code < "P300")
-    assert {check.kind.code for check in checks.catalogue()} == {code for code in CODES if "P300" <= code < "P400"}
+    assert {check.kind.code for check in _every.catalogue()} == {code for code in CODES if "P300" <= code < "P400"}
 
 
-@pytest.mark.parametrize("kind", checks.kinds(), ids=CODES)
+@pytest.mark.parametrize("kind", checks.codes().values(), ids=CODES)
 def test_pages_have_their_headings_and_severity(kind: FindingKind) -> None:
     text = page(kind)
     assert text.startswith(f"# {kind.code} {kind.name}\n\nSeverity: {kind.severity}.\n")
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == HEADINGS
 
 
-@pytest.mark.parametrize("kind", checks.kinds(), ids=CODES)
+@pytest.mark.parametrize("kind", checks.codes().values(), ids=CODES)
 def test_the_example_has_the_finding_and_no_other(kind: FindingKind, find: Callable[[str], list[Diagnostic]]) -> None:
     example = block(page(kind), "Example")
     if example is None:
@@ -58,7 +59,7 @@ def test_the_example_has_the_finding_and_no_other(kind: FindingKind, find: Calla
     assert {d.code for d in found if d.severity is Severity.ERROR or kind.code >= "P300"} == {kind.code}
 
 
-@pytest.mark.parametrize("kind", checks.kinds(), ids=CODES)
+@pytest.mark.parametrize("kind", checks.codes().values(), ids=CODES)
 def test_the_suggested_example_has_no_error_and_not_the_finding(
     kind: FindingKind, find: Callable[[str], list[Diagnostic]]
 ) -> None:
@@ -68,7 +69,7 @@ def test_the_suggested_example_has_no_error_and_not_the_finding(
         assert [d for d in found if d.severity is Severity.ERROR or d.code == kind.code] == []
 
 
-@pytest.mark.parametrize("kind", checks.kinds(), ids=CODES)
+@pytest.mark.parametrize("kind", checks.codes().values(), ids=CODES)
 def test_messages_are_lower_case_and_end_without_a_stop(
     kind: FindingKind, find: Callable[[str], list[Diagnostic]]
 ) -> None:

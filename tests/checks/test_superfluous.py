@@ -13,7 +13,8 @@ import worlds
 from privtab import model
 from privtab.base.diagnostics import Diagnostic
 from privtab.base.source import SourceFile
-from privtab.checks import _superfluous, catalogue
+from privtab.checks import _superfluous
+from privtab.checks._every import catalogue
 from privtab.checks._parts import Node, Part
 from privtab.checks._superfluous import Superfluous, superfluous
 from privtab.checks._view import View, view_of

@@ -4,6 +4,7 @@ import pytest
 
 from privtab import checks, model
 from privtab.base.source import SourceFile
+from privtab.checks import _every
 from privtab.checks._view import View
 from privtab.language import syntax
 from privtab.model.nodes import Policy
@@ -41,5 +42,5 @@ def test_undecided_questions_of_the_child_process_are_reported(monkeypatch: pyte
 
 
 def test_the_checks_for_a_child_exist() -> None:
-    codes = {check.kind.code for check in checks.catalogue()}
-    assert codes > checks.BESIDE
+    codes = {check.kind.code for check in _every.catalogue()}
+    assert codes > _every.BESIDE

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from privtab.base.lazy import face
 
 if TYPE_CHECKING:
-    from privtab.checks._every import BESIDE, catalogue, codes, kinds, run
+    from privtab.checks._every import codes, run
     from privtab.checks.lint.settings import settings_above
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__, {"_every": "BESIDE catalogue codes kinds run", "lint.settings": "settings_above"}
-    )
+    __getattr__, __dir__, __all__ = face(__name__, {"_every": "codes run", "lint.settings": "settings_above"})

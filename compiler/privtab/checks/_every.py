@@ -33,16 +33,6 @@ def catalogue() -> tuple[Check, ...]:
     return tuple(CHECKS[code] for code in sorted(CHECKS))
 
 
-@cache
-def kinds() -> tuple[FindingKind, ...]:
-    """Every kind of finding, by code."""
-    readers = (
-        import_module(f"{findings.__name__}.{module.name}") for module in pkgutil.iter_modules(findings.__path__)
-    )
-    found = {builder.kind for module in readers for builder in vars(module).values() if isinstance(builder, Builder)}
-    return tuple(sorted([*found, *(check.kind for check in catalogue())], key=lambda kind: kind.code))
-
-
 BESIDE = frozenset({"P302", "P304", "P305", "P321", "P322", "P323", "P332", "P337"})
 """The checks for a second process: checks that ask which atoms are needed, and others that together take half of the time."""
 
@@ -114,12 +104,17 @@ class CatalogueEntry(FindingKind):
 
 @cache
 def codes() -> dict[str, CatalogueEntry]:
-    """Every code, in order.
+    """Every kind of finding by its code, in order.
 
     >>> codes()["P305"].severity.value
     'warning'
     """
-    return {kind.code: CatalogueEntry(kind.code, kind.name, kind.severity) for kind in kinds()}
+    readers = (
+        import_module(f"{findings.__name__}.{module.name}") for module in pkgutil.iter_modules(findings.__path__)
+    )
+    found = {builder.kind for module in readers for builder in vars(module).values() if isinstance(builder, Builder)}
+    kinds = sorted([*found, *(check.kind for check in catalogue())], key=lambda kind: kind.code)
+    return {kind.code: CatalogueEntry(kind.code, kind.name, kind.severity) for kind in kinds}
 
 
 def intended_code(word: str) -> str | None:

@@ -43,7 +43,7 @@ def _in_cells(tables: Tables) -> Iterator[str]:
         if cell.expression is not None:
             yield from (name.text for name in privilege_names(cell.expression))
     effects = (effect for row in tables.all_rows for body in row.bodies for effect in body.effects)
-    yield from (name.text for effect in effects for term in effect.terms or () for name in term.names)
+    yield from (name.text for effect in effects for term in effect.terms for name in term.names)
 
 
 @check("P326", Severity.NOTE)

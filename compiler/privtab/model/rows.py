@@ -152,9 +152,6 @@ class Rows:
         return tuple(outcomes)
 
     def _effects(self, cell: EffectCell, scope: Scope) -> Iterator[m.ResolvedEffect]:
-        if cell.terms is None:
-            scope.poisoned = True
-            return
         delegates = cell.kind in DELEGATION
         for term in cell.terms:
             on = [] if term.targets else [(RESOURCE, scope.entity)]

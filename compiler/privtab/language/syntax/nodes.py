@@ -59,11 +59,11 @@ class ConditionCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectCell:
-    """One entry of `grants`, `becomes`, `revokes`, `delegates` or `withdraws`; no terms if the cell does not parse."""
+    """One entry of `grants`, `becomes`, `revokes`, `delegates` or `withdraws`; one that does not parse is left out."""
 
     kind: EffectKind
     cell: Cell
-    terms: Effects | None
+    terms: Effects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from collections.abc import Sequence as Sequence_
 from typing import Literal
 
@@ -263,9 +264,8 @@ class PolicyReader(NodeReader):
                 self.named_privilege |= NAMED_PRIVILEGE in words
                 return ConditionCell(cell=cell, expression=expression)
 
-    def effects(self, node: YamlNode, kind: EffectKind, what: str) -> tuple[EffectCell, ...]:
+    def effects(self, node: YamlNode, kind: EffectKind, what: str) -> Iterator[EffectCell]:
         """An effect or a list of effects."""
-        cells: list[EffectCell] = []
         for item in self.cut_items(node):
             example = "READ (TYPE)" if kind in ("grant", "delegate", "withdraw") else "owner"
             cell = self.cell(item, what, "an effect", f"an effect reads `{example}`")
@@ -275,8 +275,7 @@ class PolicyReader(NodeReader):
                 case CellError() as error:
                     self.cell_error(cell, error)
                 case terms:
-                    cells.append(EffectCell(kind=kind, cell=cell, terms=terms))
-        return tuple(cells)
+                    yield EffectCell(kind=kind, cell=cell, terms=terms)
 
     def cell_error(self, cell: Cell, error: CellError) -> None:
         """Report a cell that does not parse."""

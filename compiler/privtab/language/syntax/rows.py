@@ -118,7 +118,7 @@ def read_body(reader: PolicyReader, fields: Fields) -> nodes.RowBody:
     report = reader.choice(fields["report"][1], "report", "`report`") if "report" in fields else None
 
     def effects(key: str, kind: EffectKind) -> tuple[nodes.EffectCell, ...] | None:
-        return reader.effects(fields[key][1], kind, f"`{key}`") if key in fields else None
+        return tuple(reader.effects(fields[key][1], kind, f"`{key}`")) if key in fields else None
 
     return nodes.RowBody(
         requires=reader.condition(fields["requires"][1], "`requires`") if "requires" in fields else None,
