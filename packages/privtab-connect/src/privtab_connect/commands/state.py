@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -50,7 +50,7 @@ class Connection:
 
     set_: Annotated[list[str] | None, option("--set NAME=VALUE", "Value that the document needs; repeatable.")] = None
     token: Annotated[str | None, option("--token-file FILE", "Bearer token for the system's server.", kind="TOKEN")] = (
-        None
+        field(default=None, repr=False)
     )
     header: Annotated[list[str] | None, option("--header NAME:VALUE", "HTTP header to send; repeatable.")] = None
 

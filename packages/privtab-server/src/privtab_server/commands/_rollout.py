@@ -59,7 +59,7 @@ class FleetOptions:
     token: Annotated[
         str | None,
         option("--token-file FILE", f"Token for the server or OPA. (default: ${TOKEN_VARIABLE})", kind="TOKEN"),
-    ] = None
+    ] = field(default=None, repr=False)
     ca: Annotated[Path | None, option("--ca FILE", "CA certificates for the server or OPA, PEM.")] = None
 
     @contextmanager

@@ -80,7 +80,7 @@ class Settings:
     expect: Annotated[int | None, option("--expect N", "Fail if a change after N concerns the same rows.", min=1)] = (
         None
     )
-    token: TokenOption = None
+    token: TokenOption = field(default=None, repr=False)
     ca: CaFileOption = None
 
 
