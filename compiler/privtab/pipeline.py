@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = [
     "find_policies",
     "find_policy",
-    "given_or_default_paths",
     "load_program",
     "optimised",
     "policy_artifacts",
@@ -279,19 +278,31 @@ def policy_folders() -> list[Path]:
     return [folder for folder in (*policy_paths(), resources.policies()) if folder.is_dir()]
 
 
-def policy_paths(settings: Settings | None = None) -> list[Path]:
-    """The default paths of policies, whether they exist or not: `policies` of the settings, otherwise `policy_src/`.
+def policy_paths(
+    given: Iterable[str | Path] | None = None, *, settings: Settings | None = None, existing: bool = False
+) -> list[Path]:
+    """The given paths or, if none are given, the default paths of policies: `policies` of the settings, otherwise `policy_src/`.
 
-    `settings`: by default, the settings of the working directory. Raises SettingsInvalid if the settings are invalid.
+    `settings`: by default, the settings of the working directory. Raises SettingsInvalid if the settings are invalid, and
+    UsageError if a default path is to be an `existing` one and is not.
 
     >>> from privtab.checks.lint.settings import Settings
-    >>> policy_paths(Settings())
-    [PosixPath('policy_src')]
+    >>> policy_paths(settings=Settings()), policy_paths(["shop.yaml"])
+    ([PosixPath('policy_src')], [PosixPath('shop.yaml')])
     """
+    if named := [Path(path) for path in given or ()]:
+        return named
     settings = settings or settings_above(Path.cwd() / OWN_FILE)
-    if settings.root is None or settings.policies is None:
-        return [Path(POLICIES)]
-    return [Path(os.path.relpath(settings.root / path)) for path in settings.policies]
+    paths = [Path(POLICIES)]
+    if settings.root is not None and settings.policies is not None:
+        paths = [Path(os.path.relpath(settings.root / path)) for path in settings.policies]
+    missing = next((path for path in paths if not path.exists()), None) if existing else None
+    if missing is not None:
+        raise UsageError(
+            f"there is no {missing}{'' if missing.suffix else '/'} here: name a policy (cdap/final, or a path), "
+            "or list their folders as `policies` in privtab.toml"
+        )
+    return paths
 
 
 def policies_at(paths: Iterable[str | Path] | None) -> list[Path]:
@@ -301,31 +312,12 @@ def policies_at(paths: Iterable[str | Path] | None) -> list[Path]:
     nothing wrong.
     """
     found: set[Path] = set()
-    for path in given_or_default_paths(paths):
+    for path in policy_paths(paths, existing=True):
         policies = find_policies([path])
         if not policies:
             raise UsageError(f"no policy file in {path}")
         found |= set(policies)
     return sorted(found)
-
-
-def given_or_default_paths(paths: Iterable[str | Path] | None) -> list[Path]:
-    """The given paths, or `policy_paths` if none are given. Raises UsageError if one of `policy_paths` does not exist.
-
-    >>> given_or_default_paths(["shop.yaml"])
-    [PosixPath('shop.yaml')]
-    """
-    named = [Path(path) for path in paths or ()]
-    if named:
-        return named
-    default_paths = policy_paths()
-    missing = next((path for path in default_paths if not path.exists()), None)
-    if missing is not None:
-        raise UsageError(
-            f"there is no {missing}{'' if missing.suffix else '/'} here: name a policy (cdap/final, or a path), "
-            "or list their folders as `policies` in privtab.toml"
-        )
-    return default_paths
 
 
 def policy_names() -> list[str]:

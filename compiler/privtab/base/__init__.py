@@ -8,7 +8,7 @@ from privtab.base.lazy import face
 
 if TYPE_CHECKING:
     from privtab.base.arrow import array_truth, integer_array, text_array
-    from privtab.base.attributes import Attribute, AttributeValue, GivenAttributes
+    from privtab.base.attributes import Attribute, GivenAttributes
     from privtab.base.caching import RecentlyUsed, no_collection, once
     from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span
     from privtab.base.effects import PRINCIPAL_TABLES, Change
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from privtab.base.shard_names import sharded_revision
     from privtab.base.signatures import Trust
     from privtab.base.source import SourceFile
-    from privtab.base.sql_text import FILTER_KINDS, FilterWord
+    from privtab.base.sql_text import FilterWord
     from privtab.base.staged import staged_file, write_file
     from privtab.base.strict_json import StrictDecoder, strict_loads
     from privtab.base.vocabulary import Vocabulary
@@ -70,7 +70,7 @@ else:
         __name__,
         {
             "arrow": "array_truth integer_array text_array",
-            "attributes": "Attribute AttributeValue GivenAttributes",
+            "attributes": "Attribute GivenAttributes",
             "caching": "RecentlyUsed no_collection once",
             "diagnostics": "Diagnostic FindingKind Located Severity Span",
             "effects": "PRINCIPAL_TABLES Change",
@@ -92,7 +92,7 @@ else:
             "shard_names": "sharded_revision",
             "signatures": "Trust",
             "source": "SourceFile",
-            "sql_text": "FILTER_KINDS FilterWord",
+            "sql_text": "FilterWord",
             "staged": "staged_file write_file",
             "strict_json": "StrictDecoder strict_loads",
             "vocabulary": "Vocabulary",

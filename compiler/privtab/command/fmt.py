@@ -88,10 +88,10 @@ def run(
 
 def _files(paths: Sequence[str] | None) -> list[Path]:
     from privtab.language.fmt import yaml_files
-    from privtab.pipeline import find_policy, given_or_default_paths
+    from privtab.pipeline import find_policy, policy_paths
 
     found: dict[Path, None] = {}
-    for path in given_or_default_paths(paths):
+    for path in policy_paths(paths, existing=True):
         files = list(yaml_files(path)) if path.is_dir() else [find_policy(path)]
         if not files:
             raise UsageError(f"no policy or scenario file in {path}")

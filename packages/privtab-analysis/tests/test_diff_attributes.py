@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 from seeds import seeds
 
-from privtab.base import Attribute, AttributeValue, Entity, GivenAttributes, InvalidRequest, Request, SourceFile
+from privtab.base import Attribute, Entity, GivenAttributes, InvalidRequest, Request, SourceFile
 from privtab.base.attributes import KINDS, AttributeKind
 from privtab.ir import Compare, Program, Rule, reached_atoms
 from privtab.pipeline import load_program
@@ -92,7 +92,7 @@ def pairs(seed: int) -> Iterator[tuple[Program, Program]]:
         )
 
 
-def domain(attribute: Attribute) -> list[AttributeValue | None]:
+def domain(attribute: Attribute) -> list[Any]:
     match attribute.type:
         case "bool":
             return [None, True, False]
@@ -138,7 +138,7 @@ def worlds(*programs: Program) -> Iterator[tuple[State, Request]] | None:
 
 
 def _worlds(
-    places: Mapping[Place, Attribute], domains: list[list[AttributeValue | None]], grants: list[Grant]
+    places: Mapping[Place, Attribute], domains: list[list[Any]], grants: list[Grant]
 ) -> Iterator[tuple[State, Request]]:
     entities = {"low": Entity("low", "t/l"), "top": Entity("top", "t")}
     for values in product(*domains):

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, assert_never, cast
+from typing import Any, Literal, TypeAlias, assert_never
 
-from privtab.base import ANY_PRIVILEGE, AttributeValue, Entity, Window
-from privtab.ir import Atom, Compare, Has, value_text
+from privtab.base import ANY_PRIVILEGE, Entity, Window
+from privtab.ir import Atom, Compare, Has, Term, value_text
 from privtab.reference import EvaluationContext, Source
 from privtab.state import ROLE_PREFIX, Grant, Places, RowLocation, State, StateNames, attribute_texts, row_sentence
 
@@ -208,7 +208,7 @@ class Provenance:
 
     def _values(self, compare: Compare) -> Iterator[ProvenanceStep]:
         """The sources of the values of a comparison that holds: rows of the state, or the request."""
-        found = {term: cast(AttributeValue, self.evaluation.value(term)) for term in compare.terms}
+        found: dict[Term, Any] = {term: self.evaluation.value(term) for term in compare.terms}
         for term, value in found.items():
             holder = self.evaluation.holder(term)
             if holder is None or self.evaluation.sent(term) is not None:

@@ -183,7 +183,9 @@ def _working_tree_file(revision: str, path: str) -> Path:
 def _changed_policies(revision: str) -> Iterator[tuple[Side, Side]]:
     """All policies that differ between the revision and now; raises UsageError if there are no policies at all."""
     # Include the folders of the earlier settings: changed settings must not hide a policy.
-    paths = sorted({*policy_paths(), *policy_paths(settings_above(Path("privtab.toml"), _reader_at(revision)))})
+    paths = sorted(
+        {*policy_paths(), *policy_paths(settings=settings_above(Path("privtab.toml"), _reader_at(revision)))}
+    )
     current_paths = {path.as_posix(): path for path in find_policies(path for path in paths if path.exists())}
     earlier_files = _policies_at(revision, paths)
     if not current_paths and not earlier_files:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import FILTER_KINDS, count
+from privtab.base import count
 from privtab.command import (
     FormatOption,
     QuestionOptions,
@@ -76,7 +76,7 @@ def run(
     revision = policy_revision(program) if format_ == "json" else None
     reference = Reference(program, loaded, revision=revision)
     applied = None
-    if action in FILTER_KINDS and (request.resource.type, action) not in program.rules:
+    if action in ("row_filter", "column_mask") and (request.resource.type, action) not in program.rules:
         from privtab.engines import OpenEngine
         from privtab.pipeline import policy_artifacts
         from privtab.state import index_document
@@ -104,8 +104,10 @@ def run(
 
 def _tried(program: Program, request: Request) -> list[Request]:
     """The questions whether each filter holds, in their order."""
-    listed = program.filter_lists[request.resource.type, next(kind for kind in FILTER_KINDS if kind == request.action)]
-    return [replace(request, action=one.operation) for one in listed]
+    from privtab.ir import vocabulary
+
+    names = vocabulary(program).filters[request.action][request.resource.type]
+    return [replace(request, action=f"{request.action}.{name}") for name in names]
 
 
 def _applied_json(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
-from privtab.base import NOT_SET, AttributeValue, Entity, InvalidRequest, Request, base_type
+from privtab.base import NOT_SET, Entity, InvalidRequest, Request, base_type
 from privtab.ir import (
     NEVER,
     Atom,
@@ -41,7 +42,7 @@ class Separation:
     types: Types
     form: PathForm
     """The form of the path of the resource."""
-    values: Mapping[Term, AttributeValue] = field(default_factory=dict)
+    values: Mapping[Term, Any] = field(default_factory=dict)
     """Values of attributes under which the comparisons among the facts hold, and no others that matter."""
 
 

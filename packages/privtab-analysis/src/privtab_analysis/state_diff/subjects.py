@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import combinations, islice, product
 from typing import Any, TypeAlias
 
-from privtab.base import Attribute, AttributeValue, Entity, GivenAttributes, Request, Vocabulary
+from privtab.base import Attribute, Entity, GivenAttributes, Request, Vocabulary
 from privtab.ir import (
     RESOURCE,
     Compare,
@@ -74,7 +74,7 @@ class GivenValues:
                 found[term.kind, path[-1] if path else "", term.attribute] = type_
         return found
 
-    def _choices(self, type_: Attribute) -> list[AttributeValue]:
+    def _choices(self, type_: Attribute) -> list[object]:
         if type_.type == "set":  # an empty one is like none
             sizes = range(1, len(type_.values) + 1)
             return [list(words) for size in sizes for words in combinations(type_.values, size)]
@@ -99,8 +99,8 @@ class GivenValues:
                     yield value
 
 
-def _given(values: Mapping[Variable, AttributeValue], objects: Mapping[str, Entity]) -> GivenAttributes:
-    def of(kind: str, key: str = "") -> dict[str, AttributeValue]:
+def _given(values: Mapping[Variable, object], objects: Mapping[str, Entity]) -> GivenAttributes:
+    def of(kind: str, key: str = "") -> dict[str, object]:
         return {name: value for (of_kind, on, name), value in values.items() if (of_kind, on) == (kind, key)}
 
     with_ = {

@@ -7,7 +7,7 @@ from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from privtab.base import FILTER_KINDS, LEFT_OUT, Diagnostic, FindingKind, Severity, SourceFile
+from privtab.base import LEFT_OUT, Diagnostic, FindingKind, Severity, SourceFile
 from privtab.ir import Program, Rule, vocabulary
 from privtab.language import DocumentProblem, DocumentReader, MappingNode, ScalarNode, SequenceNode, YamlNode
 from privtab_connect.documents import document as find
@@ -391,7 +391,7 @@ class _Reader(DocumentReader):
         if not last and not kind.conditions:
             self.report("W001", node, f"every object is `{kind_name}`, so that what follows is never reached")
         if "filter" in fields:
-            filter_kind = self.word(fields["filter"], "`filter`", FILTER_KINDS)
+            filter_kind = self.word(fields["filter"], "`filter`", ("row_filter", "column_mask"))
             return (
                 None if filter_kind is None else Alternative(kind=kind_name, row=filter_kind, filters=True, objects={})
             )

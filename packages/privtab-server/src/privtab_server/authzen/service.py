@@ -18,7 +18,6 @@ from time import time_ns
 from typing import Any, TypeAlias
 
 from privtab.base import (
-    FILTER_KINDS,
     Decision,
     DecisionUnavailable,
     Entity,
@@ -389,7 +388,7 @@ def action_plan(search: Search, vocabulary: Vocabulary) -> SearchPlan:
         raise InvalidRequest(f"unknown entity type `{type_:.80}` in system `{vocabulary.system}`")
     names: list[str] = []
     first_error: InvalidRequest | None = None
-    filters = {f"{k}.{name}" for k in FILTER_KINDS for name in vocabulary.filters.get(k, {}).get(type_, ())}
+    filters = {f"{k}.{name}" for k, listed in vocabulary.filters.items() for name in listed.get(type_, ())}
     for name in sorted(vocabulary.operations.get(type_, {}).keys() - filters):
         try:
             vocabulary.check(replace(template, action=name))

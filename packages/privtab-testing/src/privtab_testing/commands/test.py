@@ -114,13 +114,13 @@ def run(
       privtab test --min-coverage 100 --min-mutation 100 --format junit -o build/scenarios.xml
       privtab test cdap/final --suggest -o policy_src/cdap/final.more.scenarios.yaml
     """
-    from privtab.pipeline import given_or_default_paths
+    from privtab.pipeline import policy_paths
     from privtab_testing.scenarios.collect import plans
 
     if options.suggest and output is not None and output.exists():
         raise UsageError(f"{output} is there already: name a new file, and move from it what you keep")
     results: list[Result] = []
-    for plan in plans(given_or_default_paths(paths), VariantOptions(reading=reading).readings()):
+    for plan in plans(policy_paths(paths, existing=True), VariantOptions(reading=reading).readings()):
         results.append(_run(plan, options))
         if options.fail_fast and results[-1].failures:
             break

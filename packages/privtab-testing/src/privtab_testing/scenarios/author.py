@@ -11,7 +11,6 @@ from typing import Any
 from privtab.base import (
     NOT_SET,
     Attribute,
-    AttributeValue,
     Entity,
     FileError,
     GivenAttributes,
@@ -144,8 +143,8 @@ def read_given(
     return GivenAttributes.read(found)
 
 
-def _values(reader: ScenarioReader, node: YamlNode, declared: Mapping[str, Attribute]) -> dict[str, AttributeValue]:
-    found: dict[str, AttributeValue] = {}
+def _values(reader: ScenarioReader, node: YamlNode, declared: Mapping[str, Attribute]) -> dict[str, object]:
+    found: dict[str, object] = {}
     for key, value in reader.entries(node, "`attributes`"):
         attribute = declared.get(key.text)
         if attribute is not None and attribute.type == "set":

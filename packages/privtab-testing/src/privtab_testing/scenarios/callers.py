@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 from privtab import ir
-from privtab.base import AttributeValue, Entity, encode_name, once
+from privtab.base import Entity, encode_name, once
 from privtab.ir import Leaf, direct_atoms, on_entity, vocabulary
 from privtab_analysis.rights import (
     ONESELF,
@@ -29,7 +29,7 @@ _ON_ENTITIES = [a for a in get_args(ir.Atom) if issubclass(a, ir.OnTarget) and a
 """The kinds of atoms that rows give on an entity, but for privileges."""
 Denied: TypeAlias = frozenset[ir.Has]
 """Privileges that are denied on their entities."""
-AttributeValues: TypeAlias = "Mapping[ir.Term, AttributeValue | None]"
+AttributeValues: TypeAlias = "Mapping[ir.Term, Any]"
 """The value of each attribute that a request is about; None where it is absent."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from privtab.base import AttributeValue, Entity, GivenAttributes, Request
+from privtab.base import Entity, GivenAttributes, Request
 from privtab.ir import Has, Holds, Owner, Program, Term
 from privtab.state import Assignment, AttributeRow, Placement, State, attribute_texts, locations
 from privtab_analysis.rights import ONESELF, key_of, row_giving
@@ -41,7 +41,7 @@ def asked_by(program: Program, known: Request, caller: Caller, request: Request)
     return replace(request, user=known.user, groups=known.groups, attributes=attributes)
 
 
-def entity_values(program: Program, values: AttributeValues, request: Request) -> dict[Term, AttributeValue | None]:
+def entity_values(program: Program, values: AttributeValues, request: Request) -> dict[Term, Any]:
     """The values of entities that the state has, since the request does not give them; None where it must have none."""
     return {
         term: value
@@ -55,7 +55,7 @@ def given_values(program: Program, values: AttributeValues, request: Request) ->
     objects = {str(entity): f"with {slot}" for slot, entity in request.with_.items()} | {
         str(request.resource): "entity"
     }
-    given: dict[str, dict[str, AttributeValue]] = {}
+    given: dict[str, dict[str, object]] = {}
     for term, value in values.items():
         if value is not None and _is_given(program, term, request):
             kind = term.kind if term.target is None else objects[term.target.slot]
@@ -182,7 +182,7 @@ class CallerStates:
         self._program = program
         self.placements = {row.entity: row for row in placements}
         self.where = locations(program, State(entities=tuple(self.placements.values())))
-        self._groups: list[tuple[GeneratedCallers, dict[Term, AttributeValue | None]]] = []
+        self._groups: list[tuple[GeneratedCallers, dict[Term, Any]]] = []
         self._shared = shared
         self._known: dict[Hashable, tuple[int, Request]] = {}
 
