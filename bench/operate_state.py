@@ -36,7 +36,7 @@ from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.index import stamped_bytes, without_revision
 from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.shards import PEOPLE_PART
+from privtab.state.shards import PartText
 
 T = TypeVar("T")
 
@@ -232,7 +232,7 @@ def swap(opa: OpaServer, act: Callable[[], None], name: str, revision: str) -> S
 
 def active(url: str, name: str) -> str | None:
     """The revision of one bundle's data, by which OPA decides."""
-    part = "" if name in {"state", PEOPLE_PART} else f"at/{name}/"
+    part = "" if name in {"state", PartText.PEOPLE} else f"at/{name}/"
     with urllib.request.urlopen(f"{url}/v1/data/privtab_state/gravitino/{part}revision", timeout=60) as answer:  # noqa: S310
         found: str | None = json.load(answer).get("result")
         return found
@@ -331,8 +331,8 @@ def _in_shards(
         for role in range(roles_of(grants))
         for root in range(ROOTS)
     )
-    bundles = {PEOPLE_PART: signed_shards(program, replace(people(grants), grants=everywhere))[PEOPLE_PART]}
-    travels.append(("people, of the state in shards", f"{len(bundles[PEOPLE_PART]):,}"))
+    bundles = {PartText.PEOPLE: signed_shards(program, replace(people(grants), grants=everywhere))[PartText.PEOPLE]}
+    travels.append(("people, of the state in shards", f"{len(bundles[PartText.PEOPLE]):,}"))
     del everywhere
     for root in range(ROOTS):
         bundles[f"metalake:m{root}"] = signed_shards(program, made_root(grants, root))[f"metalake:m{root}"]

@@ -285,3 +285,10 @@ def test_an_entry_point_names_what_there_is(point: str) -> None:
     module, _, name = point.partition(":")
     loaded = import_module(module)
     assert not name or hasattr(loaded, name)
+
+
+def test_no_room_exports_a_name_that_a_module_of_it_has() -> None:
+    # Importing the module would put it in the place of what the room exports.
+    rooms = {name: import_module(name) for name, path in modules() if path.name == "__init__.py"}
+    exported = {f"{name}.{own}" for name, room in rooms.items() for own in getattr(room, "__all__", ())}
+    assert exported & {name for name, _ in modules() if name.startswith("privtab.")} == set()

@@ -13,7 +13,7 @@ from privtab import pipeline
 from privtab.base.errors import BrokenBundle
 from privtab.bundle.archive import contents, json_bytes, packed_archive
 from privtab.bundle.pack import shard_bundles
-from privtab.state.shards import PEOPLE_PART
+from privtab.state.shards import PartText
 
 
 def test_parts_are_named_as_their_bundles_say(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_parts_are_named_as_their_bundles_say(tmp_path: Path) -> None:
         found = contents(bundle)
         assert found.manifest["metadata"]["shard"] == key
         (root, *more) = found.roots
-        assert bool(more) == (key == PEOPLE_PART)
+        assert bool(more) == (key == PartText.PEOPLE)
         assert not set("%~") & set(root)
 
 

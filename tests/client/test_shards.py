@@ -26,7 +26,7 @@ from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document
 from privtab.state.nodes import Grant, State
-from privtab.state.shards import PEOPLE_PART, content, shards
+from privtab.state.shards import PartText, content, shards
 
 HERE, THERE, NOWHERE = "table:a%2Fb/z/t", "table:~!/z/t", "table:nowhere/z/t"
 ROOT_HERE, ROOT_THERE = "lake:a%2Fb", "lake:~!"
@@ -51,9 +51,9 @@ def partly(lake: Program, opa_binary: Path, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("partly")
     (folder / "policy.tar.gz").write_bytes(policy_artifacts(lake, sharded=True).bundle())
     bundles = shard_bundles(lake, STATE)
-    assert set(bundles) == {PEOPLE_PART, ROOT_HERE, ROOT_THERE}
+    assert set(bundles) == {PartText.PEOPLE, ROOT_HERE, ROOT_THERE}
     loaded = {"policy": folder / "policy.tar.gz"}
-    for name, key in (("people", PEOPLE_PART), ("here", ROOT_HERE)):
+    for name, key in (("people", PartText.PEOPLE), ("here", ROOT_HERE)):
         loaded[name] = folder / shard_file(key)
         loaded[name].write_bytes(bundles[key])
     with OpaServer(loaded, binary=opa_binary) as server:
@@ -78,7 +78,7 @@ def client(
         return
     tmp_path = tmp_path_factory.mktemp("client")
     bundles = shard_bundles(lake, STATE)
-    for key in (PEOPLE_PART, ROOT_HERE):
+    for key in (PartText.PEOPLE, ROOT_HERE):
         (tmp_path / shard_file(key)).write_bytes(bundles[key])
     (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(lake, sharded=True).bundle())
     with Embedded(tmp_path) as asker:
@@ -145,7 +145,7 @@ def test_concurrent_checks_are_not_affected(partly: OpaServer) -> None:
 
 def test_columns_need_all_shards(lake: Program, tmp_path: Path) -> None:
     bundles = shard_bundles(lake, STATE)
-    for key in (PEOPLE_PART, ROOT_HERE):
+    for key in (PartText.PEOPLE, ROOT_HERE):
         (tmp_path / shard_file(key)).write_bytes(bundles[key])
     (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(lake).bundle())
     client = Embedded(tmp_path)
@@ -194,7 +194,7 @@ def test_a_folder_with_a_list_gives_the_bundles_on_it(lake: Program, tmp_path: P
     rows = json.loads(shard_files(bundles)[LISTING_FILE])
     (tmp_path / "bundles").mkdir()
     for key, bundle in bundles.items():
-        row = rows[PEOPLE_PART] if key == PEOPLE_PART else rows["shards"][key]
+        row = rows[PartText.PEOPLE] if key == PartText.PEOPLE else rows["shards"][key]
         row["file"] = f"bundles/{row['file']}"
         (tmp_path / row["file"]).write_bytes(bundle)
     (tmp_path / "bundles" / "older.tar.gz").write_bytes(bundles[ROOT_HERE])
@@ -210,7 +210,7 @@ def test_a_state_without_its_people_or_with_two_of_a_part_is_refused(lake: Progr
     policy = tmp_path / "policy.tar.gz"
     policy.write_bytes(policy_artifacts(lake, sharded=True).bundle())
     people, shard, copy, whole = (tmp_path / name for name in ("p.tar.gz", "h.tar.gz", "h2.tar.gz", "w.tar.gz"))
-    people.write_bytes(bundles[PEOPLE_PART])
+    people.write_bytes(bundles[PartText.PEOPLE])
     shard.write_bytes(bundles[ROOT_HERE])
     copy.write_bytes(bundles[ROOT_HERE])
     whole.write_bytes(state_bundle(lake, STATE))
@@ -225,7 +225,7 @@ def test_a_state_without_its_people_or_with_two_of_a_part_is_refused(lake: Progr
 def test_one_document_with_all_parts_is_read_as_one_index(lake: Program) -> None:
     documents = shards(lake, STATE)
     whole = Index(index_document(lake, STATE))
-    everything = dict(documents[PEOPLE_PART])
+    everything = dict(documents[PartText.PEOPLE])
     everything["at"] = {}
     for key in (ROOT_HERE, ROOT_THERE):
         everything["at"] |= content(key, documents[key])["at"]
@@ -247,7 +247,7 @@ def test_a_shard_that_the_people_do_not_name_counts_for_nothing(
     only_here = State(grants=GRANTS[:2])
     policy = policy_artifacts(lake, sharded=True).bundle()
     with BundleService() as service:
-        for name, bundle in {"policy": policy, "people": both[PEOPLE_PART], "here": both[ROOT_HERE]}.items():
+        for name, bundle in {"policy": policy, "people": both[PartText.PEOPLE], "here": both[ROOT_HERE]}.items():
             service.put(name, '"1"', bundle)
         service.put("there", '"1"', both[ROOT_THERE])
         config = tmp_path / "opa.json"
@@ -257,7 +257,7 @@ def test_a_shard_that_the_people_do_not_name_counts_for_nothing(
             assert client.check("ann", "read", THERE)
             first = client.revision()
             # The root entity is gone from the state; its bundle stays with who has it.
-            service.put("people", '"2"', shard_bundles(lake, only_here)[PEOPLE_PART])
+            service.put("people", '"2"', shard_bundles(lake, only_here)[PartText.PEOPLE])
             service.take("there")
             until(lambda: client.revision() != first)
             assert not client.check("ann", "read", THERE)
@@ -271,7 +271,7 @@ def test_the_revision_tells_of_every_shard_so_nothing_kept_outlives_its_shard(
     policy = policy_artifacts(lake, sharded=True).bundle()
     with BundleService() as service:
         service.put("policy", '"1"', policy)
-        names = {PEOPLE_PART: "people", ROOT_HERE: "here", ROOT_THERE: "there"}
+        names = {PartText.PEOPLE: "people", ROOT_HERE: "here", ROOT_THERE: "there"}
         for key, name in names.items():
             service.put(name, '"1"', both[key])
         config = tmp_path / "opa.json"
@@ -288,7 +288,7 @@ def test_the_revision_tells_of_every_shard_so_nothing_kept_outlives_its_shard(
 
 def together_document(program: Program, state: State) -> dict[str, object]:
     documents = shards(program, state)
-    found: dict[str, object] = dict(documents.pop(PEOPLE_PART))
+    found: dict[str, object] = dict(documents.pop(PartText.PEOPLE))
     at: dict[str, object] = {}
     for key, document in documents.items():
         at |= content(key, document)["at"]

@@ -6,7 +6,6 @@ from privtab import pipeline
 from privtab.state.findings import RowLocation
 from privtab.state.load import from_tables, load_raw_state, validate, validate_with_places
 from privtab.state.names import Places
-from privtab.state.row_texts import place_text
 
 STATE = """\
 members:
@@ -23,7 +22,7 @@ def test_each_good_row_knows_its_line_whatever_was_left_out(tmp_path: Path) -> N
     program = pipeline.load_program("gravitino/1.1.0")
     state, places, findings = validate_with_places(program, load_raw_state(path))
     assert [user for user, _ in state.members] == ["ann", "cem"]
-    assert [place_text(places.of("members", n)) for n in range(3)] == [f"{path}:2", f"{path}:5", ""]
+    assert [RowLocation.text_of(places.of("members", n)) for n in range(3)] == [f"{path}:2", f"{path}:5", ""]
     assert (state, findings) == validate(program, load_raw_state(path))
 
 
@@ -32,5 +31,5 @@ def test_a_row_without_a_line_is_named_by_its_number() -> None:
     raw = from_tables({"members": [{"user": "ann", "of": "metalake:m"}]}, "state.json")
     _, places, _ = validate_with_places(program, raw)
     assert places.of("members", 0) == RowLocation(path="state.json", table="members", row=1)
-    assert place_text(places.of("members", 0)) == "state.json: members row 1"
+    assert RowLocation.text_of(places.of("members", 0)) == "state.json: members row 1"
     assert Places.NONE.of("members", 0) is None

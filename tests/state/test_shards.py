@@ -27,7 +27,7 @@ from privtab.ir.serialise import program_json
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document, revision
 from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.shards import BY_NAME, PEOPLE_PART, PartText, content, root_keys, shards
+from privtab.state.shards import BY_NAME, PartText, content, root_keys, shards
 
 NAMES = st.text(st.sampled_from("ab!%~/012 é"), min_size=1, max_size=6)
 
@@ -51,10 +51,10 @@ def test_all_shards_of_a_small_state(lake: Program) -> None:
         assignments=(Assignment(principal="user:ben", role="r"),),
     )
     found = shards(lake, state)
-    assert list(found) == [PEOPLE_PART, "lake:m", "lake:n", "lake:o"]
+    assert list(found) == [PartText.PEOPLE, "lake:m", "lake:n", "lake:o"]
     stamps = {key: document.pop("revision") for key, document in found.items()}
     assert found == {
-        PEOPLE_PART: {
+        PartText.PEOPLE: {
             "shards": {"lake:m": True, "lake:n": True, "lake:o": True},
             "principals": {"ann": "user:ann", "ben": "role:r\nuser:ben"},
             **{part: {} for part in BY_NAME if part != "principals"},
@@ -78,8 +78,8 @@ def test_all_shards_of_a_small_state(lake: Program) -> None:
 
 def test_an_empty_state_has_people_and_no_shards(lake: Program) -> None:
     found = shards(lake, State())
-    assert list(found) == [PEOPLE_PART]
-    assert found[PEOPLE_PART]["shards"] == {}
+    assert list(found) == [PartText.PEOPLE]
+    assert found[PartText.PEOPLE]["shards"] == {}
 
 
 def test_a_change_below_one_root_changes_that_shard_alone(lake: Program) -> None:
@@ -108,7 +108,7 @@ def test_the_parts_together_are_the_whole_index(seed: int, tmp_path: Path) -> No
         key: json_bytes(part) for key, part in shards(program, other).items()
     }
     root = root_keys(program)
-    for key in parts.keys() - {PEOPLE_PART}:
+    for key in parts.keys() - {PartText.PEOPLE}:
         assert set(parts[key]) == {"revision", *HELD}
         entities_of_part = [*parts[key]["owners"], *parts[key]["members"]]
         entities_of_part += [
@@ -125,13 +125,13 @@ def test_what_is_held_below_is_in_the_shard_of_its_root(seed: int) -> None:
     whole, parts = index_document(program, state), shards(program, state)
     assert len(parts) == 1 or json_bytes(merged(parts)) == json_bytes(whole)
     root = root_keys(program)
-    for key in parts.keys() - {PEOPLE_PART}:
+    for key in parts.keys() - {PartText.PEOPLE}:
         of_privileges = parts[key].get("below", {}).values()
         keys = [*parts[key].get("owned_below", ()), *(k for entities in of_privileges for k in entities)]
         assert {root(k) for k in keys} <= {key}
     # An engine that has the parts decides as one that has the whole.
     loaded = json.loads(
-        json.dumps({**parts[PEOPLE_PART], "at": {shard_name(k): parts[k] for k in parts if k != PEOPLE_PART}})
+        json.dumps({**parts[PartText.PEOPLE], "at": {shard_name(k): parts[k] for k in parts if k != PartText.PEOPLE}})
     )
     document = json.loads(json.dumps(program_json(program, pipeline.optimised(program))))
     engine, reference = PythonEngine(document, Index(loaded)), Reference(program, state)
@@ -170,7 +170,9 @@ def test_the_parts_of_a_state_with_windows_are_its_whole_index_and_only_those_co
 def test_shards_that_the_people_do_not_name_are_left_out(lake: Program) -> None:
     parts = shards(lake, State(grants=(grant("lake:m"), grant("lake:n"))))
     fewer = shards(lake, State(grants=(grant("lake:m"),)))
-    assert merged({**parts, PEOPLE_PART: fewer[PEOPLE_PART]}) == index_document(lake, State(grants=(grant("lake:m"),)))
+    assert merged({**parts, PartText.PEOPLE: fewer[PartText.PEOPLE]}) == index_document(
+        lake, State(grants=(grant("lake:m"),))
+    )
 
 
 @given(first=NAMES, second=NAMES)

@@ -72,7 +72,7 @@ def put_state(session: http.Session, url: str, program: Program, state: State, *
 def sharded_document(program: Program, state: State) -> dict[str, Any]:
     """The data of an OPA that has loaded all bundles of a sharded state."""
     documents = shards.shards(program, state)
-    people = documents.pop(shards.PEOPLE_PART)
+    people = documents.pop(shards.PartText.PEOPLE)
     return people | {"at": {shard_name(key): document for key, document in documents.items()}}
 
 

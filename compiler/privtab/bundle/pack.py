@@ -27,7 +27,7 @@ from privtab.ir.serialise import program_json
 from privtab.state.index import index_bytes
 from privtab.state.names import UsedParts
 from privtab.state.nodes import State
-from privtab.state.shards import PEOPLE_PART, PartText, shards
+from privtab.state.shards import PartText, shards
 
 if TYPE_CHECKING:
     from privtab.base.diagnostics import Diagnostic
@@ -205,7 +205,7 @@ def shard_bundles(
     """
     found: dict[str, bytes] = {}
     for key, document in shards(program, state).items():
-        is_people = key == PEOPLE_PART
+        is_people = key == PartText.PEOPLE
         more = {"shards": len(document["shards"]), **provenance_metadata(provenance)} if is_people else {}
         found[key] = packed_shard(program.system, PartText.of(key, document), more, signing)
     return found
@@ -260,12 +260,12 @@ def listing_file(system: str, rows: Mapping[str, Mapping[str, Any]]) -> tuple[st
 
         name, content = listing_file("lake", {"people": people, "catalog:hive": shard})
     """
-    listed = {key: rows[key] for key in sorted(rows) if key != PEOPLE_PART}
+    listed = {key: rows[key] for key in sorted(rows) if key != PartText.PEOPLE}
     revisions = {key: str(row["revision"]) for key, row in listed.items()}
     listing = {
         "system": system,
-        "revision": sharded_revision(str(rows[PEOPLE_PART]["revision"]), revisions),
-        PEOPLE_PART: rows[PEOPLE_PART],
+        "revision": sharded_revision(str(rows[PartText.PEOPLE]["revision"]), revisions),
+        PartText.PEOPLE: rows[PartText.PEOPLE],
         "shards": listed,
     }
     return LISTING_FILE, json_bytes(listing) + b"\n"
@@ -277,12 +277,12 @@ def shard_files(bundles: Mapping[str, bytes]) -> dict[str, bytes]:
     So a concurrent reader never sees a reference to a shard that is not there yet. The list of the files comes last.
     """
     files, rows = dict[str, bytes](), dict[str, dict[str, Any]]()
-    for key in sorted(bundles, key=lambda key: (key == PEOPLE_PART, key)):
+    for key in sorted(bundles, key=lambda key: (key == PartText.PEOPLE, key)):
         name, read = shard_file(key), contents(bundles[key])
         files[name] = bundles[key]
         size, revision = len(bundles[key]), read.manifest["revision"]
         rows[key] = {"file": name, "revision": revision, "roots": read.roots, "bytes": size}
-    system = contents(bundles[PEOPLE_PART]).manifest["metadata"]["system"]
+    system = contents(bundles[PartText.PEOPLE]).manifest["metadata"]["system"]
     return files | dict([listing_file(system, rows)])
 
 

@@ -108,6 +108,13 @@ class RowLocation:
         row = f" row {self.row}" if self.row else ""
         return f"{self.path}{line}" + (f":{table}{row}" if table or row else "")
 
+    @staticmethod
+    def text_of(place: RowLocation | None) -> str:
+        """`state.yaml:12`, or `state.json: grants row 3` if the line is unknown; empty without a place."""
+        if place is None:
+            return ""
+        return f"{place.path}: {place.table} row {place.row}" if place.line is None else f"{place.path}:{place.line}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFinding:

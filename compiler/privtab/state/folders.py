@@ -6,21 +6,30 @@ Each file and folder in it is one of a table, is of no consequence, is accepted 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from privtab.base.files import ending_of
+from privtab.base.errors import UsageError
+from privtab.base.files import WHOLE, ending_of
 from privtab.base.hints import nearest
-from privtab.state.findings import RowLocation
+from privtab.state.findings import RowLocation, StateFinding
+from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import RawReader
-from privtab.state.read_parquet import table_format
+
+_LOGS = {"delta": "_delta_log", "hudi": ".hoodie", "iceberg": "metadata"}
+"""The folder in which a table of a versioned format records which of its files count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFiles:
-    """What holds the rows of one table."""
+    """What holds the rows of one table.
+
+    For example:
+
+        files = TableFiles.in_folder(Path("state"), RawReader(), (".csv",), ALL_TABLES)["grants"].parts
+    """
 
     path: Path
     """The file, or the folder of files."""
@@ -28,37 +37,59 @@ class TableFiles:
     """The files; none of a table in a versioned format."""
     ending: str
 
+    @staticmethod
+    def in_folder(
+        folder: Path, reader: RawReader, endings: Collection[str], tables: Collection[str]
+    ) -> dict[str, TableFiles]:
+        """The files of each table; reports what is no file of a table, and tables with several files, which are not read.
 
-def table_files(
-    folder: Path, reader: RawReader, endings: Collection[str], tables: Collection[str]
-) -> dict[str, TableFiles]:
-    """The files of each table; reports what is no file of a table, and tables with several files, which are not read.
+        `endings`: of the formats that can be read. `tables`: those that a state of the policy has. Raises UsageError if none has a file.
+        """
+        entries: dict[str, list[Path]] = {}
+        for entry in _entries(folder):
+            table, ending = ending_of(entry.name)
+            known = (ending in endings and entry.is_file()) or (ending in ("", *endings) and entry.is_dir())
+            if table in tables and known:
+                entries.setdefault(table, []).append(entry)
+            elif entry.name not in reader.accept:
+                place = RowLocation(path=str(entry), table="", row=0)
+                what = "folder" if entry.is_dir() else "file"
+                advice = _advice(entry.name, endings, tables)
+                reader.report("S006", f"`{entry.name}` is no {what} of a table", place, help=advice)
+        if not entries:
+            raise UsageError(f"{folder} has no file of a table of a state; {_remarks(folder, reader.findings)}")
+        reader.tables |= entries.keys()
+        found: dict[str, TableFiles] = {}
+        for table, of_table in sorted(entries.items()):
+            if len(of_table) > 1:
+                names = " and ".join(f"`{entry.name}`" for entry in of_table)
+                place = RowLocation(path=str(folder), table=table, row=0)
+                message = f"table `{table}` has {len(of_table)} files: {names}"
+                reader.report("S005", message, place, help="keep one of them")
+            elif (files := _files(of_table[0], table, reader, endings)) is not None:
+                found[table] = files
+        return found
 
-    `endings`: of the formats that can be read. `tables`: those that a state of the policy has.
+    @staticmethod
+    def format_of(path: Path) -> str | None:
+        """The format of a versioned table in a folder, whose Parquet files also hold deleted rows; None for any other folder or file."""
+        if not path.is_dir():
+            return None
+        for format_, log in _LOGS.items():
+            if (path / log).is_dir() and (format_ != "iceberg" or any((path / log).glob("*.metadata.json"))):
+                return format_
+        return None
 
-        files = table_files(Path("state"), RawReader(), (".csv",), ALL_TABLES)["grants"].parts
-    """
-    entries: dict[str, list[Path]] = {}
-    for entry in _entries(folder):
-        table, ending = ending_of(entry.name)
-        known = (ending in endings and entry.is_file()) or (ending in ("", *endings) and entry.is_dir())
-        if table in tables and known:
-            entries.setdefault(table, []).append(entry)
-        elif entry.name not in reader.accept:
-            place = RowLocation(path=str(entry), table="", row=0)
-            what = "folder" if entry.is_dir() else "file"
-            advice = _advice(entry.name, endings, tables)
-            reader.report("S006", f"`{entry.name}` is no {what} of a table", place, help=advice)
-    reader.tables |= entries.keys()
-    found: dict[str, TableFiles] = {}
-    for table, of_table in sorted(entries.items()):
-        if len(of_table) > 1:
-            names = " and ".join(f"`{entry.name}`" for entry in of_table)
-            place = RowLocation(path=str(folder), table=table, row=0)
-            reader.report("S005", f"table `{table}` has {len(of_table)} files: {names}", place, help="keep one of them")
-        elif (files := _files(of_table[0], table, reader, endings)) is not None:
-            found[table] = files
-    return found
+
+def _remarks(folder: Path, findings: Sequence[StateFinding]) -> str:
+    """The advice for a folder without a file of a table."""
+    remarks = [f"`{Path(finding.place.path).name}`: {finding.help}" for finding in findings]
+    whole_files = [f.name for f in sorted(folder.iterdir()) if f.suffix.lower() in WHOLE and f.stem not in ALL_TABLES]
+    if whole_files and not any("did you mean" in remark for remark in remarks):
+        remarks = [f"a file with all tables is named itself, as in {folder / whole_files[0]}"]
+    return (
+        "; ".join(remarks) or f"a table's file has its name, as in `grants.csv`; the tables are {', '.join(ALL_TABLES)}"
+    )
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -72,7 +103,7 @@ def _files(entry: Path, table: str, reader: RawReader, endings: Collection[str])
     ending = ending_of(entry.name)[1]
     if not entry.is_dir():
         return TableFiles(path=entry, parts=(entry,), ending=ending)
-    if table_format(entry) is not None:
+    if TableFiles.format_of(entry) is not None:
         return TableFiles(path=entry, parts=(), ending=".parquet")
     parts = _entries(entry)
     found = {ending_of(part.name)[1] for part in parts}

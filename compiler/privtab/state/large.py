@@ -35,14 +35,8 @@ _FEW_KINDS = 1 << 22
 """Combinations of kinds up to which one is looked up by its number."""
 
 
-class CheckedTable(NamedTuple):
-    """Which rows are valid, the numbers of those that were read one by one, and the columns of all rows as a valid one has them.
-
-    For example:
-
-        checked, findings = ColumnChecker.alone(program).each_row(table, None)
-        checked.valid.sum()
-    """
+class _CheckedTable(NamedTuple):
+    """Which rows are valid, the numbers of those that were read one by one, and the columns of all rows as a valid one has them."""
 
     valid: Truth
     doubtful: Sequence[int]
@@ -54,7 +48,7 @@ class ColumnChecker:
 
     For example:
 
-        checked, findings = ColumnChecker.alone(program).each_row(table, None)
+        valid, columns, findings = ColumnChecker.alone(program).each_row(table, None)
     """
 
     @classmethod
@@ -66,8 +60,10 @@ class ColumnChecker:
         self.checker = checker
         self.assessor = TextAssessor(checker.names)
 
-    def each_row(self, table: RawTable, places: Mapping[str, str] | None) -> tuple[CheckedTable, list[StateFinding]]:
-        """The rows of one table, each checked alone, and all findings about them.
+    def each_row(
+        self, table: RawTable, places: Mapping[str, str] | None
+    ) -> tuple[Truth, Mapping[str, CodedColumn], list[StateFinding]]:
+        """Which rows of one table are valid, each checked alone; the columns of all as a valid one has them; and all findings.
 
         `places`: where entities with flat ids lie; None: that is not checked.
         """
@@ -77,7 +73,7 @@ class ColumnChecker:
         for row in checked.doubtful:
             if checked.valid[row]:
                 self.checker.look_alikes(table[row])
-        return checked, self.checker.findings
+        return checked.valid, checked.columns, self.checker.findings
 
     def table(self, name: str) -> ColumnRows | tuple[()]:
         """The valid rows of one table of the state; repetitions are reported and omitted."""
@@ -110,7 +106,7 @@ class ColumnChecker:
             self.checker.windows[name] = windows
         return ColumnRows(name, found)
 
-    def _checked(self, table: RawTable) -> CheckedTable:
+    def _checked(self, table: RawTable) -> _CheckedTable:
         """Check each row of a table alone; the rows are not compared with each other."""
         name = table.table
         columns = {c: table.column(c) for c in TABLE_COLUMNS[name].names}
@@ -131,7 +127,7 @@ class ColumnChecker:
         for row in doubtful:
             valid[row] = self.checker.value(self.checker.readers[name], table[row]) is not None
         texts = {c: own.replaced(assessments[c].replacements) for c, own in (columns | edges).items()}
-        return CheckedTable(valid, doubtful, texts)
+        return _CheckedTable(valid, doubtful, texts)
 
     def _pass_together(self, table: RawTable, good: Truth, kinds: Sequence[Codes]) -> Truth:
         """Which rows are of kinds that need no finding, as one row of each combination shows; `good`: the rows that count."""

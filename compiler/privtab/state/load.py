@@ -24,13 +24,15 @@ from privtab.base.files import (
     state_location,
 )
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
 from privtab.state import raw as raw_rows
+from privtab.state.attribute_rows import two_values
 from privtab.state.checker import Checker
-from privtab.state.conflicts import without_conflicts
 from privtab.state.findings import StateFinding
-from privtab.state.folders import TableFiles, table_files
-from privtab.state.links import holding_roles
-from privtab.state.names import Places
+from privtab.state.folders import TableFiles
+from privtab.state.links import LINK_COLUMNS, holding_roles, invalid_links
+from privtab.state.located import wrong_places
+from privtab.state.names import Places, RowProblem, SelectedRows
 from privtab.state.nodes import ALL_TABLES, ENTITIES, Placement, State
 from privtab.state.raw import LARGEST, RawReader, RawState
 from privtab.state.read_json import read_value
@@ -52,34 +54,16 @@ def load_raw_state(path: Path | str) -> RawState:
     note_read(path)
     reader = RawReader(accepted)
     if path.is_dir() and path.suffix != ".parquet":
-        for table, files in table_files(path, reader, LOCAL_ENDINGS, ALL_TABLES).items():
+        for table, files in TableFiles.in_folder(path, reader, LOCAL_ENDINGS, ALL_TABLES).items():
             _table(files, reader, table)
     elif ending_of(path.name)[1] in set(LOCAL_ENDINGS) - set(WHOLE):
         raise UsageError(f"{path} is one table; give the directory that holds one file for each table")
     else:
         import_module(READERS.get(ending_of(path.name)[1]) or _by_content(path)).read(path, reader, None)
-    if not reader.tables and (path.is_dir() or not reader.findings):
-        raise UsageError(no_table_message(path, reader.findings))
+    if not reader.tables and not reader.findings:
+        tables = ", ".join(ALL_TABLES)
+        raise UsageError(f"{path} has no table of a state; the tables are {tables}, and one may be empty: `grants: []`")
     return reader.done()
-
-
-def no_table_message(where: Path | str, findings: Sequence[StateFinding] = ()) -> str:
-    """The message for a folder, a file or another source without any table; `findings`: findings so far.
-
-    For example:
-
-        raise UsageError(no_table_message(Path("state")))
-    """
-    if not isinstance(where, Path) or not where.is_dir():
-        return f"{where} has no table of a state; the tables are {', '.join(ALL_TABLES)}, and one may be empty: `grants: []`"
-    remarks = [f"`{Path(finding.place.path).name}`: {finding.help}" for finding in findings]
-    whole_files = [f.name for f in sorted(where.iterdir()) if f.suffix.lower() in WHOLE and f.stem not in ALL_TABLES]
-    if whole_files and not any("did you mean" in remark for remark in remarks):
-        remarks = [f"a file with all tables is named itself, as in {where / whole_files[0]}"]
-    advice = (
-        "; ".join(remarks) or f"a table's file has its name, as in `grants.csv`; the tables are {', '.join(ALL_TABLES)}"
-    )
-    return f"{where} has no file of a table of a state; {advice}"
 
 
 def from_tables(tables: object, path: str) -> RawState:
@@ -179,3 +163,46 @@ def placements(checker: Checker) -> Sequence[Placement]:
     state = without_conflicts(checker, state, ENTITIES)
     checker.names.places = dict(state.texts(ENTITIES, "entity", "parent"))
     return state.entities
+
+
+def conflicts(program: Program, state: State, table: str) -> dict[int, RowProblem]:
+    """The rows of a table that are wrong together with others of it, by number, and why.
+
+    For example:
+
+        conflicts(program, state, "memberships")  # {0: RowProblem("S186", …)}
+    """
+    if table == ENTITIES:
+        rows = list(state.texts(ENTITIES, "entity", "parent"))
+        return wrong_places(vocabulary(program), rows) if program.flat else {}
+    if table == "attributes":
+        return two_values(program, state)
+    found: dict[int, RowProblem] = {}
+    for kind in program.semantics.hierarchy:
+        linked, member, container, prefix = LINK_COLUMNS[kind]
+        if linked == table:
+            members = state.column(table, member)
+            numbers = members.where(name for name in members.names if name.startswith(prefix))
+            links = [(m, f"{prefix}{c}") for m, c in state.texts(table, member, container, rows=numbers)]
+            problems = invalid_links(kind, links)
+            found |= {row: problems[link] for row, link in zip(numbers, links, strict=True) if link in problems}
+    return found
+
+
+def without_conflicts(checker: Checker, state: State, *tables: str) -> State:
+    """The state without the rows of some tables that are wrong together with others, after reporting them."""
+    for table in tables:
+        wrong = conflicts(checker.program, state, table)
+        if not wrong:
+            continue
+        rows = checker.valid_rows[table]
+        for number, row_problem in wrong.items():
+            checker.error(rows[number], row_problem)
+        remaining = [number for number in range(len(rows)) if number not in wrong]
+        checker.valid_rows[table] = SelectedRows(rows, remaining)
+        windows = dict(state.windows)
+        if table in windows:
+            windows[table] = [windows[table][row] for row in remaining]
+        some: dict[str, Any] = {table: state.table(table).some(remaining)}
+        state = replace(state, windows=windows, **some)
+    return state

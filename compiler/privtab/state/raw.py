@@ -316,13 +316,15 @@ def plain(cells: Mapping[str, object]) -> dict[str, object]:
     return {n: v if v is None or isinstance(v, str | int | float) else str(v) for n, v in cells.items()}
 
 
-def arrow_cells(column: Any) -> list[object]:
-    """The cells of an Arrow column; a text that is not UTF-8 becomes a NotText that says so.
+def arrow_cells(column: Any, kind: str | None = None) -> list[object]:
+    """The cells of an Arrow column; a text that is not UTF-8 becomes a NotText that says so, and so does each text if it is of a `kind`.
 
     For example:
 
         arrow_cells(pa.array(["ann", None]))  # ["ann", None]
     """
+    if kind is not None:
+        return [None if value is None else NotText(kind) for value in column.to_pylist()]
     try:
         return list(column.to_pylist())
     except UnicodeDecodeError:

@@ -10,10 +10,8 @@ from privtab.base.moments import EARLIEST, LATEST, WINDOW_COLUMNS, moment_text
 from privtab.base.resources import how_to_install
 from privtab.state import raw
 from privtab.state.findings import RowLocation
+from privtab.state.folders import TableFiles
 from privtab.state.raw import LARGEST, NotText, RawReader, arrow_cells
-
-TABLE_FORMATS = {"delta": "_delta_log", "hudi": ".hoodie", "iceberg": "metadata"}
-"""The folder in which a table of a versioned format records which of its files count: `TABLE_FORMATS["delta"]`."""
 
 
 def read(file: Path, reader: RawReader, table: str) -> None:
@@ -27,7 +25,7 @@ def read(file: Path, reader: RawReader, table: str) -> None:
         advice = f"install the extra `compiler` ({how_to_install('compiler')}), or export the table as CSV"
         reader.report("S001", "reading Parquet needs pyarrow, which is not installed", place, help=advice)
         return
-    format_ = table_format(file)
+    format_ = TableFiles.format_of(file)
     if format_ is not None:
         advice = "read it with `privtab state build`, or export its rows"
         reader.report("S001", f"is a table of {format_}, whose files hold deleted rows, too", place, help=advice)
@@ -164,21 +162,6 @@ def _columns(content: _File, path: str, reader: RawReader, table: str) -> bool:
     columns = {name: column for name, column in columns.items() if name in raw.TABLE_COLUMNS[table].all}
     RawTable.read(reader, path, table, columns)
     return True
-
-
-def table_format(path: Path) -> str | None:
-    """The format of a versioned table in a folder, whose Parquet files also hold deleted rows; None for any other folder or file.
-
-    For example:
-
-        table_format(Path("lake/grants"))  # "delta"
-    """
-    if not path.is_dir():
-        return None
-    for format_, log in TABLE_FORMATS.items():
-        if (path / log).is_dir() and (format_ != "iceberg" or any((path / log).glob("*.metadata.json"))):
-            return format_
-    return None
 
 
 def _is_moment(name: str, kind: Any) -> bool:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping
 
 from privtab.base.moments import WINDOW_COLUMNS
-from privtab.state.findings import RowLocation
 from privtab.state.raw import TABLE_COLUMNS
 
 _PLAIN = re.compile(r"[A-Za-z][\w/.:%+-]*[\w]", re.ASCII)
@@ -56,15 +55,3 @@ def row_text(table: str, cells: Mapping[str, str | None]) -> str:
 def _cell(text: str) -> str:
     """A cell as YAML reads it: in quotes where it is not plain."""
     return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
-
-
-def place_text(place: RowLocation | None) -> str:
-    """`state.yaml:12`, or `state.json: grants row 3` if the line is unknown; empty without a place.
-
-    >>> from privtab.state import RowLocation
-    >>> place_text(RowLocation(path="state.yaml", table="grants", row=3, line=12)), place_text(None)
-    ('state.yaml:12', '')
-    """
-    if place is None:
-        return ""
-    return f"{place.path}: {place.table} row {place.row}" if place.line is None else f"{place.path}:{place.line}"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from privtab.base.errors import UnsupportedError
 from privtab.base.moments import HELD_ALWAYS, WINDOWED, parts_of
@@ -31,8 +31,6 @@ from privtab.state.nodes import State
 
 IndexDocument: TypeAlias = dict[str, Any]
 
-PEOPLE_PART = "people"
-"""The part that is not a shard, in mappings of parts by root key; a root key contains a colon: `parts.pop(PEOPLE_PART)`."""
 BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped", "service_admins")
 """The content of the people's part, besides its revision and the list of the shards."""
 FURTHER_BY_NAME = (BROUGHT, "user_attributes", KEEPS)
@@ -59,6 +57,8 @@ class PartText:
         part = PartText.of_state(program, state, "catalog:hive")
     """
 
+    PEOPLE: ClassVar[str] = "people"
+    """The key of the part that is not a shard, in mappings of parts by root key; a root key contains a colon: `parts.pop(PartText.PEOPLE)`."""
     key: str
     """`people`, or the key of the root entity of a shard."""
     revision: str
@@ -80,7 +80,7 @@ class PartText:
             text=JSON(document).encode(),
             windows=WINDOWED in document,
             further=tuple(part for part in FURTHER_BY_NAME if part in always),
-            users=_users(always, windows) if key == PEOPLE_PART else 0,
+            users=_users(always, windows) if key == PartText.PEOPLE else 0,
         )
 
     @classmethod
@@ -90,7 +90,7 @@ class PartText:
         `root_entities`: for the people's part, those that have shards.
         """
         index = index_parts(program, state)
-        if key == PEOPLE_PART:
+        if key == PartText.PEOPLE:
             always, windows = index.of_people()
             always["shards"] = dict.fromkeys(sorted(root_entities), True)
         else:
@@ -109,7 +109,7 @@ class PartText:
             text=text,
             windows=bool(timed),
             further=tuple(part for part in FURTHER_BY_NAME if part in always),
-            users=_users(always, timed) if key == PEOPLE_PART else 0,
+            users=_users(always, timed) if key == PartText.PEOPLE else 0,
         )
 
     @staticmethod
@@ -125,14 +125,14 @@ class PartText:
         """The roots of the bundle of a part: of `people`, with or without windows and `further` parts, or of the shard of a root key."""
         base = f"privtab_state/{system}"
         own = sorted((*PEOPLE_ROOTS, *([WINDOWED] if windows else ()), *further))
-        return [f"{base}/{part}" for part in own] if key == PEOPLE_PART else [f"{base}/at/{shard_name(key)}"]
+        return [f"{base}/{part}" for part in own] if key == PartText.PEOPLE else [f"{base}/at/{shard_name(key)}"]
 
     @property
     def content(self) -> bytes:
         """The content below `privtab_state/<system>`, as `content`."""
         return (
             self.text
-            if self.key == PEOPLE_PART
+            if self.key == PartText.PEOPLE
             else b'{"at":{' + JSON(shard_name(self.key)).encode() + b":" + self.text + b"}}"
         )
 
@@ -159,7 +159,7 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, IndexDocum
     for key in timed:
         found.setdefault(key, {part: {} for part in sorted(shard_parts)})
     with_windows = {key: stamped(_with_windows(found[key], timed.get(key, {}))) for key in sorted(found)}
-    return {PEOPLE_PART: people_part(document, found)} | with_windows
+    return {PartText.PEOPLE: people_part(document, found)} | with_windows
 
 
 def people_part(document: Mapping[str, Any], root_entities: Iterable[str]) -> IndexDocument:
@@ -204,4 +204,4 @@ def root_keys(program: Program) -> Callable[[str], str]:
 
 def content(key: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The content below `privtab_state/<system>` of the bundle of a part."""
-    return document if key == PEOPLE_PART else {"at": {shard_name(key): document}}
+    return document if key == PartText.PEOPLE else {"at": {shard_name(key): document}}

@@ -18,7 +18,7 @@ from privtab import pipeline
 from privtab.base import Request
 from privtab.client import Embedded
 from privtab.ir import Program
-from privtab.state import PEOPLE_PART, State, from_tables
+from privtab.state import PartText, State, from_tables
 from privtab_logs import reading, replaying
 from privtab_logs.moments import KnownState, Moments, Policy, registered
 from privtab_logs.schema import NO_ANSWER, Reading
@@ -158,7 +158,7 @@ def test_a_state_in_shards_is_put_together_of_the_bundles_that_decided(
     without_revision = [found.questions.drop(["state_revision"]) for found in (by_one, by_parts)]
     assert without_revision[0].equals(without_revision[1])
 
-    shard = next(kept for kept in registry.revisions(program.system, "shard") if kept.shard != PEOPLE_PART)
+    shard = next(kept for kept in registry.revisions(program.system, "shard") if kept.shard != PartText.PEOPLE)
     registry.store.remove(names.revision(program.system, "shard", shard.id, shard.shard))
     left = replayed(rows, program)
     assert left.questions.num_rows == 0

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TypeAlias, assert_never
+from typing import Literal, TypeAlias, assert_never
 
 from privtab import ir
 from privtab.base import Entity
 from privtab.ir import Leaf, atom_words, privilege_names, with_targets
-from privtab.state import Assignment, Effect, Grant
+from privtab.state import Assignment, Grant
 
 Right: TypeAlias = ir.Atom
 """An atom about entities: the slot of each target is the key of an entity, `type:path`."""
@@ -49,7 +49,7 @@ def right_text(right: Right) -> str:
 
 
 def row_giving(
-    right: Right, entity: Entity | None, *, user: str, to: Mapping[str, str], effect: Effect = "allow"
+    right: Right, entity: Entity | None, *, user: str, to: Mapping[str, str], effect: Literal["allow", "deny"] = "allow"
 ) -> tuple[str, object] | None:
     """The table and the row that give a user a right; None if no row does.
 

@@ -26,7 +26,7 @@ from privtab.client import ReadBundle
 from privtab.engines import combined_document
 from privtab.ir import Program, uses_below
 from privtab.pipeline import optimised, policy_artifacts
-from privtab.state import PEOPLE_PART, RawState, UsedParts, as_written, from_tables, index_document, validate
+from privtab.state import PartText, RawState, UsedParts, as_written, from_tables, index_document, validate
 from privtab_logs.deciding import Decider
 from privtab_logs.schema import PARTS
 from privtab_server.registry import Registry, Revision
@@ -200,7 +200,7 @@ def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
             for release in registry.history(channel.channel, system) if channel.system == system else ():
                 for canary in (False, True):
                     runs = {shard: identity for (_, shard), identity in release.runs(canary=canary).items() if shard}
-                    if (people := runs.pop(PEOPLE_PART, None)) is not None:
+                    if (people := runs.pop(PartText.PEOPLE, None)) is not None:
                         yield sharded_revision(people, runs), [people, *runs.values()]
 
     def policy(revision: str | None) -> Policy:

@@ -138,10 +138,10 @@ def _needed_rows(
         rows = batch.take(integer_array(unsure))
         found, findings = each_row(program, table, {}, dict(zip(names, rows.columns, strict=True)))
         if found is not None:
-            raw, checked = found
-            own = checked.columns[column]
+            raw, valid, columns = found
+            own = columns[column]
             about_named = np.append(_about_named(own.array, named), False)[own.codes]
-            needed[unsure[raw.numbers[about_named & checked.valid] - 1]] = True
+            needed[unsure[raw.numbers[about_named & valid] - 1]] = True
         needed[[unsure[f.place.row - 1] for f in findings if f.stops(program)]] = True
         yield batch.take(integer_array(np.flatnonzero(needed)))
 

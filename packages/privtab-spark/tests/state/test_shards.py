@@ -16,7 +16,6 @@ from privtab.bundle import json_bytes, packed_shard, shard_bundles
 from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.state import (
-    PEOPLE_PART,
     TABLE_COLUMNS,
     Assignment,
     CodedColumn,
@@ -78,7 +77,7 @@ def test_shards_with_windows_are_those_of_the_packer(seed: int, features: tuple[
     program = load_program(SourceFile.of("world.yaml", policy(seed, features=features)))
     world = usable(program, timed(random_state(program, seed), seed))
     bundles = built(program, world)
-    expected = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE_PART}
+    expected = {root: content for root, content in shard_bundles(program, world).items() if root != PartText.PEOPLE}
     assert bundles == expected
 
 
@@ -89,12 +88,17 @@ def test_people_with_windows_are_those_of_the_packer(seed: int, features: tuple[
     world = timed(random_state(program, seed), seed)
     parts = shards(program, world)
     part = PartText.of_state(
-        program, people_state(program, people_rows(world)), PEOPLE_PART, [key for key in parts if key != PEOPLE_PART]
+        program,
+        people_state(program, people_rows(world)),
+        PartText.PEOPLE,
+        [key for key in parts if key != PartText.PEOPLE],
     )
     assert part is not None
-    assert part.text == json_bytes(parts[PEOPLE_PART])
-    assert part.users == PartText.of(PEOPLE_PART, parts[PEOPLE_PART]).users
-    assert packed_shard(program.system, part, {"shards": len(parts) - 1}) == shard_bundles(program, world)[PEOPLE_PART]
+    assert part.text == json_bytes(parts[PartText.PEOPLE])
+    assert part.users == PartText.of(PartText.PEOPLE, parts[PartText.PEOPLE]).users
+    assert (
+        packed_shard(program.system, part, {"shards": len(parts) - 1}) == shard_bundles(program, world)[PartText.PEOPLE]
+    )
 
 
 def people_rows(state: State) -> pa.Table:
@@ -132,7 +136,7 @@ def built(program: Program, state: State) -> dict[str, bytes]:
 def test_shards_of_random_worlds_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
     program = load_program(SourceFile.of("world.yaml", policy(seed, features=features)))
     world = usable(program, random_state(program, seed))
-    expected = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE_PART}
+    expected = {root: content for root, content in shard_bundles(program, world).items() if root != PartText.PEOPLE}
     assert built(program, world) == expected
 
 
@@ -152,9 +156,9 @@ def test_names_with_everything_that_json_escapes(shop: Program) -> None:
     for key, bundle in bundles.items():
         part = PartText.of_state(shop, by_columns(world), key, [f"lake:{name}"])
         assert part is not None
-        more = {"shards": 1} if key == PEOPLE_PART else {}
+        more = {"shards": 1} if key == PartText.PEOPLE else {}
         assert packed_shard(shop.system, part, more) == bundle
-    assert list(bundles) == [PEOPLE_PART, f"lake:{name}"]
+    assert list(bundles) == [PartText.PEOPLE, f"lake:{name}"]
 
 
 def by_columns(state: State) -> State:

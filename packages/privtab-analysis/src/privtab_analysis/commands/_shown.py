@@ -85,9 +85,9 @@ def show_place(console: Terminal, place: str, *, at: int, column: int = 0) -> No
 
 def chain_rows(chain: Chain) -> list[tuple[str, str]]:
     """The rows of a chain with their positions."""
-    from privtab.state import place_text
+    from privtab.state import RowLocation
 
-    return [(step.text, place_text(step.place)) for step in chain]
+    return [(step.text, RowLocation.text_of(step.place)) for step in chain]
 
 
 def step_json(step: ProvenanceStep) -> dict[str, Any]:

@@ -294,7 +294,7 @@ class _ExplanationPrinter:
             self.console.print(" " * (digits + 4) + f"which gives {gains}", style="dim")
 
     def _place(self, change: Change) -> str:
-        from privtab.state import place_text
+        from privtab.state import RowLocation
         from privtab_analysis.changes import RemoveDenial
 
         if not isinstance(change, RemoveDenial):
@@ -302,7 +302,7 @@ class _ExplanationPrinter:
         for chain in (chain for parts in self.explanation.sets for part in parts for chain in part.denied_by):
             row = change.row
             if chain[0].text == f"{row.privilege} denied to {row.grantee} at {row.entity}":
-                return place_text(chain[0].place)
+                return RowLocation.text_of(chain[0].place)
         return ""
 
     def _parts(self, title: str, parts: Sequence[Part]) -> None:

@@ -284,6 +284,8 @@ def _group(console: Terminal, group: Group, most: int) -> None:
 
 
 def _rows(console: Terminal, rows: Iterable[ChangedRow], *, indent: int) -> None:
-    from privtab.state import place_text
+    from privtab.state import RowLocation
 
-    show_rows(console, [(f"{'+' if r.added else '-'} {r.text}", place_text(r.place)) for r in rows], indent=indent)
+    show_rows(
+        console, [(f"{'+' if r.added else '-'} {r.text}", RowLocation.text_of(r.place)) for r in rows], indent=indent
+    )

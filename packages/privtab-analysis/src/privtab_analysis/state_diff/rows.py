@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from privtab.base import WINDOW_COLUMNS, Window
-from privtab.state import TABLE_COLUMNS, Places, RawState, State, as_written, index_document, place_text
+from privtab.state import TABLE_COLUMNS, Places, RawState, RowLocation, State, as_written, index_document
 from privtab_analysis.diff.markdown import as_code, as_text
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.summary import groups, headline, totals
@@ -123,7 +123,7 @@ def _lines(diff: StateDiff, shown: tuple[str, str], *, decisions: bool, most: in
     yield "| | row | |"
     yield "|---|---|---|"
     for row in diff.rows[:most]:
-        yield f"| {'added' if row.added else 'removed'} | {as_code(row.text)} | {as_text(place_text(row.place))} |"
+        yield f"| {'added' if row.added else 'removed'} | {as_code(row.text)} | {as_text(RowLocation.text_of(row.place))} |"
     yield ""
     if len(diff.rows[:most]) < len(diff.rows):
         yield f"… and {len(diff.rows) - len(diff.rows[:most]):,} more rows"

@@ -283,7 +283,7 @@ def _telling(row: RawRow) -> tuple[tuple[str, str | None], ...]:
 
 def markdown(answer: Answer, most: int) -> str:
     """The answer as a comment on a review. `most`: the most lines of each list; 0 for all."""
-    from privtab.state import place_text
+    from privtab.state import RowLocation
     from privtab_analysis.diff.markdown import as_code, as_text
     from privtab_analysis.state_diff.rows import markdown as of_difference
 
@@ -296,7 +296,7 @@ def markdown(answer: Answer, most: int) -> str:
     if found.idle:
         lines += ["", f"### Unused rows of the state: {len(found.idle):,}", "", "| row | place |", "|---|---|"]
         listed = found.idle[: most or None]
-        lines += [f"| {as_code(row.text)} | {as_code(place_text(row.place))} |" for row in listed]
+        lines += [f"| {as_code(row.text)} | {as_code(RowLocation.text_of(row.place))} |" for row in listed]
         lines += [f"| and {len(found.idle) - len(listed):,} more | |"] if len(found.idle) > len(listed) else []
     if found.idle_operations:
         lines += ["", f"### Rows of the table that allowed nothing: {len(found.idle_operations):,}", ""]

@@ -17,7 +17,7 @@ from privtab.command import (
     show_findings,
     table,
 )
-from privtab.state import place_text
+from privtab.state import RowLocation
 from privtab_analysis.commands._ask import limit_option
 from privtab_analysis.commands._failing import EmptyLogsOption, IncompleteLogsOption, failing_words
 from privtab_logs.commands._unused import Answer, Sources, answered, markdown
@@ -88,7 +88,7 @@ def run(
 
 def _cells(row: RowUse) -> tuple[object, ...]:
     found = row.to_json()
-    place = place_text(row.place)
+    place = RowLocation.text_of(row.place)
     return row.table, row.text, place, row.use, found["count"], found["last"] or "", row.stays or "", row.proposed
 
 
@@ -140,4 +140,4 @@ def _rows(console: Terminal, title: str, rows: Sequence[RowUse], most: int) -> N
         last = row.to_json()["last"]
         used = f"  last used {last}" if last else ""
         proposed = "- " if row.proposed else "  "
-        console.print_styled(f"{proposed}{row.text}{used}", (f"  {place_text(row.place)}", "dim"))
+        console.print_styled(f"{proposed}{row.text}{used}", (f"  {RowLocation.text_of(row.place)}", "dim"))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from privtab.base import Entity, UsageError, count
 from privtab.filters import filter_of
 from privtab.ir import Program
-from privtab.state import TABLE_COLUMNS, State, place_text
+from privtab.state import TABLE_COLUMNS, RowLocation, State
 from privtab_analysis.changes import RemoveDenial, apply, change_text
 from privtab_analysis.entitlements.universe import asked_entities, notes
 from privtab_analysis.explanation import Proposal, explain
@@ -112,7 +112,7 @@ def decision(world: World, query: Query) -> Values:
 
 def chain_texts(chains: Sequence[Chain]) -> list[list[tuple[str, str]]]:
     """The sentences of some chains of rows, each with where it is written."""
-    return [[(step.text, place_text(step.place)) for step in chain] for chain in chains[:MOST_CHAINS]]
+    return [[(step.text, RowLocation.text_of(step.place)) for step in chain] for chain in chains[:MOST_CHAINS]]
 
 
 def _proposed_change(user: str, proposal: Proposal) -> ProposedChange:

@@ -26,7 +26,7 @@ from pyspark.sql import functions as fn
 from privtab.base import StateInvalid, sharded_revision
 from privtab.bundle import listing_file
 from privtab.ir import Program, Tool, vocabulary
-from privtab.state import PEOPLE_PART, PartText
+from privtab.state import PartText
 from privtab_spark.frames import union
 from privtab_spark.state import shards
 from privtab_spark.state.files import Root, at_once, place
@@ -138,7 +138,7 @@ class _Builder:
         if not parts_to_sign(parts_of(old), self.signing):
             return Build(folder=self.root.url, manifest=old, seconds=self.seconds)
         parts, signed = self.timed("signatures", "signing", lambda: self.sign_parts(parts_of(old), {}))
-        manifest = {**old, "people": parts.pop(PEOPLE_PART), "shards": parts}
+        manifest = {**old, "people": parts.pop(PartText.PEOPLE), "shards": parts}
         self.publish(old, manifest)
         return Build(folder=self.root.url, manifest=manifest, signed=tuple(signed), seconds=self.seconds)
 
@@ -178,7 +178,7 @@ class _Builder:
         people = self.timed("people", "computing principals", lambda: self.people(tables, results, sorted(shards)))
         bare = parts_of({"people": people, "shards": {root: shards[root] for root in sorted(shards)}})
         parts, signed = self.timed("signatures", "signing", lambda: self.sign_parts(bare, parts_of(old)))
-        people = parts.pop(PEOPLE_PART)
+        people = parts.pop(PartText.PEOPLE)
         manifest = {
             "format": FORMAT, "kind": "shards", "system": self.program.system, "version": self.program.version,
             "policy": policy, "revision": revision(people, shards), "people": people,

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
 from privtab.base import Diagnostic, SourceFile, StateInvalid, UsageError, strict_loads
-from privtab.state import TABLE_FORMATS, RawReader, RowLocation, table_files, table_format
+from privtab.state import RawReader, RowLocation, TableFiles
 from privtab_spark.failures import spark_errors
 from privtab_spark.formats import SPARK
 from privtab_spark.state.schemas import UNREAD
@@ -59,12 +59,12 @@ def folder_sources(
     reader = RawReader(accepted)
     sources: dict[str, dict[str, Any]] = {}
     columns = [name.split(".", 1) for name in accepted if "." in name]
-    for table, files in table_files(folder, reader, tuple(SPARK), tables).items():
+    for table, files in TableFiles.in_folder(folder, reader, tuple(SPARK), tables).items():
         whole = files.ending == ".json" and files.path.is_file()
         if SPARK[files.ending] == "json" and (problem := _json_problem(spark, files.path, whole=whole)) is not None:
             reader.report("S002", f"not JSON: {problem}", RowLocation(path=str(files.path), table=table, row=0))
         sources[table] = {
-            "format": table_format(files.path) or SPARK[files.ending],
+            "format": TableFiles.format_of(files.path) or SPARK[files.ending],
             "path": str(files.path.resolve()),
             "options": {"multiLine": "true"} if whole else {},
             "name": files.path.name,
@@ -137,10 +137,10 @@ def advice(format_: object, message: str) -> str | None:
 def versioned(spark: SparkSession, path: str) -> str | None:
     """The versioned format of the table at a path, if there is one."""
     if not is_url(path):
-        return table_format(Path(path))
-    for format_ in ("delta", "hudi"):
+        return TableFiles.format_of(Path(path))
+    for format_, log in (("delta", "_delta_log"), ("hudi", ".hoodie")):
         try:
-            spark.read.text(f"{path.rstrip('/')}/{TABLE_FORMATS[format_]}").schema  # noqa: B018 - checks that the folder exists
+            spark.read.text(f"{path.rstrip('/')}/{log}").schema  # noqa: B018 - checks that the folder exists
         except PySparkException:
             continue
         return format_

@@ -16,13 +16,13 @@ from pyspark.sql import functions as fn
 from privtab.base import WINDOW_COLUMNS, FileError, StateInvalid, UsageError, state_location
 from privtab.ir import Program
 from privtab.state import (
+    TABLE_COLUMNS,
     RawReader,
     RowLocation,
     State,
     StateFinding,
     StateNames,
     UsedParts,
-    no_table_message,
     validate,
 )
 from privtab_spark.frames import row_counts, union
@@ -57,7 +57,9 @@ def read_state(spark: SparkSession, configuration: object, policy: object) -> Re
     sources = open_sources(spark, configuration, schemas.tables_of(program))
     if not sources.tables:
         where = state_location(configuration)[0] if isinstance(configuration, str | Path) else None
-        raise UsageError(no_table_message(where) if where else no_table_message("the configuration of the state"))
+        tables = ", ".join(TABLE_COLUMNS)
+        message = f"has no table of a state; the tables are {tables}, and one may be empty: `grants: []`"
+        raise UsageError(f"{where or 'the configuration of the state'} {message}")
     return Read(spark=spark, program=program, sources=sources)
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import functions as fn
 
@@ -20,10 +22,8 @@ from privtab.ir import Program
 from privtab.state import (
     LINK_COLUMNS,
     TABLE_COLUMNS,
-    CheckedTable,
     CodedColumn,
     ColumnChecker,
-    NotText,
     RawReader,
     RawTable,
     StateFinding,
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+CheckedRows: TypeAlias = tuple[RawTable, npt.NDArray[np.bool_], Mapping[str, CodedColumn]]
+"""Rows, a mask of those that are valid by themselves, and their columns as a valid row has them."""
 _FINDINGS = pa.list_(pa.struct([(name, pa.string()) for name in FINDING]))
 
 
@@ -98,8 +100,8 @@ def check(
     rows = 0
     texts: Mapping[str, CodedColumn] = {}
     if found is not None:
-        _, checked = found
-        rows, texts = int(checked.valid.sum()), {c: t.rows(checked.valid) for c, t in checked.columns.items()}
+        _, valid, of_rows = found
+        rows, texts = int(valid.sum()), {c: t.rows(valid) for c, t in of_rows.items()}
     by_row: dict[int, list[StateFinding]] = {}
     for finding in findings:
         by_row.setdefault(finding.place.row - 1, []).append(finding)
@@ -115,15 +117,15 @@ def each_row(
     not_text: Mapping[str, str],
     columns: Mapping[str, Any],
     places: Mapping[str, str] | None = None,
-) -> tuple[tuple[RawTable, CheckedTable] | None, list[StateFinding]]:
+) -> tuple[CheckedRows | None, list[StateFinding]]:
     """The complete rows of a batch, each checked alone, None if there are none; and all findings, with the number of the row in the batch."""
     checker = _checker(_ProgramKey(program))
     reader = RawReader()
     raw = read_rows(reader, "", table, not_text, columns)
     if raw is None:
         return None, list(reader.findings)
-    checked, findings = checker.each_row(raw, places)
-    return (raw, checked), [*reader.findings, *findings]
+    valid, texts, findings = checker.each_row(raw, places)
+    return (raw, valid, texts), [*reader.findings, *findings]
 
 
 def read_rows(
@@ -140,11 +142,10 @@ def read_rows(
     if coded:
         return RawTable.read(reader, path, table, coded)
     optional = (*TABLE_COLUMNS[table].optional, *WINDOW_COLUMNS)
-    for number, row in enumerate(zip(*map(arrow_cells, columns.values()), strict=True), start=1):
+    of_kinds = [f"a {not_text[name]}" if name in not_text else None for name in columns]
+    for number, row in enumerate(zip(*map(arrow_cells, columns.values(), of_kinds), strict=True), start=1):
         cells: dict[str, object] = {
-            name: NotText(f"a {not_text[name]}") if name in not_text and value is not None else value
-            for name, value in zip(columns, row, strict=True)
-            if value is not None or name not in optional
+            name: value for name, value in zip(columns, row, strict=True) if value is not None or name not in optional
         }
         reader.row(path, table, number, None, cells)
     rows = reader.rows.get(table)

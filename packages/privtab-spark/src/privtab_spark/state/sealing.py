@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.base import BrokenBundle
 from privtab.bundle import json_bytes
-from privtab.state import PEOPLE_PART
+from privtab.state import PartText
 from privtab_spark.state.files import Root
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ PACKED = "`key` string, `bytes` bigint, `sha256` string"
 
 def parts_of(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The reports of a manifest; empty for an empty manifest."""
-    return {PEOPLE_PART: manifest["people"], **manifest["shards"]} if manifest else {}
+    return {PartText.PEOPLE: manifest["people"], **manifest["shards"]} if manifest else {}
 
 
 def signature_of(signing: SigningKey | None) -> dict[str, Any] | None:

@@ -31,7 +31,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as fn
 
 from privtab.base import WINDOW_COLUMNS, UsageError, did_you_mean, state_location
-from privtab.state import TABLE_COLUMNS, table_format
+from privtab.state import TABLE_COLUMNS, TableFiles
 from privtab_spark import columns
 from privtab_spark.columns import without_padding
 from privtab_spark.failures import unlogged
@@ -232,7 +232,7 @@ class _Opening:
             self.wrong(table, "has more than one of `path`, `table` and `query`", "keep one of them")
             return None
         if path is not None and format_ is None:
-            format_ = table_format(self.base / str(path)) or SPARK.get(Path(str(path)).suffix.lower())
+            format_ = TableFiles.format_of(self.base / str(path)) or SPARK.get(Path(str(path)).suffix.lower())
         if path is not None and format_ is None:
             self.wrong(table, f"`{path}` has no known format", "write `format: parquet`, or csv, json, delta, iceberg")
             return None

@@ -22,7 +22,7 @@ from pyspark.sql import functions as fn
 from privtab.base import WINDOW_COLUMNS, FileError, Window, text_array
 from privtab.bundle import json_bytes, packed_shard
 from privtab.ir import Program
-from privtab.state import PEOPLE_PART, CodedColumn, ColumnRows, PartText, State, StateFinding
+from privtab.state import CodedColumn, ColumnRows, PartText, State, StateFinding
 from privtab_spark.frames import union
 from privtab_spark.state.files import Root, place
 from privtab_spark.state.schemas import CANONICAL, FINDINGS
@@ -157,7 +157,7 @@ def _write(
     program: Program, shards: list[str], root: Root, more: Mapping[str, Any], batches: Iterator[Any]
 ) -> Iterator[Any]:
     """For `mapInArrow` over one partition: write the bundle from the rows; the result is the report."""
-    part = PartText.of_state(program, people_state(program, pa.Table.from_batches(batches)), PEOPLE_PART, shards)
+    part = PartText.of_state(program, people_state(program, pa.Table.from_batches(batches)), PartText.PEOPLE, shards)
     assert part is not None
     mark = f"-{hashlib.sha256(json_bytes(more)).hexdigest()[:10]}" if more else ""
     metadata = {"shards": len(shards), **more}
