@@ -164,7 +164,7 @@ def _entity(entity: EntityType) -> dict[str, Any]:
 
 
 def _declared(declaration: object, *keys: str) -> dict[str, Any]:
-    """What a declaration says besides the defaults."""
+    """The parts of a declaration that are not the defaults."""
     values = ((key, getattr(declaration, key)) for key in keys)
     return {key: value for key, value in values if value not in (None, False, ())}
 

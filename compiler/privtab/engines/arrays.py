@@ -33,7 +33,7 @@ class TypeArrays:
         self._children = HashIndex(self._keys)
 
     def paths(self, container_paths: Sequence[str]) -> list[str]:
-        """All paths by number, given those of the containing type; the inverse of `find`."""
+        """All paths by number, given the paths of the containing type; the inverse of `find`."""
         names = list(self.names)
         containers = (self._keys >> 32).tolist()
         if self.single:
@@ -47,7 +47,7 @@ class TypeArrays:
         ]
 
     def find(self, containers: Codes, last_names: Codes | None) -> Codes:
-        """The numbers of entities, given those of the containing entities and of the last names in `names`; None for a single type."""
+        """The numbers of entities, given the numbers of the containing entities and of the last names in `names`; None for a single type."""
         return self._children.find(
             pair(containers, np.zeros(len(containers), np.int64) if last_names is None else last_names)
         )
@@ -60,7 +60,7 @@ class TypeArrays:
 
 
 class Entries:
-    """What principals hold on the entities of one type."""
+    """The rights of principals on the entities of one type."""
 
     def __init__(self, principals: Codes, places: Codes, words: Sequence[Bits], count: int) -> None:
         """One entry for each (principal, place), with its bits in words; `count` is the number of places."""
@@ -104,7 +104,7 @@ class Entries:
 
 
 class Column:
-    """What principals hold of a few privileges on the entities of one type."""
+    """The rights of principals to a few privileges on the entities of one type."""
 
     def __init__(self, entries: Entries, bits: Bits, used: Truth) -> None:
         """`bits` are by entry; `used` is by place and has one more element at the end, for missing places."""
@@ -118,7 +118,7 @@ class Column:
         return self._bits[self._entries.find(principals, places)]
 
     def holders(self, places: Codes) -> Codes:
-        """How many principals hold something on each place."""
+        """The number of principals that hold something on each place."""
         return self._entries.by_place.counts(places)
 
     def all_held(self, places: Codes) -> tuple[Codes, Codes, Bits]:
@@ -149,7 +149,7 @@ class UserPrincipals:
         self._labels: dict[str, tuple[TextDictionary, Codes]] = {}
 
     def find(self, names: pa.Array) -> Codes:
-        """The numbers of users by name; -1 for those of whom nothing is known."""
+        """The numbers of users by name; -1 for unknown users."""
         codes = self.users.find(names)
         return codes if self.stranger < 0 else np.where(codes < 0, self.stranger, codes)
 
@@ -162,7 +162,7 @@ class UserPrincipals:
         return {user: tuple(flat[begin:end]) for user, begin, end in spans if end > begin}
 
     def counts(self, users: Codes) -> Codes:
-        """How many principals each user has; `users` must not be negative."""
+        """The number of principals of each user; `users` must not be negative."""
         return self._lists.counts(users)
 
     @cached_property
@@ -173,7 +173,7 @@ class UserPrincipals:
         return HashIndex(users[positions] << 32 | self._lists.values[principals])
 
     def have(self, users: Codes, principals: Codes) -> Truth:
-        """Whether users with many principals have the given ones."""
+        """Return whether users with many principals have the given ones."""
         found: Truth = self._heavy.find(users << 32 | principals) >= 0
         return found
 
@@ -287,5 +287,5 @@ class Arrays:
 
 
 def is_single(chain: Sequence[tuple[str, int]]) -> bool:
-    """Whether an entity of the type has no name of its own."""
+    """Return whether an entity of the type has no name of its own."""
     return chain[-1][1] == 0 or (len(chain) > 1 and chain[-1][1] == chain[-2][1])

@@ -108,7 +108,7 @@ class Batches:
 
     @property
     def state(self) -> Arrays | Index:
-        """What to send to another process: the arrays, or the index if it holds what arrays do not."""
+        """The content for another process: the arrays, or the index if it holds what arrays do not."""
         index, reader = self.engine.index, self.engine.reader
         if self._hollow or not (reader.nested or reader.flat or index.beyond_arrays):
             return self.arrays
@@ -189,7 +189,7 @@ class Batches:
         return answers
 
     def allow_requests(self, requests: Sequence[Request]) -> list[bool] | None:
-        """Whether each request is allowed, by position; None if one is not valid: evaluating them one by one reports the error."""
+        """Return whether each request is allowed, by position; None if one is not valid: evaluating them one by one reports the error."""
         if not set(map(type, requests)) <= {Request}:
             return None
         try:
@@ -329,7 +329,7 @@ class Batches:
         return answers
 
     def _read(self, column: pa.Array, depths: Sequence[int], reasons: Reasons) -> tuple[Codes, Paths]:
-        """How many names each path has, and the paths that have as many as the first of `depths`; wrong ones are given a reason."""
+        """The number of names of each path, and the paths that have as many as the first of `depths`; wrong paths are given a reason."""
         counts, slashes = widths(column, depths[0])
         first_depth = counts == depths[0]
         right_depth = first_depth if len(depths) == 1 else first_depth | (counts == depths[1])
@@ -384,7 +384,7 @@ def _names(values: list[str]) -> pa.Array:
 
 
 def _any_invalid_user(users: pa.Array) -> bool:
-    """Whether some name cannot be a user's, according to `check_principal`."""
+    """Return whether some name cannot be a user's, according to `check_principal`."""
     if unusable(users) is not None:
         return True
     content = bytes(users.buffers()[2] or b"") if len(users) else b""
@@ -394,7 +394,7 @@ def _any_invalid_user(users: pa.Array) -> bool:
 
 
 def _well_formed(request: Request) -> bool:
-    """Whether flags, groups and `with` objects have the right types; other requests are refused one by one."""
+    """Return whether flags, groups and `with` objects have the right types; other requests are refused one by one."""
     flags: object = request.flags
     groups: object = request.groups
     withs: object = request.with_

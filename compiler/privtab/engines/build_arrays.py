@@ -40,7 +40,7 @@ class EncodedTable(NamedTuple):
 
 
 class _GrantedBits(NamedTuple):
-    """What principals hold on entities: bits by number."""
+    """The rights of principals on entities: bits by number."""
 
     principals: Codes
     entities: Codes
@@ -247,7 +247,7 @@ def _scoped(table: EncodedTable) -> dict[tuple[int, int], tuple[str, ...]]:
 
 
 def _entries(granted: _GrantedBits, place_of_entity: Codes, count: int) -> Entries:
-    """What is held on the entities of one type; `place_of_entity`: the place of each entity, -1 for another type's."""
+    """The rights held on the entities of one type; `place_of_entity`: the place of each entity, -1 for another type's."""
     places = place_of_entity[granted.entities]
     selected = np.flatnonzero((places >= 0) & (granted.principals >= 0))  # no user has the other principals
     keys = granted.principals[selected] << 32 | places[selected]

@@ -129,7 +129,7 @@ class Paths:
         return self.level(self.width).texts
 
     def good(self) -> Truth:
-        """Which paths have neither an empty name nor a wrong escape or character."""
+        """Find the paths that have neither an empty name nor a wrong escape or character."""
         by_level = [_well_spelt(self.level(depth).names) for depth in range(1, self.width + 1)]
         if all(good.all() for good in by_level):
             return np.ones(len(self.whole()), np.bool_)
@@ -211,7 +211,7 @@ def _without_end(texts: pa.Array) -> pa.Array:
 
 
 def widths(texts: pa.Array, usual: int) -> tuple[Codes, Codes]:
-    """How many names each path has, fastest if it is `usual` for all; and the positions of all slashes."""
+    """The number of names of each path, fastest if all paths have `usual` names; and the positions of all slashes."""
     offsets, content = text_bytes(texts)
     count = len(texts)
     slashes = np.flatnonzero(content == _SLASH)
@@ -223,7 +223,7 @@ def widths(texts: pa.Array, usual: int) -> tuple[Codes, Codes]:
 
 
 def unusable(texts: pa.Array) -> Truth | None:
-    """Which texts have a character that no name may contain, as `names.unusable`; None if none has. Nulls have none."""
+    """Find the texts that have a character that no name may contain, as `names.unusable`; None if none has. Nulls have none."""
     _, content = text_bytes(texts)
     if not len(content) or (int(content.min()) >= ord(" ") and int(content.max()) < 127):
         return None
@@ -235,7 +235,7 @@ def unusable(texts: pa.Array) -> Truth | None:
 
 
 def _well_spelt(names: pa.Array) -> Truth:
-    """Which names are neither empty nor spelt with a wrong escape, an unusable character or as a wildcard."""
+    """Find the names that are neither empty nor spelt with a wrong escape, an unusable character or as a wildcard."""
     good: Truth = pc.binary_length(names).to_numpy() > 0
     if (unusable_names := unusable(names)) is not None:
         good &= ~unusable_names
@@ -248,7 +248,7 @@ def _well_spelt(names: pa.Array) -> Truth:
 
 
 def well_formed(ids: pa.Array) -> Truth:
-    """Which paths, with any number of names, have neither an empty name nor a wrong escape or character; an empty path has no name."""
+    """Find the paths, with any number of names, that have neither an empty name nor a wrong escape or character; an empty path has no name."""
     lists = pc.split_pattern(ids, "/")
     good = np.ones(len(ids), np.bool_)
     rows = np.repeat(np.arange(len(ids)), np.diff(lists.offsets.to_numpy()))
@@ -297,7 +297,7 @@ class GivenColumns:
         return GivenColumns({k: v.take(indices) if isinstance(v, pa.Array) else v for k, v in self.values.items()})
 
     def any(self, count: int) -> Truth:
-        """Which of `count` rows give any attribute."""
+        """Find which of `count` rows give any attribute."""
         found = np.zeros(count, np.bool_)
         for value in self.values.values():
             found |= (

@@ -112,7 +112,7 @@ class Principals(Mapping[str, tuple[str, ...]]):
 
 
 class EntityHoldings:
-    """What is held on entities, in a whole state or in one shard. Equal texts and equal numbers share one object."""
+    """The rights held on entities, in a whole state or in one shard. Equal texts and equal numbers share one object."""
 
     def __init__(self, document: Mapping[str, Any], numbers: PrivilegeNumbers, texts: TextPool) -> None:
         self.tables: dict[str, Table] = {}
@@ -142,7 +142,7 @@ class EntityHoldings:
 
     @classmethod
     def together(cls, parts: list[EntityHoldings]) -> EntityHoldings:
-        """What several shards hold; the only one's own."""
+        """The rights that several shards hold; those of a single shard are its own."""
         if len(parts) == 1:
             return parts[0]
         found = cls.__new__(cls)
@@ -198,7 +198,7 @@ class StatePart:
 
 
 class Index:
-    """Who holds what, according to the state's bundles. Equal texts share one object, so it takes a fraction of the document's size.
+    """The rights of principals, according to the state's bundles. Equal texts share one object, so it takes a fraction of the document's size.
 
     For example:
 
@@ -289,12 +289,12 @@ class Index:
         """Each of those → the keys on its path, its own last."""
 
     def table(self, type_: str) -> Table:
-        """What is held on entities of a type."""
+        """The rights held on entities of a type."""
         return self.tables.setdefault(type_, {})
 
     @property
     def beyond_arrays(self) -> bool:
-        """Whether there is anything that arrays (`engines/arrays.py`) do not hold."""
+        """True if there is anything that arrays (`engines/arrays.py`) do not hold."""
         return bool(self.below or self.owned_below or self.user_attributes or self.entity_attributes or self.places)
 
     def granted_below(
@@ -313,7 +313,7 @@ class Index:
         return (principal for principal in principals if principal in owners)
 
     def principals(self, user: str, groups: Iterable[str] = ()) -> tuple[str, ...]:
-        """The principals of a user, with those of the groups that a request brings, and of the group of every user."""
+        """The principals of a user, with the principals of the groups that a request brings, and of the group of every user."""
         listed = self.users.get(user, ())
         groups = (*groups, *self.everyone)
         if not groups:
@@ -326,7 +326,7 @@ class Index:
 
     @property
     def callers(self) -> Mapping[str, tuple[str, ...]]:
-        """The principals of the users whom rows name, each with those of every user."""
+        """The principals of the users whom rows name, each with the principals of every user."""
         return _Callers(self) if self.everyone else self.users
 
     @property
@@ -361,7 +361,7 @@ class Index:
 
 
 class _Callers(dict[str, tuple[str, ...]]):
-    """The principals of users, each with those of every user: united on first look-up."""
+    """The principals of users, each with the principals of every user: united on first look-up."""
 
     def __init__(self, index: Index) -> None:
         super().__init__()
@@ -377,7 +377,7 @@ class _Callers(dict[str, tuple[str, ...]]):
 
 
 def is_state_part(document: Mapping[str, Any]) -> bool:
-    """Whether the document at `data.privtab_state.<system>` is a sharded state, or some of its parts."""
+    """Return whether the document at `data.privtab_state.<system>` is a sharded state, or some of its parts."""
     return "shards" in document or "at" in document
 
 
@@ -426,7 +426,7 @@ def require_kept(needed: Iterable[str], kept: Collection[str]) -> None:
 def _shards_of(
     people: Sequence[Mapping[str, Any]], parts: Iterable[Mapping[str, T]]
 ) -> tuple[dict[str, T], frozenset[str]]:
-    """The shards that the people's part names, by the keys of their root entities, and those of them that are missing."""
+    """The shards that the people's part names, by the keys of their root entities, and the missing ones among them."""
     if len(people) != 1:
         raise _wrong_count("the principals", len(people))
     shards: dict[str, T] = {}
@@ -440,7 +440,7 @@ def _shards_of(
 
 
 def _united(people: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the parts of a state hold for a time, together; empty if nothing does."""
+    """The rights that the parts of a state hold for a time, together; empty without such rights."""
     if not people and not shards:
         return {}
     by_name = ("principals", "scoped", "group_principals", "group_scoped")
@@ -449,7 +449,7 @@ def _united(people: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]) -> d
 
 
 def _combined(shards: Iterable[Mapping[str, Any]], parts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """What several shards hold on entities, by part."""
+    """The rights that several shards hold on entities, by part."""
     found: dict[str, dict[str, Any]] = {part: {} for part in parts}
     for shard in shards:
         for part, held in found.items():

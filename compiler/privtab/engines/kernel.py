@@ -46,7 +46,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What was found for each pair of a view."""
+    """The findings for each pair of a view."""
 
     slot: str
     depth: int
@@ -84,7 +84,7 @@ class Batch:
         return self._views[slot, depth]
 
     def of_requests(self, truth: Truth) -> Found:
-        """What is known for each request."""
+        """The facts known for each request."""
         return Found(slot=RESOURCE, depth=self.paths[RESOURCE].width, values=truth)
 
     def lowered(self, found: Found, depth: int | None = None) -> npt.NDArray[Any]:
@@ -113,7 +113,7 @@ class Batch:
 
 
 def in_columns(plan: FormPlan) -> bool:
-    """Whether a form of request can be decided in columns; otherwise its condition has too many privileges, or `or below`."""
+    """Return whether a form of request can be decided in columns; otherwise its condition has too many privileges, or `or below`."""
     below = any(atom.kind in ("has_below", "owns_below") for atom in plan.condition.atoms())
     return not below and len(_privileges(plan)) <= MOST_PRIVILEGES
 
@@ -154,7 +154,7 @@ class Kernel:
             self._needed[place] = self._needed.get(place, 0) | self._bit[atom.privilege]
 
     def decide(self, batch: Batch) -> Truth:
-        """Whether each request is allowed."""
+        """Return whether each request is allowed."""
         known: dict[tuple[str, str], tuple[Bits, Bits]] = {}
         steps: list[_StepResult] = []
         semantics = self.plan.semantics
@@ -201,7 +201,7 @@ class Kernel:
         return effective
 
     def _direct_bits(self, number: int, users: Codes, paths: Paths, path_positions: Codes | None) -> Bits:
-        """What the users hold on the entities of a step themselves."""
+        """The rights of the users on the entities of a step themselves."""
         column, type_ = self._columns[number], self.plan.steps[number].type
         bits = np.zeros(len(users), np.uint64)
         known = np.flatnonzero(users >= 0)
@@ -224,7 +224,7 @@ class Kernel:
         return bits
 
     def _held_bits(self, users: Codes, places: Codes, column: Column) -> Bits:
-        """What users hold on places, pair by pair."""
+        """The rights of users on places, pair by pair."""
         bits = np.zeros(len(users), np.uint64)
         counts = self._people.counts(users)
         heavy = counts > HEAVY
@@ -253,7 +253,7 @@ class Kernel:
         return {role: bits for role, bits in bits_by_role.items() if bits}
 
     def _default_bits(self, number: int, users: Codes, scopes: Iterable[tuple[int, Codes]]) -> Bits:
-        """What declared roles give: those held everywhere, and those whose scope contains the entity."""
+        """The rights that declared roles give: roles held everywhere, and roles whose scope contains the entity."""
         bits_by_role = self._defaults[number]
         bits = np.zeros(len(self._people.principals), np.uint64)
         for role, role_bits in bits_by_role.items():
@@ -291,7 +291,7 @@ class Kernel:
         return found
 
     def _comparing(self, comparison: Comparison, batch: Batch) -> Truth:
-        """Whether attributes that the state holds compare so: decided once for each combination of values that occurs."""
+        """Return whether attributes that the state holds compare so: decided once for each combination of values that occurs."""
         pairs = np.zeros(len(batch.user_positions), np.int64)
         listed: list[list[Any]] = []
         for operand in comparison.operands:
@@ -360,7 +360,7 @@ class Kernel:
                 assert_never(atom.kind)
 
     def _is_principal(self, kind: str, level: Level, view: View, users: Codes) -> Truth:
-        """Whether an entity is a principal of the pair's user, by its last name or by its whole path."""
+        """Return whether an entity is a principal of the pair's user, by its last name or by its whole path."""
         names, label = self._people.label(kind)
         by_last_name = names.find(decoded(level.names))[select(level.name_codes, view.path_positions)]
         by_path = select(names.find(level.texts), view.path_positions)
@@ -378,7 +378,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StepResult:
-    """What a step found for each pair of its view."""
+    """The findings of a step for each pair of its view."""
 
     held: Bits
     denied: Truth

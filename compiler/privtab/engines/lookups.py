@@ -172,7 +172,7 @@ class TextDictionary:
         return found
 
     def may_have_paths(self, keys: pa.Array) -> Truth:
-        """Whether there is a number for the path of each key, or for another text with the same hash. Faster than `find`."""
+        """Return whether there is a number for the path of each key, or for another text with the same hash. Faster than `find`."""
         if self._table is None:
             return np.ones(len(keys), np.bool_)
         begins = arrow.array_numbers(pc.find_substring(keys, ":")) + 1

@@ -52,7 +52,7 @@ class MinimalSets:
         self._effects = [(effect["text"], plan.reader.place(effect["target"], form)) for effect in rule["effects"]]
 
     def effects(self, paths: Mapping[str, list[str]]) -> list[str]:
-        """What success changes, in words, for a request about objects with these paths."""
+        """The changes on success, in words, for a request about objects with these paths."""
         return [f"{text} ({self._key_or_type(target, paths)})" for text, target in self._effects]
 
     def text(self, number: int, paths: Mapping[str, list[str]]) -> str:
@@ -119,7 +119,7 @@ class Explanation:
         return {"atom": self.listed.text(number, self.paths), **on, "through": source.through}
 
     def holds(self, number: int) -> bool:
-        """Whether an atom holds."""
+        """Return whether an atom holds."""
         known = self._held.get(number)
         if known is None:
             sources = self.listed.plan.sources(self.listed.atoms[number], self.caller, self.paths)
@@ -136,7 +136,7 @@ _NOTHING: Mapping[str, Iterable[str]] = {}
 
 
 class Place(NamedTuple):
-    """Where an entity lies: the ids on its path by their number of names, and the levels of the type that nests there, or 0."""
+    """The place of an entity: the ids on its path by their number of names, and the levels of the type that nests there, or 0."""
 
     path: list[str]
     levels: int
@@ -194,7 +194,7 @@ class RowEngine:
         RowEngine.__init__(self, *state, partial=True)
 
     def allow(self, request: Request) -> bool:
-        """Whether the request is allowed."""
+        """Return whether the request is allowed."""
         located = self.located(request)
         if located is None:
             return False
@@ -309,7 +309,7 @@ class RowEngine:
         return self._plan(request, levels, named=named), paths
 
     def place(self, entity: Entity) -> Place | None:
-        """Where an entity lies; None if no row places it."""
+        """The place of an entity; None if no row places it."""
         shape = self.reader.shapes[entity.type]
         if not self.reader.flat:
             return Place(beginnings(entity.id), 0 if shape.nested is None else shape.levels(entity.id))
@@ -382,12 +382,12 @@ class RowEngine:
         return plan
 
     def needs_only_resource(self, type_: str, operation: str) -> bool:
-        """Whether a request for an operation needs nothing besides its resource."""
+        """Return whether a request for an operation needs nothing besides its resource."""
         rule = self.program["rules"][type_][operation]
         return not (rule["with"] or rule.get("required_flags") or rule.get("needs_active_role"))
 
     def single(self, type_: str) -> bool:
-        """Whether an entity of a type has the path of the entity that contains it."""
+        """Return whether an entity of a type has the path of the entity that contains it."""
         chain = self.reader.chains[type_]
         return len(chain) > 1 and chain[-1][1] == chain[-2][1]
 

@@ -81,7 +81,7 @@ def combinations(values: Sequence[Value], count: int) -> Iterator[tuple[tuple[st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """What rows share that differ only in names."""
+    """The common part of rows that differ only in names."""
 
     type: str
     action: str
@@ -138,7 +138,7 @@ class Rows:
     given: GivenColumns = NONE_GIVEN
 
     def special(self) -> Truth:
-        """Which rows columns cannot decide: those with groups or attributes, and all if they name active roles."""
+        """Find the rows that columns cannot decide: rows with groups or attributes, and all if they name active roles."""
         if self.active is not None:
             return np.ones(len(self.names), np.bool_)
         found = self.given.any(len(self.names))
@@ -221,7 +221,7 @@ def _well_spelt(column: pa.Array) -> Truth:
 
 
 def _is_id(names: Vocabulary, entity: Entity, *, unnamed: bool) -> bool:
-    """Whether an id that is flat, or begins with one, is well formed."""
+    """Return whether an id that is flat, or begins with one, is well formed."""
     try:
         names.check_path(entity, unnamed=unnamed)
     except InvalidRequest:
@@ -250,7 +250,7 @@ def with_nameless(groups: pa.Array) -> Codes:
 
 
 def with_unusable(groups: pa.Array) -> Truth | None:
-    """Which rows have a group, or an active role, whose name has a character that no name may contain; None if none has."""
+    """Find the rows with a group, or an active role, whose name has a character that no name may contain; None if none has."""
     wrong = unusable(groups.flatten())
     if wrong is None:
         return None
@@ -260,6 +260,6 @@ def with_unusable(groups: pa.Array) -> Truth | None:
 
 
 def lengths(column: pa.Array) -> Codes:
-    """How many names each row of a column of lists has; none for a null."""
+    """The number of names in each row of a column of lists; none for a null."""
     found: Codes = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
     return found

@@ -1,4 +1,4 @@
-"""What contains a principal at any distance, by links between groups or between roles."""
+"""The containers of a principal at any distance, by links between groups or between roles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ M = TypeVar("M", bound=Hashable)
 
 
 class TransitiveContainers(Generic[M]):
-    """What contains a principal at any distance, each with the marks of the links joined."""
+    """The containers of a principal at any distance, each with the marks of the links joined."""
 
     def __init__(self, links: Mapping[str, Iterable[tuple[str, M]]], join: Callable[[M, M], M | None]) -> None:
         """`links`: member → what contains it, each with a mark of the link: a window, a scope, or both.
@@ -37,7 +37,7 @@ class TransitiveContainers(Generic[M]):
         self._size = 0
 
     def of(self, member: str) -> tuple[tuple[str, M], ...]:
-        """What contains a principal, each with its marks. Ends for cycles, too: joined marks are from a finite set."""
+        """The containers of a principal, each with its marks. Ends for cycles, too: joined marks are from a finite set."""
         found = self._known.get(member)
         if found is None:
             seen = dict.fromkeys(self.links.get(member, ()))
@@ -55,7 +55,7 @@ class TransitiveContainers(Generic[M]):
         return found
 
     def through(self, container: str, mark: M) -> Iterator[tuple[str, M]]:
-        """What contains whoever has a link with this mark to a principal, beside that principal; each with the marks joined."""
+        """The containers, beside a principal, of every holder of a link with this mark to the principal; each with the marks joined."""
         for above, own in self.of(container):
             both = self._join(mark, own)
             if both is not None:
@@ -63,7 +63,7 @@ class TransitiveContainers(Generic[M]):
 
 
 def check_size(rows: int) -> None:
-    """Raise UsageError if too many rows follow from those of a state."""
+    """Raise UsageError if too many rows follow from the rows of a state."""
     if rows > MOST_DERIVED:
         raise UsageError(
             f"more than {rows:,} rows follow from groups in groups and roles held by roles; {MOST_DERIVED:,} is the most"
@@ -71,7 +71,7 @@ def check_size(rows: int) -> None:
 
 
 class ScopeOverlap:
-    """What scopes of assignments, as keys, have in common; None is everywhere.
+    """The common part of scopes of assignments, as keys; None is everywhere.
 
     For example:
 
@@ -84,7 +84,7 @@ class ScopeOverlap:
         self._known: dict[str, frozenset[str]] = {}
 
     def both(self, first: str | None, second: str | None) -> tuple[bool, str | None]:
-        """Whether two scopes have entities in common, and the scope of these: the one inside the other."""
+        """Return whether two scopes have entities in common, and the scope of these: the one inside the other."""
         if first is None or second is None:
             return True, second if first is None else first
         if second in self._path(first):
@@ -100,7 +100,7 @@ class ScopeOverlap:
 
 @dataclass(frozen=True, slots=True)
 class RoleLimits:
-    """How a role is held: within a scope, or everywhere if it is None, and when."""
+    """The way in which a role is held: within a scope, or everywhere if it is None, and when."""
 
     scope: str | None
     window: Window = ALWAYS
@@ -113,7 +113,7 @@ def joined(first: Window, second: Window) -> Window | None:
 
 
 def containers(links: Iterable[tuple[str, str, M]], join: Callable[[M, M], M | None]) -> TransitiveContainers[M]:
-    """What contains principals, from the links: a member, what contains it, and a mark; `join`: as TransitiveContainers."""
+    """The containers of principals, from the links: a member, its container, and a mark; `join`: as TransitiveContainers."""
     found: dict[str, list[tuple[str, M]]] = defaultdict(list)
     for member, container, mark in links:
         found[member].append((container, mark))

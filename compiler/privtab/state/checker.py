@@ -94,7 +94,7 @@ class Checker:
         return None if value is None or window is None else (value, window)
 
     def needs_no_finding(self, row: RawRow) -> bool:
-        """Whether a row, apart from its window, is valid without any finding; reports nothing."""
+        """Return whether a row, apart from its window, is valid without any finding; reports nothing."""
         before = self.findings, self.finding_counts
         self.findings, self.finding_counts = [], Counter()
         valid = self.readers[row.table](row) is not None and not self.findings
@@ -323,7 +323,7 @@ class Checker:
         return self.accepted(row, self.names.entity(row.cells[column]))
 
     def accepted(self, row: RawRow, found: T | RowProblem) -> T | None:
-        """What was read from a cell; None after reporting a problem."""
+        """The value read from a cell; None after reporting a problem."""
         if isinstance(found, RowProblem):
             self.error(row, found)
             return None
@@ -377,7 +377,7 @@ _TELLING = {"entities": 2}
 
 
 def _inherits_scope(program: Program, principal: str | None, role: str | None) -> bool:
-    """Whether a role is held by one that is declared for the same type of scope, and so within that scope."""
+    """Return whether a role is held by one that is declared for the same type of scope, and so within that scope."""
     kind, _, holder = (principal or "").partition(":")
     held_role, holding = program.roles.get(role or ""), program.roles.get(holder)
     return kind == "role" and held_role is not None and holding is not None and held_role.scope == holding.scope

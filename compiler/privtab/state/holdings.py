@@ -20,7 +20,7 @@ _MOST_USERS = 100
 
 
 class UserHoldings(NamedTuple):
-    """What a user holds."""
+    """The holdings of a user."""
 
     principals: frozenset[str]
     """Those that count everywhere, `user:…`, `group:…` and `role:…`, without roles assigned for a scope."""
@@ -33,7 +33,7 @@ class UserHoldings(NamedTuple):
 
 
 class Holdings:
-    """Who holds what, for one policy.
+    """The holdings of all principals, for one policy.
 
     Keys are `type:path`. `groups` arguments are the groups that a request brings: if the policy takes groups from the
     request, they count in addition to those of the state.
@@ -77,7 +77,7 @@ class Holdings:
         )
 
     def of_user(self, user: str, groups: Collection[str] = ()) -> UserHoldings:
-        """What a user holds."""
+        """The holdings of a user."""
         key = user, frozenset(groups)
         found = self._users.get(key)
         if found is None:
@@ -129,7 +129,7 @@ class Holdings:
         return *_divided(own, role_pairs), frozenset(names)
 
     def held_with(self, role: str, scope: str | None) -> list[tuple[str, str | None]]:
-        """What holding a role within a scope gives: (role, key of the scope) for the role and the roles that it holds."""
+        """The principals from a role held within a scope: (role, key of the scope) for the role and the roles that it holds."""
         found = [(role, scope)]
         for other, own in self.held_by([f"role:{role}"]):
             common, both = self._scopes.both(scope, own)
@@ -168,7 +168,7 @@ class Holdings:
         return self._owners[key]
 
     def is_member(self, user: str, key: str) -> bool:
-        """Whether the state's `members` have the user under the entity; for membership in groups, see `groups`."""
+        """Return whether the state's `members` have the user under the entity; for membership in groups, see `groups`."""
         if user not in self._members:
             self._members[user] = self._values_where("members", "user", user, "of")
         return key in self._members[user]

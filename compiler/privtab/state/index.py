@@ -111,7 +111,7 @@ def _json(part: Any, *, ascii_only: bool = False) -> list[bytes]:
 
 
 def _document(pieces: Mapping[str, Sequence[bytes]]) -> Iterator[bytes]:
-    """The pieces of a document, given those of its parts."""
+    """The pieces of a document, given the pieces of its parts."""
     for number, part in enumerate(sorted(pieces)):
         yield f'{"," if number else "{"}"{part}":'.encode()
         yield from pieces[part]

@@ -61,7 +61,7 @@ def spans_of(value: Any) -> Any:
 
 
 def split(windows_of: Mapping[V, Iterable[Window]]) -> tuple[list[V], dict[V, Spans]]:
-    """What holds at any time, and what holds for a time, with its times; both in the order of the map."""
+    """The rows that hold at any time, and the rows that hold for a time, with their times; both in the order of the map."""
     times = {value: spans(windows) for value, windows in windows_of.items()}
     always = [value for value, own in times.items() if own == [list(ALWAYS)]]
     return always, {value: own for value, own in times.items() if own and own != [list(ALWAYS)]}
@@ -74,7 +74,7 @@ Parts: TypeAlias = tuple[IndexDocument, IndexDocument]
 
 
 class HeldByName(Protocol):
-    """What users and groups hold, together with their groups: what holds at any time, and what holds for a time.
+    """The rights of users and groups, together with their groups: at any time, and for a time.
 
     `kind`: `user` or `group`; `named`: only these of the kind.
     """
@@ -159,7 +159,7 @@ class IndexParts(ABC):
 
     @abstractmethod
     def held_by_name(self, roles: HeldRoles) -> HeldByName:
-        """What users and groups hold."""
+        """The rights of users and groups."""
 
 
 def _brought(program: Program, state: State) -> tuple[IndexDocument, IndexDocument]:

@@ -112,7 +112,7 @@ def quoted(texts: pa.Array, *, ascii_only: bool) -> pa.Array:
 
 
 def _are_plain(texts: pa.Array) -> bool:
-    """Whether no text has a byte that JSON may escape; one pass over all bytes, faster than a regular expression."""
+    """Return whether no text has a byte that JSON may escape; one pass over all bytes, faster than a regular expression."""
     _, data = text_bytes(texts)
     parts = (data[start : start + MAX_BLOCK_ROWS] for start in range(0, len(data), MAX_BLOCK_ROWS))
     return not any(bool(_SPECIAL[part].any()) for part in parts)
@@ -324,7 +324,7 @@ class _HeldByName:
         return Part(blocks, levels, "]}"), {}
 
     def _people(self, kind: str, named: Collection[str] | None) -> tuple[Codes, pa.Array]:
-        """The numbers of those of a kind that may hold something, only some if they are named; and their names."""
+        """The numbers of the principals of a kind that may hold something, only some if they are named; and their names."""
         prefix = f"{kind}:"
         of_kind = arrow.array_truth(pc.starts_with(self._names, prefix)) & self._holds_something
         if named is not None:
@@ -333,7 +333,7 @@ class _HeldByName:
         return people, pc.utf8_slice_codeunits(self._names.take(arrow.integer_array(people)), len(prefix))
 
     def _holding(self, people: Codes) -> int:
-        """How many of some users or groups have principals."""
+        """The number of users or groups that have principals."""
         return int(np.count_nonzero(self._counts_of(people, self._holds)))
 
     def _values_of(self, people: Codes, values: Lists, size: int) -> Iterator[tuple[Codes, Codes]]:
@@ -350,7 +350,7 @@ class _HeldByName:
                 yield positions + block[0], distinct_values
 
     def _counts_of(self, people: Codes, values: Lists) -> Codes:
-        """How many values some people and their groups have, with repetitions."""
+        """The number of values of some people and their groups, with repetitions."""
         per_group = values.counts(self._members.values)
         by_group = np.append(0, np.cumsum(per_group))[self._members.first]
         counts: Codes = values.counts(people) + by_group[people + 1] - by_group[people]

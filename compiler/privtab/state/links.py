@@ -198,7 +198,7 @@ Texts: TypeAlias = tuple[str | None, ...]
 
 
 def derived_rows(table: str, links: Iterable[tuple[Texts, Window]], keys: Callable[[Entity], list[str]]) -> Following:
-    """What follows from rows of `memberships` or `assignments`, given those whose member is a group, or a role.
+    """The rows that follow from rows of `memberships` or `assignments`, given the rows whose member is a group, or a role.
 
     `keys`: the keys on the path of an entity.
 

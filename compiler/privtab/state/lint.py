@@ -133,7 +133,7 @@ def _grants_covered(program: Program, state: State) -> Iterator[Found]:
 
 
 def _within(window: Window, other: Window) -> bool:
-    """Whether a row with a window that is not empty is covered by a row with the other window."""
+    """Return whether a row with a window that is not empty is covered by a row with the other window."""
     return window.begin < window.end and other.covers(window)
 
 

@@ -1,4 +1,4 @@
-"""Where the entities of a state lie, by its table `entities`: for look-ups, for the index, and which rows of it are wrong."""
+"""The places of the entities of a state, by its table `entities`: for look-ups, for the index, and which rows of it are wrong."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Places = Mapping[str, str]
 
 
 def locations(program: Program, state: State) -> Locations:
-    """Where the entities of a state lie.
+    """The places of the entities of a state.
 
     For example:
 
@@ -36,7 +36,7 @@ def locations(program: Program, state: State) -> Locations:
 
 
 def lying_in(program: Program, rows: State, whole: State) -> State:
-    """Some rows of a state, whose entities lie where those of the whole do.
+    """Some rows of a state, whose entities lie as in the whole state.
 
     For example:
 

@@ -1,4 +1,4 @@
-"""What a policy makes of a state: its names, entities, principals and privileges, and which parts conditions use."""
+"""The names of a policy in a state: its names, entities, principals and privileges, and which parts conditions use."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class StateNames(PrivilegeNames):
         return RowProblem("S115", f"there are no wildcards: `{name}` in `{entity}` would be one name", advice)
 
     def shape(self, type_: str) -> str:
-        """How an entity of a type is written: `table:metalake/catalog/schema/table`."""
+        """The form of an entity of a type: `table:metalake/catalog/schema/table`."""
         return f"{type_}:{self.shapes[type_].example()}"
 
     def principal(self, text: str, allowed: Collection[str], bare: str | None = None) -> tuple[str, str] | RowProblem:
@@ -332,7 +332,7 @@ class UsedParts:
 
     @property
     def for_filters(self) -> list[str]:
-        """What is kept only if a rule reads it, and is read by a policy with filters: names of `groups`, `roles` held.
+        """The parts kept only if a rule reads them, and read by a policy with filters: names of `groups`, `roles` held.
 
         To other rules what is missing denies. A filter that does not apply leaves the place to the next one, which may show more,
         and `NOT IN {groups}` holds for who seems to be in none.

@@ -175,7 +175,7 @@ class AttributeRow:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where an entity with a flat id lies; `name` is its name for people.
+    """The place of an entity with a flat id; `name` is its name for people.
 
     >>> Placement(entity=Entity("folder", "f2"), parent=Entity("folder", "f1")).name is None
     True
@@ -236,7 +236,7 @@ class State:
 
     @property
     def coded(self) -> bool:
-        """Whether a table has coded columns, so that numpy and pyarrow are loaded."""
+        """True if a table has coded columns, so that numpy and pyarrow are loaded."""
         return any(isinstance(rows := getattr(self, table), ColumnRows) and rows.coded for table in TABLES)
 
     def column(self, table: str, name: str) -> Column:
@@ -368,7 +368,7 @@ class ColumnRows(Sequence[Any]):
 
     @property
     def coded(self) -> bool:
-        """Whether the columns are `coded.CodedColumn`."""
+        """True if the columns are `coded.CodedColumn`."""
         return all(column.coded for column in self.columns.values())
 
     def cells(self) -> Iterator[Cells]:

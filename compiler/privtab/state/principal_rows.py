@@ -40,7 +40,7 @@ def principal_entity(program: Program, kind: str, name: str) -> Entity | None:
 
 
 def may_name_entity(program: Program, kind: str, name: str, entity: Entity) -> bool:
-    """Whether a name in a row is that of an entity, or does not say of which entity with this last name.
+    """Return whether a name in a row is that of an entity, or does not say of which entity with this last name.
 
     For example:
 
@@ -83,7 +83,7 @@ def held_role(principal: str) -> tuple[str, str | None]:
 
 
 class HeldRoles:
-    """What rows of `assignments` give: a role, or within a scope a principal of its own, as far as something depends on it."""
+    """The principals that rows of `assignments` give: a role, or within a scope a principal of its own, as far as something depends on it."""
 
     def __init__(self, program: Program, state: State) -> None:
         self.used = UsedParts.of(program)
@@ -104,7 +104,7 @@ class HeldRoles:
         return principal if self.used.holds or role in self.grantees or role in self._declared else None
 
     def is_declared(self, name: str) -> bool:
-        """Whether the policy declares a role, so that it counts by its name within the scopes for which it is held."""
+        """Return whether the policy declares a role, so that it counts by its name within the scopes for which it is held."""
         return f"role:{name}" in self._declared
 
 
@@ -113,7 +113,7 @@ ScopedEntries: TypeAlias = dict[tuple[str, str, str, str], dict[str, list[Window
 
 
 def scoped_entries(program: Program, state: State, keys: Callable[[Entity], list[str]]) -> ScopedEntries:
-    """What roles hold within the scopes for which they are assigned; `keys`: the keys on the path of an entity."""
+    """The rights that roles hold within the scopes for which they are assigned; `keys`: the keys on the path of an entity."""
     scopes = _scopes_of_roles(state)
     names = StateNames(program)
     paths: dict[str, list[str]] = {}

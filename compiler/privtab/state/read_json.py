@@ -132,7 +132,7 @@ def _cell(value: object) -> object:
 
 
 def _is_unicode(text: str) -> bool:
-    r"""Whether the text can be encoded in UTF-8: JSON allows lone surrogates such as `\ud800`."""
+    r"""Return whether the text can be encoded in UTF-8: JSON allows lone surrogates such as `\ud800`."""
     return text.isascii() or text == _encodable(text)
 
 

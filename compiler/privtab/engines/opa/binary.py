@@ -316,7 +316,7 @@ def _version(path: Path) -> str | None:
 
 
 def _output(command: Sequence[str], **env: str) -> str | None:
-    """What a program prints; None if it does not run, or not successfully. `env`: what its environment has besides."""
+    """The output of a program; None if it does not run, or fails. `env`: additions to its environment."""
     environment = {**os.environ, **env}
     try:
         result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
