@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from privtab.ir.shapes import rule_flags
     from privtab.ir.some_minimal_sets import minimal_listing
     from privtab.ir.support import Feature, Tool
-    from privtab.ir.unroll import levels_that_matter, located_sets, unrolled
+    from privtab.ir.unroll import levels_that_matter, unrolled
 else:
     __getattr__, __dir__, __all__ = face(
         __name__,
@@ -87,6 +87,6 @@ else:
             "shapes": "rule_flags",
             "some_minimal_sets": "minimal_listing",
             "support": "Feature Tool",
-            "unroll": "levels_that_matter located_sets unrolled",
+            "unroll": "levels_that_matter unrolled",
         },
     )

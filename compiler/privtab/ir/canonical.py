@@ -37,7 +37,9 @@ from privtab.ir.formula import (
     RequestAlgebra,
     compared_terms,
     level_text,
+    located,
     move_to_slot,
+    on_each_level,
     on_entity,
     resolve_can,
     uses_below,
@@ -108,6 +110,33 @@ class Canonical:
         if found is None:
             found = self._minimal_sets[key] = self._of_shape(formula, flags, types or {})
         return found
+
+    def located(self, sets: MinimalSets, levels: Mapping[str, int]) -> MinimalSets:
+        """Minimal sets with targets of single levels, for one request: each level for `every`, and a set for each level for `any`.
+
+        The `any` of one set are all taken at the same distance from the nearest, so a set with several is not listed in full.
+        `levels`: the number of levels on the path of the object in each slot.
+        """
+        if not self.program.nested_on:
+            return sets
+        found: dict[tuple[Leaf, ...], None] = {}
+        for atoms in sets:
+            targets = [target for atom in atoms if isinstance(atom, ir.Atomic) and (target := atom.several)]
+            choices = [levels[target.slot] for target in targets if target.level == "any"]
+            for distance in range(max(choices, default=1)):
+                found[tuple(at for atom in atoms for at in self._located(atom, levels, distance))] = None
+        return tuple(found)
+
+    def _located(self, atom: Leaf, levels: Mapping[str, int], distance: int) -> Iterator[Leaf]:
+        if isinstance(atom, ir.ByType):
+            yield atom
+            return
+        whole = atom.several
+        each = (atom,) if whole is None else on_each_level(self.program, atom, levels[whole.slot])
+        if whole is not None and whole.level == "any":
+            each = (each[min(distance, len(each) - 1)],)
+        for one in each:
+            yield with_targets(one, lambda target: located(self.program, target, levels[target.slot])[0])
 
     def _of_shape(self, formula: ir.Formula, flags: frozenset[str], types: Mapping[str, str]) -> MinimalSets:
         """As `minimal_sets`: computed once for all conditions of the same shape whose atoms have the same order."""

@@ -31,24 +31,18 @@ def minimal_listing(
     Example:
         sets, complete = minimal_listing(canonical_form(program), rule.item_condition)
     """
-    listed = _listed(form, formula, flags, types)
-    if listed.complete or sufficient is None:
-        return listed
-    (first,) = form.ordered([_SomeSets(form, formula, flags, types or {}).weakest(sufficient)])
-    return Listing((first, *listed.sets), complete=False)
-
-
-def _listed(form: Canonical, formula: Formula, flags: frozenset[str], types: Mapping[str, str] | None) -> Listing:
     key = formula, flags, tuple((types or {}).items())
-    if form.partial_listings and key in form.partial_listings:
-        return Listing(form.partial_listings[key], complete=False)
     try:
-        return Listing(form.minimal_sets(formula, flags, types))
+        if key not in form.partial_listings:
+            return Listing(form.minimal_sets(formula, flags, types))
     except Undecided:
         unknown = form.may_be_completed(reached_atoms(form.program, formula))
         some = () if unknown else some_minimal_sets(form, formula, flags, types or {})
         form.partial_listings[key] = form.ordered(some)
-        return Listing(form.partial_listings[key], complete=False)
+    listed = form.partial_listings[key]
+    if sufficient is not None:
+        listed = (*form.ordered([_SomeSets(form, formula, flags, types or {}).weakest(sufficient)]), *listed)
+    return Listing(listed, complete=False)
 
 
 def some_minimal_sets(

@@ -18,7 +18,6 @@ from privtab.base.caching import once
 from privtab.base.paths import at_level
 from privtab.ir import nodes as ir
 from privtab.ir.algebra import Rebuilder
-from privtab.ir.canonical import Leaf, MinimalSets
 from privtab.ir.formula import (
     located,
     on_each_level,
@@ -31,35 +30,6 @@ from privtab.ir.formula import (
 
 Levels: TypeAlias = Mapping[str, int]
 """The number of levels on the path of the object in each slot."""
-
-
-def located_sets(program: ir.Program, sets: MinimalSets, levels: Levels) -> MinimalSets:
-    """Minimal sets with targets of single levels, for one request: each level for `every`, and a set for each level for `any`.
-
-    The `any` of one set are all taken at the same distance from the nearest, so a set with several is not listed in full.
-
-    Example:
-        located_sets(program, sets, {RESOURCE: 2})
-    """
-    found: dict[tuple[Leaf, ...], None] = {}
-    for atoms in sets:
-        targets = [target for atom in atoms if isinstance(atom, ir.Atomic) and (target := atom.several)]
-        choices = [levels[target.slot] for target in targets if target.level == "any"]
-        for distance in range(max(choices, default=1)):
-            found[tuple(at for atom in atoms for at in _located_atoms(program, atom, levels, distance))] = None
-    return tuple(found)
-
-
-def _located_atoms(program: ir.Program, atom: Leaf, levels: Levels, distance: int) -> Iterator[Leaf]:
-    if isinstance(atom, ir.ByType):
-        yield atom
-        return
-    whole = atom.several
-    each = (atom,) if whole is None else on_each_level(program, atom, levels[whole.slot])
-    if whole is not None and whole.level == "any":
-        each = (each[min(distance, len(each) - 1)],)
-    for one in each:
-        yield with_targets(one, lambda target: located(program, target, levels[target.slot])[0])
 
 
 def levels_that_matter(*conditions: tuple[ir.Program, ir.Formula]) -> int:

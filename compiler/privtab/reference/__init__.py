@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from privtab.base.lazy import face
 
 if TYPE_CHECKING:
-    from privtab.reference.evaluate import EvaluationContext, Explanation, Reference, Source
+    from privtab.reference.evaluate import EvaluationContext, Reference, Source
     from privtab.reference.witness import WitnessBuilder
 else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
-            "evaluate": "EvaluationContext Explanation Reference Source",
+            "evaluate": "EvaluationContext Reference Source",
             "witness": "WitnessBuilder",
         },
     )

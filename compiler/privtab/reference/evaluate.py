@@ -16,11 +16,10 @@ from privtab.base.names import LEFT_OUT, last_name, refers_to
 from privtab.base.paths import base_type, level_of, not_placed
 from privtab.base.request import Decision, Entity, Request, roles_not_held, smallest_sets
 from privtab.ir import nodes as ir
-from privtab.ir.canonical import Leaf, Listing
+from privtab.ir.canonical import Leaf, Listing, canonical_form
 from privtab.ir.formula import asked_condition, located, on_each_level, resolve_can
 from privtab.ir.names import atom_words
 from privtab.ir.serialise import listing, vocabulary
-from privtab.ir.unroll import located_sets
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
 
@@ -57,11 +56,9 @@ class Reference:
         types = {slot.name: evaluation.types[slot.name] for slot in rule.withs}
         named = ir.RESOURCE in evaluation.complete
         minimal_sets = listing(self.program, rule, named=named, flags=request.flags, types=types)
-        if self.program.nested_on:
-            sets = located_sets(self.program, minimal_sets.sets, evaluation.levels)
-            minimal_sets = minimal_sets._replace(sets=sets)
+        sets = canonical_form(self.program).located(minimal_sets.sets, evaluation.levels)
         allowed = not evaluation.unheld and evaluation.holds(condition)
-        return Explanation(evaluation, rule, minimal_sets, allowed=allowed)
+        return Explanation(evaluation, rule, minimal_sets._replace(sets=sets), allowed=allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,6 +392,31 @@ class EvaluationContext:
         if named := [f"{kind}:{name}" for name in names if refers_to(name, path[-1].partition(":")[2])]:
             yield Source(kind, path[-1], named)
 
+    def reasons(self, sets: Iterable[Collection[Leaf]]) -> list[dict[str, str]]:
+        """Each atom of the first minimal set that holds: on which entity and through which principal."""
+        first = next((atoms for atoms in sets if all(map(self.holds, atoms))), ())
+        return [self._reason(atom) for atom in first]
+
+    def _reason(self, atom: Leaf) -> dict[str, str]:
+        assert not isinstance(atom, ir.ByType)
+        reason = self.why(atom)
+        assert reason is not None
+        on = {} if reason.on is None else {"on": reason.on}
+        return {"atom": self.text(atom), **on, "through": reason.through}
+
+    def text(self, atom: Leaf) -> str:
+        """An atom with the request's entities: `READ (namespace:i/n)`."""
+        return atom_words(atom, self.key)
+
+    def effect_text(self, effect: ir.Effect) -> str:
+        """An effect with the request's entities: `grant ALL (namespace:i/n)`, `become owner (catalog:m/c)`."""
+        return f"{effect.text} ({self.key(effect.target)})"
+
+    def key(self, target: ir.Target) -> str:
+        """The target's key, or its type alone if the request does not name it."""
+        path = self.path(target)
+        return path[-1] if path else base_type(target.type)
+
 
 def fulfilled(compare: ir.Compare, value_of: Callable[[ir.Term], object]) -> bool:
     """Return whether both values of a comparison exist and stand in the relation."""
@@ -425,8 +447,8 @@ class Explanation:
         context: dict[str, Any] = {
             "rule": self.rule.id,
             "missing": [] if self.allowed or self.evaluation.unheld or unplaced else self.missing(),
-            "reasons": self.reasons() if self.allowed else [],
-            "effects": [self.effect_text(effect) for effect in self.rule.effects] if self.allowed else [],
+            "reasons": self.evaluation.reasons(self.sets) if self.allowed else [],
+            "effects": list(map(self.evaluation.effect_text, self.rule.effects)) if self.allowed else [],
             "source": self.rule.source_text,
         }
         if unplaced:
@@ -449,37 +471,10 @@ class Explanation:
         if evaluation.holds(atom):
             return []
         if not isinstance(atom, ir.Has):
-            return [self.text(atom)]
+            return [evaluation.text(atom)]
         denied = [
             f"deny {atom.privilege} ({key}) to {principal}"
             for key, principal in evaluation.denials(atom.privilege, atom.target)
         ]
         is_granted = evaluation.granted(atom.privilege, evaluation.path(atom.target)) is not None
-        return denied if is_granted else [self.text(atom), *denied]
-
-    def reasons(self) -> list[dict[str, str]]:
-        """Each atom of the first minimal set that holds: on which entity and through which principal."""
-        for atoms in self.sets:
-            if all(self.evaluation.holds(atom) for atom in atoms):
-                return [self._reason(atom) for atom in atoms]
-        return []
-
-    def _reason(self, atom: Leaf) -> dict[str, str]:
-        assert not isinstance(atom, ir.ByType)
-        reason = self.evaluation.why(atom)
-        assert reason is not None
-        on = {} if reason.on is None else {"on": reason.on}
-        return {"atom": self.text(atom), **on, "through": reason.through}
-
-    def text(self, atom: Leaf) -> str:
-        """An atom with the request's entities: `READ (namespace:i/n)`."""
-        return atom_words(atom, self.key)
-
-    def key(self, target: ir.Target) -> str:
-        """The target's key, or its type alone if the request does not name it."""
-        path = self.evaluation.path(target)
-        return path[-1] if path else base_type(target.type)
-
-    def effect_text(self, effect: ir.Effect) -> str:
-        """An effect with the request's entities: `grant ALL (namespace:i/n)`, `become owner (catalog:m/c)`."""
-        return f"{effect.text} ({self.key(effect.target)})"
+        return denied if is_granted else [evaluation.text(atom), *denied]

@@ -231,17 +231,17 @@ def asked_forms(program: Program, rule: Rule) -> tuple[bool, ...]:
 
 
 def listing(context: EvaluationContext, rule: Rule, condition: Formula) -> Listing:
-    """The minimal sets of a rule's condition, for the flags and types of a request.
+    """The minimal sets of a rule's condition for a request, as atoms about its entities.
 
     If not all are listed, one that the caller holds comes first, if there is any.
     """
     form = canonical_form(context.program)
     types = {slot.name: context.types.get(slot.name, LEFT_OUT) for slot in rule.withs}
     found = minimal_listing(form, condition, context.flags, types)
-    if found.complete or any(all(map(context.holds, atoms)) for atoms in found.sets):
-        return found
-    sufficient = _SufficientAtoms(context).fold(condition)
-    return minimal_listing(form, condition, context.flags, types, sufficient=sufficient)
+    if not found.complete and not any(all(map(context.holds, atoms)) for atoms in found.sets):
+        sufficient = _SufficientAtoms(context).fold(condition)
+        found = minimal_listing(form, condition, context.flags, types, sufficient=sufficient)
+    return found._replace(sets=form.located(found.sets, context.levels))
 
 
 class _SufficientAtoms(RequestAlgebra["frozenset[Leaf] | None"]):

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from privtab.base import NOT_SET, Decision, Entity, Request
-from privtab.ir import ByType, Compare, Has, Leaf, Listing, Owner, Rule, Self, located_sets, uses_below
-from privtab.reference import EvaluationContext, Explanation, Reference
+from privtab.ir import ByType, Compare, Has, Leaf, Owner, Rule, Self, uses_below
+from privtab.reference import EvaluationContext, Reference
 from privtab.state import Places, State
 from privtab_analysis.caller import listing
 from privtab_analysis.changes import AddToGroup, Assign, Change, Changes, Give, SmallestChanges, apply, change_kind
@@ -226,7 +226,7 @@ def explain(
     explanation = reference.explanation(request)
     rows = None if state is None else Provenance(explanation.evaluation, state, places)
     evaluation = explanation.evaluation
-    minimal_sets = minimal_sets_of(evaluation, explanation.rule)
+    minimal_sets = listing(evaluation, explanation.rule, evaluation.condition(explanation.rule))
     turns, complete = Remedies(()), True
     proposed: tuple[Proposal, ...] = ()
     inactive = _inactive(evaluation)
@@ -239,7 +239,7 @@ def explain(
         request=request,
         decision=Decision(allowed=explanation.allowed, context=explanation.context()),
         rule=explanation.rule,
-        sets=tuple(tuple(_part(explanation, rows, atom) for atom in atoms) for atoms in minimal_sets.sets),
+        sets=tuple(tuple(_part(evaluation, rows, atom) for atom in atoms) for atoms in minimal_sets.sets),
         turns=turns.sets,
         proposals=proposed,
         sets_complete=minimal_sets.complete,
@@ -248,14 +248,6 @@ def explain(
         activating=() if explanation.allowed else _activating(reference, request, inactive),
         demanding=() if explanation.allowed else _demanding(reference, request),
     )
-
-
-def minimal_sets_of(evaluation: EvaluationContext, rule: Rule) -> Listing:
-    """The minimal sets of a rule for a request, as atoms about its entities."""
-    found = listing(evaluation, rule, evaluation.condition(rule))
-    if not evaluation.program.nests:
-        return found
-    return found._replace(sets=located_sets(evaluation.program, found.sets, evaluation.levels))
 
 
 def _inactive(evaluation: EvaluationContext) -> tuple[str, ...]:
@@ -301,15 +293,15 @@ def _fewest(names: Sequence[str], allowed: Callable[[Sequence[str]], bool]) -> t
     return tuple(needed)
 
 
-def _part(explanation: Explanation, rows: Provenance | None, atom: Leaf) -> Part:
+def _part(evaluation: EvaluationContext, rows: Provenance | None, atom: Leaf) -> Part:
     assert not isinstance(atom, ByType), "a request gives every object its type"
-    text, why = explanation.text(atom), explanation.evaluation.why(atom)
+    text, why = evaluation.text(atom), evaluation.why(atom)
     if why is not None:
         return Part(atom=text, holds=True, on=why.on, through=why.through, because=rows.of(atom) if rows else ())
     if not isinstance(atom, Has):
         return Part(atom=text, holds=False, fixed=isinstance(atom, Compare | Self))
-    path = explanation.evaluation.path(atom.target)
-    denials = explanation.evaluation.denials_on(atom.privilege, path)
+    path = evaluation.path(atom.target)
+    denials = evaluation.denials_on(atom.privilege, path)
     return Part(
         atom=text,
         holds=False,

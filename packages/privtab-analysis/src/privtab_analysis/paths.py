@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from privtab.base import Entity
-from privtab.ir import RESOURCE, Atom, Rule, Tool, located_sets, reached_atoms
-from privtab.reference import Explanation, Reference
+from privtab.ir import RESOURCE, Atom, Rule, Tool, reached_atoms
+from privtab.reference import Reference
 from privtab.state import State
 from privtab_analysis import effects
 from privtab_analysis.authorised import AuthorisedChanges, Authority
@@ -439,11 +439,7 @@ class ReachableRights:
     def _reasons(self, action: effects.Action, with_: Mapping[str, Entity]) -> list[dict[str, str]]:
         asked, condition = self._assumed.request_form(action.rule, action.resource, creates=action.creates)
         self.caller.about({RESOURCE: asked, **with_})
-        minimal_sets = listing(self.caller, action.rule, condition)
-        if self.program.nests:
-            sets = located_sets(self.program, minimal_sets.sets, self.caller.levels)
-            minimal_sets = minimal_sets._replace(sets=sets)
-        return Explanation(self.caller, action.rule, minimal_sets, allowed=True).reasons()
+        return self.caller.reasons(listing(self.caller, action.rule, condition).sets)
 
 
 def escalations(

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from privtab.base import Entity, Request, Undecided, UsageError, base_type, last_name, smallest_sets
-from privtab.ir import Atom, Below, Compare, Listing, Member, OnTarget, Rule, Tool, located_sets, reached_atoms
-from privtab.reference import EvaluationContext, Explanation, Reference
+from privtab.ir import Atom, Below, Compare, Member, OnTarget, Rule, Tool, reached_atoms
+from privtab.reference import EvaluationContext, Reference
 from privtab.state import ROLE_PREFIX, State, attribute_parts
 from privtab_analysis.caller import Caller, listing
 from privtab_analysis.entitlements.evaluator import Evaluator
@@ -89,8 +89,6 @@ class WhoCan:
         caller = Caller(self._reference, user, flags=self.request.flags, attributes=self.request.attributes)
         caller.about(self._objects())
         listed = listing(caller, self.rule, self.condition)
-        listed = listed._replace(sets=located_sets(caller.program, listed.sets, caller.levels))
-        explained = Explanation(caller, self.rule, listed, allowed=True)
         return tuple(
             Evidence(
                 atom=reason["atom"],
@@ -98,7 +96,7 @@ class WhoCan:
                 through=reason["through"],
                 via=self._users.via(user, reason["through"].removeprefix("owner ")),
             )
-            for reason in explained.reasons()
+            for reason in caller.reasons(listed.sets)
         )
 
     def principals(self) -> tuple[Principal, ...]:
@@ -115,7 +113,7 @@ class WhoCan:
         names = [ANYONE, *known, *holders.names(self._keys)]
         evaluator = self._evaluator(holders, names, {user: n for n, user in enumerate(known.values(), 1)})
         needs_of: dict[str, set[frozenset[str]]] = defaultdict(set)
-        text = Explanation(self._context, self.rule, Listing(()), allowed=False).text
+        text = self._context.text
         memberships = [atom for atom in self._atoms if isinstance(atom, Member) and self._is_to_try(atom)]
         if len(memberships) > MEMBERSHIPS:
             raise Undecided(f"not decided: `{self.rule.id}` requires more than {MEMBERSHIPS} memberships")

@@ -26,7 +26,7 @@ from privtab.state import (
     locations,
     lying_in,
 )
-from privtab_analysis.explanation import minimal_sets_of
+from privtab_analysis.caller import listing
 from privtab_analysis.provenance import Provenance
 
 USER = "user:"
@@ -231,7 +231,8 @@ class Excerpt:
             self._known[key] = Provenance(evaluation, self.state, self._places)
         shortest = self._known[key].about(evaluation)
         every = shortest.about(evaluation, every_link=True)
-        listed = minimal_sets_of(evaluation, self.reference.program.rules[request.resource.type, request.action])
+        rule = self.reference.program.rules[request.resource.type, request.action]
+        listed = listing(evaluation, rule, evaluation.condition(rule))
         found: list[tuple[tuple[Rows, ...], ...]] = []
         used: set[Row] = set()
         for atoms in listed.sets:

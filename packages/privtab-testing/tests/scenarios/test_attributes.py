@@ -22,7 +22,6 @@ from privtab.ir import (
     Target,
     asked_condition,
     canonical_form,
-    located_sets,
     reached_atoms,
 )
 from privtab.reference import Reference
@@ -238,8 +237,8 @@ def test_callers_of_generated_conditions_are_decided_as_expected(seed: int) -> N
         ):
             continue
         names = RequestNames(program, {RESOURCE: rule.entity, **types}, dict.fromkeys((RESOURCE, *types), 1))
-        sets = canonical_form(program).minimal_sets(condition, frozenset(), types)
-        sets = located_sets(program, sets, {RESOURCE: 1}) if program.nests else sets
+        form = canonical_form(program)
+        sets = form.located(form.minimal_sets(condition, frozenset(), types), {RESOURCE: 1})
         ways = [[_held(leaf, names) for leaf in atoms] for atoms in sets]
         if any(atom is None for way in ways for atom in way):
             continue

@@ -20,7 +20,6 @@ from privtab.ir import (
     Target,
     asked_condition,
     canonical_form,
-    located_sets,
 )
 from privtab.reference import Reference
 from privtab.state import from_tables, validate
@@ -287,9 +286,9 @@ def test_generated_conditions_with_or_below_are_proved(seed: int) -> None:
         names = RequestNames(program, {RESOURCE: rule.entity}, {RESOURCE: 2})
         resource = Entity.parse(names.key(Target(slot=RESOURCE, type=rule.entity)))
         condition = asked_condition(program, rule, named=True)
-        sets = canonical_form(program).minimal_sets(condition, frozenset(), {})
-        if program.nests:
-            sets = located_sets(program, sets, {RESOURCE: 2 if rule.entity in program.nested_on else 1})
+        form = canonical_form(program)
+        levels = {RESOURCE: 2 if rule.entity in program.nested_on else 1}
+        sets = form.located(form.minimal_sets(condition, frozenset(), {}), levels)
         ways = [[held(leaf, names) for leaf in atoms] for atoms in sets]
         if not any(isinstance(atom, Below) for atoms in sets for atom in atoms):
             continue

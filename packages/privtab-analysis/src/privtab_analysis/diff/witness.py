@@ -18,7 +18,6 @@ from privtab.ir import (
     Formula,
     Holding,
     ImplicationChecker,
-    Listing,
     Or,
     Program,
     Rule,
@@ -28,7 +27,7 @@ from privtab.ir import (
     replace_atoms,
     resolve_can,
 )
-from privtab.reference import EvaluationContext, Explanation, Reference, WitnessBuilder
+from privtab.reference import EvaluationContext, Reference, WitnessBuilder
 from privtab.state import from_tables, validate
 from privtab_analysis.diff.nodes import Decided, PathForm, Shape, Shows, Tables, Types, Witness
 
@@ -285,5 +284,4 @@ def answer(program: Program, tables: Tables, request: Request) -> tuple[Decided,
         return "deny", ()
     if (filter_ := program.filter_of(rule.entity, rule.operation)) is not None:
         return "allow", (filter_.sql,)
-    explanation = Explanation(evaluation, rule, Listing(()), allowed=True)
-    return "allow", tuple(map(explanation.effect_text, (*rule.effects, *rule.delegations)))
+    return "allow", tuple(map(evaluation.effect_text, (*rule.effects, *rule.delegations)))

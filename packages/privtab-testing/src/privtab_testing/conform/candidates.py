@@ -22,7 +22,6 @@ from privtab.ir import (
     Tool,
     asked_condition,
     canonical_form,
-    located_sets,
     vocabulary,
 )
 from privtab_analysis.rights import Right, key_of, right_text, with_key
@@ -288,7 +287,7 @@ class Candidates:
         object than the resource. Raises Undecided if there are too many.
         """
         found: dict[HeldSet, str] = {}
-        for atoms in located_sets(self.program, sets, levels) if self.program.nests else sets:
+        for atoms in self._form.located(sets, levels):
             choices = [self._held(atom, names) for atom in atoms]
             if not all(choices):
                 return None
