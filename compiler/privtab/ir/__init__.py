@@ -9,23 +9,19 @@ from privtab.base.lazy import face
 if TYPE_CHECKING:
     from privtab.ir.algebra import Algebra, Rebuilder
     from privtab.ir.canonical import Leaf, Listing, canonical_form
-    from privtab.ir.comparisons import Comparisons
     from privtab.ir.deserialise import program_from_json
     from privtab.ir.exact import ImplicationChecker
-    from privtab.ir.facts import Fact, Holding
+    from privtab.ir.facts import Fact
     from privtab.ir.formula import (
         RequestAlgebra,
         Truth,
         asked_condition,
         compared_terms,
-        direct_atoms,
         on_entity,
         reached_atoms,
         references,
         replace_atoms,
         resolve_can,
-        uses_below,
-        walk_condition,
         walk_reached,
         with_targets,
     )
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
         ByType,
         Can,
         Compare,
-        Conflict,
         Effect,
         EntityType,
         Formula,
@@ -73,14 +68,13 @@ else:
         {
             "algebra": "Algebra Rebuilder",
             "canonical": "Leaf Listing canonical_form",
-            "comparisons": "Comparisons",
             "deserialise": "program_from_json",
             "exact": "ImplicationChecker",
-            "facts": "Fact Holding",
-            "formula": "RequestAlgebra Truth asked_condition compared_terms direct_atoms on_entity reached_atoms "
-            "references replace_atoms resolve_can uses_below walk_condition walk_reached with_targets",
+            "facts": "Fact",
+            "formula": "RequestAlgebra Truth asked_condition compared_terms on_entity reached_atoms "
+            "references replace_atoms resolve_can walk_reached with_targets",
             "names": "atom_text atom_words condition_text effect_texts privilege_names value_text",
-            "nodes": "ALWAYS Alias And Atom Below ByType Can Compare Conflict Effect EntityType Formula Has HasBelow Holds "
+            "nodes": "ALWAYS Alias And Atom Below ByType Can Compare Effect EntityType Formula Has HasBelow Holds "
             "Member NEVER OnTarget Or Owner OwnsBelow Program RESOURCE Rule Self ServiceAdmin SqlFilter "
             "Target Term When",
             "serialise": "program_json vocabulary",

@@ -83,7 +83,7 @@ class Canonical:
         self._implied = program.implies
         self._below = uses_below(program)
         self._compares = bool(compared_terms(program))
-        self._comparisons = Comparisons(program)
+        self.comparisons = Comparisons(program)
         self._facts = FactSemantics(program)
         self._minimal_sets: dict[tuple[ir.Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
         self._shapes = shapes.shapes(program)
@@ -161,16 +161,16 @@ class Canonical:
             return self.reduce(atoms) if self.possible(atoms) else None
 
         for _ in range(2):  # the sets that one part joins are to be written in one way as to the others
-            for part in connected(self._comparisons, sorted(frozenset().union(*sets), key=self.order)):
+            for part in connected(self.comparisons, sorted(frozenset().union(*sets), key=self.order)):
                 self._steps_left = STEPS
                 in_order = sorted(sets, key=self._rank)
-                found = completed(in_order, part, self._comparisons, joined, self._suffices)
+                found = completed(in_order, part, self.comparisons, joined, self._suffices)
                 sets = self.antichain(map(self.reduce, found))
         return sets
 
     def may_be_completed(self, atoms: Iterable[Leaf]) -> bool:
         """Return whether some of the atoms are comparisons of one attribute, so that sets of them may be joined."""
-        return any(len(part) > 1 for part in connected(self._comparisons, atoms))
+        return any(len(part) > 1 for part in connected(self.comparisons, atoms))
 
     def ordered(self, sets: Iterable[AtomSet]) -> MinimalSets:
         """Sort sets, and the atoms in each, into the order that every output uses."""
@@ -225,7 +225,7 @@ class Canonical:
             case ir.OwnsBelow(target=target):
                 return any(isinstance(a, ir.Owner | ir.OwnsBelow) and self._within(a.target, target) for a in atoms)
             case ir.Compare():
-                return self._comparisons.follows([a for a in atoms if isinstance(a, ir.Compare)], atom)
+                return self.comparisons.follows([a for a in atoms if isinstance(a, ir.Compare)], atom)
             case _:
                 assert isinstance(atom, ir.ByType) or atom.kind.alone
                 return False
@@ -243,7 +243,7 @@ class Canonical:
 
     def possible(self, atoms: AtomSet) -> bool:
         """Return whether the atoms can hold together: whether there are values for what they compare."""
-        return not self._compares or self._comparisons.possible(a for a in atoms if isinstance(a, ir.Compare))
+        return not self._compares or self.comparisons.possible(a for a in atoms if isinstance(a, ir.Compare))
 
     def _gives(self, atom: ir.Has, privilege: str) -> bool:
         """Return whether every grant that gives the atom gives a privilege on the same object."""

@@ -13,7 +13,8 @@ from typing import assert_never
 from privtab.base.errors import Undecided
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, canonical_form
-from privtab.ir.facts import Assigned, Fact, FactSemantics, Granted, Holding, Owned
+from privtab.ir.comparisons import Comparisons
+from privtab.ir.facts import Assigned, Fact, Facts, FactSemantics, Granted, Holding, Owned
 from privtab.ir.formula import Truth, reached_atoms, resolve_can, uses_below, walk_condition, walk_reached, without_name
 from privtab.ir.shapes import depends_on_request
 from privtab.ir.solver import Slots, Solver
@@ -52,6 +53,16 @@ class ImplicationChecker:
         self._nests = self.program.nests or self.other_program.nests
         self._unused_names = unused_names
         self._unrolled: dict[int, ImplicationChecker] = {}
+
+    @cached_property
+    def comparisons(self) -> Comparisons:
+        """What comparisons of attributes mean in both programs."""
+        return Comparisons(self.program, self.other_program)
+
+    @staticmethod
+    def compared(facts: Facts) -> set[ir.Compare]:
+        """The comparisons among some facts."""
+        return {fact.compare for fact in facts if isinstance(fact, Holding)}
 
     @cached_property
     def solver(self) -> Solver:
@@ -153,10 +164,15 @@ class ImplicationChecker:
         if self.semantics is self.other_semantics:
             return True
         return self.same_semantics and all(
-            self.means_the_same(node) for node in (*walk_reached(self.program, f), *walk_reached(self.other_program, g))
+            self._node_means_the_same(node)
+            for node in (*walk_reached(self.program, f), *walk_reached(self.other_program, g))
         )
 
-    def means_the_same(self, node: ir.Formula) -> bool:
+    def means_the_same(self, formula: ir.Formula) -> bool:
+        """Return whether both programs understand the names of a condition in the same way; a `can` is not followed."""
+        return all(map(self._node_means_the_same, walk_condition(formula)))
+
+    def _node_means_the_same(self, node: ir.Formula) -> bool:
         """Return whether the same names and roles give a privilege in both programs, and a target lies on the same path."""
         match node:
             case ir.Has():
@@ -167,7 +183,7 @@ class ImplicationChecker:
                 return self._same_words[node.privilege] and self.same_path(node.target.type)
             case ir.HasBelow(privilege=privilege, target=target):
                 own = ir.Has(privilege=privilege, target=target)
-                return self.means_the_same(own) and self._same_below(target)
+                return self._node_means_the_same(own) and self._same_below(target)
             case ir.OwnsBelow(target=target):
                 return self.same_path(target.type) and self._same_below(target)
             case ir.OnTarget() | ir.Can():

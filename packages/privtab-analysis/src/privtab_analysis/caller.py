@@ -10,6 +10,7 @@ from privtab.ir import (
     Atom,
     Can,
     Compare,
+    Feature,
     Formula,
     Leaf,
     Listing,
@@ -19,7 +20,6 @@ from privtab.ir import (
     Rule,
     canonical_form,
     minimal_listing,
-    uses_below,
     walk_reached,
 )
 from privtab.reference import EvaluationContext, Reference
@@ -161,7 +161,7 @@ class EquivalenceClasses:
     def __init__(self, caller: Caller, state: State, universe: Universe) -> None:
         self._shapes = caller.vocabulary.shapes
         self._where = caller.holdings.locations
-        self._asks_below = uses_below(caller.program)
+        self._asks_below = Feature.BELOW.used_by(caller.program)
         self._state = state
         self.named_paths = {scope.partition(":")[2] for _, scope in caller.scoped}
         self.named_paths |= self._paths("members", "user", "of", {caller.user})

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from privtab.base import NOT_SET, Decision, Entity, Request
-from privtab.ir import ByType, Compare, Has, Leaf, Owner, Rule, Self, uses_below
+from privtab.ir import ByType, Compare, Feature, Has, Leaf, Owner, Rule, Self
 from privtab.reference import EvaluationContext, Reference
 from privtab.state import Places, State
 from privtab_analysis.caller import listing
@@ -67,7 +67,7 @@ def proposals(
     for candidate in _candidates(reference, unchanged):
         found += HypotheticalDecision(reference, state, request, (candidate,), budget).sets_with_extra(unchanged)
     ways = budget.in_order(found)
-    below = uses_below(reference.program)
+    below = Feature.BELOW.used_by(reference.program)
     measure = _Measure(unchanged, request.user)
     limit = MAX_MEASURED_IF_TRUNCATED if budget.truncated else MAX_MEASURED
     result = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from privtab.base import Request, Window
-from privtab.ir import ByType, Leaf, Program, uses_below
+from privtab.ir import ByType, Feature, Leaf, Program
 from privtab.reference import EvaluationContext, Reference
 from privtab.state import (
     GROUP_PREFIX,
@@ -78,7 +78,7 @@ class StateRows:
         self.scoped = {row for row in self.numbers["assignments"] if self.cells[row][2] is not None}
         """The assignments within a scope."""
         self.denials = {row for row in self.numbers["grants"] if self.cells[row][1] == "deny"}
-        self._asks_below = uses_below(program)
+        self._asks_below = Feature.BELOW.used_by(program)
         self._locations = locations(program, state)
 
     def __len__(self) -> int:

@@ -24,7 +24,7 @@ from privtab.base import (
 from privtab.bundle import program_in
 from privtab.client import ReadBundle
 from privtab.engines import combined_document
-from privtab.ir import Program, uses_below
+from privtab.ir import Feature, Program
 from privtab.pipeline import optimised, policy_artifacts
 from privtab.state import PartText, RawState, UsedParts, as_written, from_tables, index_document, validate
 from privtab_logs.deciding import Decider
@@ -257,6 +257,6 @@ def _same_index(one: Policy, other: Policy) -> bool:
     """Return whether two policies read the same index: they declare the same, their rows read the same parts, and none asks what is below."""
     if one.reads != other.reads:
         return False
-    below = uses_below(one.program) or uses_below(other.program)
+    below = Feature.BELOW.used_by(one.program) or Feature.BELOW.used_by(other.program)
     names = (one.json.keys() | other.json.keys()) - {"revision", "version", "title", "name", "state"}
     return all(one.json.get(name) == other.json.get(name) for name in names if below or name != "rules")

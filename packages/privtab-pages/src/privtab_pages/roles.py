@@ -8,7 +8,7 @@ from itertools import count, product
 from typing import TypeAlias
 
 from privtab.base import Entity
-from privtab.ir import Member, Program, direct_atoms
+from privtab.ir import Member, Program, reached_atoms
 from privtab.reference import Reference
 from privtab.state import Assignment, Placement, State
 from privtab_analysis.entitlements.universe import names, universe
@@ -58,8 +58,8 @@ def roles_of_state(program: Program, state: State) -> RoleMatrix | None:
             scopes.setdefault(holder.removeprefix("role:"), [None])
     if not scopes:
         return None
-    asked = (condition for rule in program.rules.values() for condition in (rule.gate, rule.requires, rule.each))
-    types = {atom.target.type for part in asked if part for atom in direct_atoms(part) if isinstance(atom, Member)}
+    asked = (atom for rule in program.rules.values() for atom in reached_atoms(program, rule.item_condition))
+    types = {atom.target.type for atom in asked if isinstance(atom, Member)}
     joined = [entity for entity in universe(program, state, types) if entity.type in types] if types else []
     about = "On how many of the entities that the state names a user may do it who holds the role alone, as a member of what contains them."
     return _matrix(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from privtab.base import UsageError, Window, moment_text
-from privtab.ir import Feature, uses_below
+from privtab.ir import Feature
 from privtab_spark.arguments import RequestArguments, RequestColumns, read_arguments
 from privtab_spark.frames import opened as opened_frame
 from privtab_spark.moments import Moment, is_column, moment_of, state_at
@@ -140,7 +140,7 @@ def choose_plan(
 
 def _selectable(request: RequestColumns, policy: OpenPolicy, state: Any, limits: Limits) -> tuple[str, ...]:
     """The large tables whose rows can be told by the paths of requests, if it may pay off to find the needed rows."""
-    if request.frame.isStreaming or limits.pin or policy.vocabulary.flat or uses_below(policy.as_program):
+    if request.frame.isStreaming or limits.pin or policy.vocabulary.flat or Feature.BELOW.used_by(policy.as_program):
         return ()
     read = readable(policy, state, request.frame.sparkSession)
     if read is None or not read.plain:

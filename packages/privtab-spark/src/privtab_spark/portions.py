@@ -19,7 +19,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.base import Entity, Locations, UsageError, Vocabulary
-from privtab.ir import uses_below
+from privtab.ir import Feature
 from privtab.state import as_written
 from privtab_spark.arguments import RequestColumns
 from privtab_spark.frames import union
@@ -159,7 +159,7 @@ class _Portions:
         self.spark = request.frame.sparkSession
         self.names = policy.vocabulary
         self.hierarchy: Sequence[Literal["groups", "roles"]] = policy.json["semantics"].get("hierarchy", ())
-        self.below = uses_below(policy.as_program)
+        self.below = Feature.BELOW.used_by(policy.as_program)
         self.requests = 0
         self.places = shipped_places(self.spark, state.tables["entities"]) if self.names.flat else None
         self.tables = {table: unbroadcast(rows) for table, rows in state.tables.items()}

@@ -16,7 +16,6 @@ from privtab.ir import (
     reached_atoms,
     references,
     unrolled,
-    walk_condition,
     walk_reached,
 )
 from privtab_analysis.diff.declared import combine_verdicts, compare_effects, verdict
@@ -139,11 +138,12 @@ class Comparison:
         if not self._declared:
             return True
         types = {rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.named)}
-        nodes = (
-            node for formula in (rule.gate, rule.requires, rule.each or ir.ALWAYS) for node in walk_condition(formula)
-        )
         forward = self._forward
-        return forward.same_semantics and all(map(forward.same_path, types)) and all(map(forward.means_the_same, nodes))
+        return (
+            forward.same_semantics
+            and all(map(forward.same_path, types))
+            and all(map(forward.means_the_same, (rule.gate, rule.requires, rule.each or ir.ALWAYS)))
+        )
 
     def _changed_references(self, pair: Pair) -> Iterator[str]:
         """The rows reached by `can` that differ between the sides."""

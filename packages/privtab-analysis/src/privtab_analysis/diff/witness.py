@@ -13,10 +13,8 @@ from privtab.ir import (
     Atom,
     Can,
     Compare,
-    Comparisons,
     Fact,
     Formula,
-    Holding,
     ImplicationChecker,
     Or,
     Program,
@@ -85,12 +83,12 @@ def _with_values(
     """
     if not (exact.program.attributes or exact.other_program.attributes):
         return found
-    true = {fact.compare for fact in found.facts if isinstance(fact, Holding)}
+    true = exact.compared(found.facts)
     false: set[Compare] = set()
     if not _refused(exact.program, exact.other_program, true):
         atoms = (*reached_atoms(exact.other_program, denied_by), *reached_atoms(exact.program, unless))
         false = {atom for atom in atoms if isinstance(atom, Compare)} - true
-    values = Comparisons(exact.program, exact.other_program).values(true, false)
+    values = exact.comparisons.values(true, false)
     assert values is not None, "only comparisons that can hold together are facts"
     return replace(found, values=values)
 

@@ -15,8 +15,8 @@ from time import time_ns
 from typing import TypeAlias
 
 from privtab.base import LEFT_OUT, Entity, FilterWord, GivenAttributes, count
-from privtab.ir import RESOURCE, Below, Program, Rule, Term, Tool, direct_atoms, rule_flags
-from privtab.state import Places, State
+from privtab.ir import RESOURCE, Below, Program, Rule, Term, Tool, direct_atoms, reached_atoms, rule_flags
+from privtab.state import NO_PLACES, Places, State
 from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key
 from privtab_analysis.permissions import questions
 from privtab_analysis.state_diff.causes import Causes, ChangeImpact
@@ -112,7 +112,7 @@ class Comparison:
         """Addresses at or below which the changed rows matter."""
         self.decided = 0
         self.undecided: list[str] = []
-        below = (atom for rule in program.rules.values() for atom in direct_atoms(rule.item_condition))
+        below = (atom for rule in program.rules.values() for atom in reached_atoms(program, rule.item_condition))
         depths = [program.depth(atom.target.type) for atom in below if isinstance(atom, Below)]
         self.least_below = min([*depths, *([1] if depths and program.flat else [])], default=None)
         """The fewest names in the address of an entity that a condition asks about with all below it; None if none does."""

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from privtab.base import Entity, GivenAttributes, last_name
-from privtab.ir import Program, compared_terms, uses_below
+from privtab.ir import Feature, Program, compared_terms
 from privtab.state import GROUP_PREFIX, State
 from privtab_analysis.state_diff.entities import Addresses, EntityTree, prefixes, written
 from privtab_analysis.state_diff.nodes import ChangedRow
@@ -51,7 +51,7 @@ class Causes:
         self._grantees: dict[str, frozenset[str]] = {}
         self._containers: dict[str, tuple[str, ...]] = {}
         self._holds_roles = "roles" in program.semantics.hierarchy
-        self.asks_below = uses_below(program)
+        self.asks_below = Feature.BELOW.used_by(program)
         self.tried = 0
         """The number of questions that were decided to find causes."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from time import time_ns
 
 from privtab.base import Change, Entity, Request, listed_names
-from privtab.ir import Conflict, Program, vocabulary
+from privtab.ir import Program, vocabulary
 from privtab.reference import Reference
 from privtab.state import locations
 from privtab_server.errors import StoreConflict
@@ -24,15 +24,18 @@ class Violation:
     """More operations of a conflict than a user may do within one entity."""
 
     user: str
-    conflict: Conflict
+    conflict: int
+    """Its position among those of the policy."""
+    at_most: int
+    why: str | None
     within: str
     operations: tuple[str, ...]
     through: tuple[str, ...]
 
     def __str__(self) -> str:
         """Name the user, the operations, the principals that give them, and the reason of the conflict."""
-        why = f": {self.conflict.why.strip()}" if self.conflict.why else ""
-        most = "" if self.conflict.at_most == 1 else f", of which {self.conflict.at_most} are permitted"
+        why = f": {self.why.strip()}" if self.why else ""
+        most = "" if self.at_most == 1 else f", of which {self.at_most} are permitted"
         where = f" in {self.within}" if self.within else ""
         return f"user:{self.user} could do {listed_names(self.operations)}{where}{most}, through {listed_names(self.through)}{why}"
 
@@ -77,14 +80,13 @@ def _violations(program: Program, excerpt: Excerpt, user: str) -> Iterator[Viola
     }
     where = locations(program, excerpt.state())
     paths = [keys for text in sorted(named) if (keys := where.find(Entity.parse(text)))]
-    for conflict in program.conflicts:
-        for within, objects in _objects(program, conflict, paths).items():
+    for conflict, declared in enumerate(program.conflicts):
+        for within, objects in _objects(program, [type_ for type_, _ in declared.operations], paths).items():
             yield from _violated(program, excerpt, user, conflict, within, objects)
 
 
-def _objects(program: Program, conflict: Conflict, paths: Sequence[Sequence[str]]) -> dict[str, dict[str, set[str]]]:
+def _objects(program: Program, types: Sequence[str], paths: Sequence[Sequence[str]]) -> dict[str, dict[str, set[str]]]:
     """Return the entities on which operations could be done by type, for each entity within which operations are counted."""
-    types = [type_ for type_, _ in conflict.operations]
     chains = [program.chain(type_) for type_ in types]
     common = [type_ for type_ in chains[0] if all(type_ in chain for chain in chains)]
     found: dict[str, dict[str, set[str]]] = {}
@@ -125,12 +127,13 @@ def _below(program: Program, key: str, type_: str) -> str | None:
 
 
 def _violated(
-    program: Program, excerpt: Excerpt, user: str, conflict: Conflict, within: str, objects: dict[str, set[str]]
+    program: Program, excerpt: Excerpt, user: str, conflict: int, within: str, objects: dict[str, set[str]]
 ) -> Iterator[Violation]:
     """The violation of a conflict within an entity, if there is one at some time."""
+    declared = program.conflicts[conflict]
     requests = [
         (f"{type_}/{action}", Request(user=user, action=action, resource=Entity.parse(text)))
-        for type_, action in conflict.operations
+        for type_, action in declared.operations
         if not program.rules[type_, action].withs and not program.rules[type_, action].required_flags
         for text in sorted(objects[type_])
     ]
@@ -152,7 +155,7 @@ def _violated(
             if decision.allowed:
                 reasons = decision.context.get("reasons", ())
                 through.setdefault(operation, set()).update(str(reason["through"]) for reason in reasons)
-        if len(through) > conflict.at_most:
+        if len(through) > declared.at_most:
             who = sorted({text for texts in through.values() for text in texts})
-            yield Violation(user, conflict, within, tuple(through), tuple(who))
+            yield Violation(user, conflict, declared.at_most, declared.why, within, tuple(through), tuple(who))
             return

@@ -14,7 +14,7 @@ from itertools import product
 
 from privtab import ir
 from privtab.base import PRINCIPAL_KINDS, Entity, Request
-from privtab.ir import on_entity, uses_below, vocabulary
+from privtab.ir import Feature, on_entity, vocabulary
 from privtab.reference import Reference
 from privtab.state import TABLE_COLUMNS, State
 from privtab_testing.conform import Question, QuestionPlan
@@ -425,7 +425,7 @@ class _Finder:
         own = {entity.id for entity, _ in state.owners}
         for names in (row.entity.names for row in state.grants if row.grantee == everybody):
             # With `or below`, it counts for what contains its entity, too.
-            first = 1 if uses_below(self._program) else len(names)
+            first = 1 if Feature.BELOW.used_by(self._program) else len(names)
             own |= {"/".join(names[:depth]) for depth in range(first, len(names) + 1)}
         if self._changes(rule) and vocabulary(self._program).complete(request.resource):
             own.add(request.resource.id)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, get_args
 
 from privtab import ir
 from privtab.base import Entity, encode_name, once
-from privtab.ir import Leaf, direct_atoms, on_entity, vocabulary
+from privtab.ir import Leaf, on_entity, reached_atoms, vocabulary
 from privtab_analysis.rights import (
     ONESELF,
     Giving,
@@ -149,7 +149,7 @@ class CallerSemantics(Rights):
 @once
 def _on_nothing(program: ir.Program) -> frozenset[Right]:
     """The rights that rows give a caller about no entity: service administration, and others that the conditions name."""
-    asked = (atom for rule in program.rules.values() for atom in direct_atoms(rule.item_condition))
+    asked = (atom for rule in program.rules.values() for atom in reached_atoms(program, rule.item_condition))
     return frozenset({ir.ServiceAdmin(), *(atom for atom in asked if atom.kind.table and not atom.targets)})
 
 

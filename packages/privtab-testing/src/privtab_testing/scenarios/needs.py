@@ -13,12 +13,12 @@ from privtab.ir import (
     Atom,
     Below,
     Compare,
-    Comparisons,
     Has,
     Program,
     Target,
     Term,
     asked_condition,
+    canonical_form,
     reached_atoms,
     vocabulary,
 )
@@ -61,7 +61,7 @@ class ComparedAttributes:
             return in_state or term.target is None or term.target.slot in keys
 
         comparisons = [compare for compare in comparisons if all(map(has_value, compare.terms))]
-        self._theory = Comparisons(program)
+        self._theory = canonical_form(program).comparisons
         self.atoms = tuple(compares(in_order(set(comparisons))))
         self._terms = tuple(dict.fromkeys(term for compare in self.atoms for term in compare.terms))
         single = dict.fromkeys(self._single(self.atoms))
