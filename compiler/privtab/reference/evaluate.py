@@ -18,7 +18,7 @@ from privtab.base.request import Decision, Entity, Request, roles_not_held, smal
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, Listing, canonical_form
 from privtab.ir.formula import asked_condition, located, on_each_level, resolve_can
-from privtab.ir.names import atom_words
+from privtab.ir.names import atom_words, term_text
 from privtab.ir.serialise import listing, vocabulary
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
@@ -407,6 +407,10 @@ class EvaluationContext:
     def text(self, atom: Leaf) -> str:
         """An atom with the request's entities: `READ (namespace:i/n)`."""
         return atom_words(atom, self.key)
+
+    def term_text(self, term: ir.Term) -> str:
+        """An attribute with the request's entities: `class (table:m/c/s/t)`, `user.department`."""
+        return term_text(term, self.key)
 
     def effect_text(self, effect: ir.Effect) -> str:
         """An effect with the request's entities: `grant ALL (namespace:i/n)`, `become owner (catalog:m/c)`."""

@@ -212,9 +212,8 @@ class Provenance:
         for term, value in found.items():
             holder = self.evaluation.holder(term)
             if holder is None or self.evaluation.sent(term) is not None:
-                on = None if term.target is None else self.evaluation.path(term.target)[-1]
-                text = f"{term.kind}.{term.attribute}" if on is None else f"{term.attribute} ({on})"
-                yield ProvenanceStep(kind="attribute", text=f"the request says that {text} is {value_text(value)}")
+                text = f"the request says that {self.evaluation.term_text(term)} is {value_text(value)}"
+                yield ProvenanceStep(kind="attribute", text=text)
                 continue
             # Of a set, the row with the value that is in it.
             word = compare.right[0] if isinstance(compare.right, tuple) else found[compare.left]

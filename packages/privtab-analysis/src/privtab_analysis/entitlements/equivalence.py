@@ -16,6 +16,13 @@ Key: TypeAlias = tuple[tuple[str, OfEntity], ...]
 """Equal for objects, by slot, of which a question has equal answers."""
 
 
+def prefixes(path: str) -> Iterator[str]:
+    """A path and its containers, from the root of all paths on."""
+    yield ""
+    if path:
+        yield from accumulate(path.split("/"), "{}/{}".format)
+
+
 class EntityEquivalence:
     """The equivalence of entities with ids that are paths, of types that do not nest, for evaluators of the same subjects."""
 
@@ -43,7 +50,7 @@ class EntityEquivalence:
 
     def _of(self, entity: Entity) -> OfEntity | None:
         if entity not in self._known:
-            path = ["", *accumulate(entity.id.split("/"), "{}/{}".format)] if entity.id else [""]
+            path = list(prefixes(entity.id))
             is_single = any(at and (at in self._single or last_name(at) in self._single) for at in path)
             self._known[entity] = None if is_single else (entity.type, *(self._numbers.get(at, 0) for at in path))
         return self._known[entity]

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 from privtab.base import Entity, GivenAttributes, last_name
 from privtab.ir import Feature, Program, compared_terms
 from privtab.state import GROUP_PREFIX, State
-from privtab_analysis.state_diff.entities import Addresses, EntityTree, prefixes, written
+from privtab_analysis.entitlements.equivalence import prefixes
+from privtab_analysis.state_diff.entities import Addresses, EntityTree, written
 from privtab_analysis.state_diff.nodes import ChangedRow
 from privtab_analysis.state_diff.placed import placed
 from privtab_analysis.state_diff.subjects import PRINCIPAL_COLUMN, Holding, Question, Side, Subject, SubjectSets

@@ -16,6 +16,7 @@ from functools import cached_property
 from privtab.base import Entity, last_name
 from privtab.ir import Program, vocabulary
 from privtab.state import State
+from privtab_analysis.entitlements.equivalence import prefixes
 from privtab_analysis.entitlements.universe import universe
 
 # No name of a path begins with `%` and a lower case letter, since only `/` and `%` are escaped.
@@ -198,14 +199,6 @@ def _levels_around(path: str, outermost: int) -> Iterator[str]:
     while path.count("/") >= outermost:
         path = path.rpartition("/")[0]
         yield path
-
-
-def prefixes(path: str) -> Iterator[str]:
-    """A path and its containers, from the root of all paths on."""
-    yield ""
-    names = path.split("/") if path else []
-    for depth in range(1, len(names) + 1):
-        yield "/".join(names[:depth])
 
 
 class Addresses:
