@@ -15,8 +15,8 @@ from time import time_ns
 from typing import TypeAlias
 
 from privtab.base import LEFT_OUT, Entity, FilterWord, GivenAttributes, count
-from privtab.ir import RESOURCE, Below, Program, Rule, Term, Tool, direct_atoms, reached_atoms, rule_flags
-from privtab.state import NO_PLACES, Places, State
+from privtab.ir import RESOURCE, Below, Program, Rule, Term, Tool, reached_atoms, rule_flags
+from privtab.state import Places, State
 from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key
 from privtab_analysis.permissions import questions
 from privtab_analysis.state_diff.causes import Causes, ChangeImpact
