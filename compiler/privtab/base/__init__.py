@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from privtab.base.lazy import face
 
 if TYPE_CHECKING:
-    from privtab.base.arrow import array_truth, integer_array, text_array
+    from privtab.base.arrow import array_truth
     from privtab.base.attributes import Attribute, GivenAttributes
     from privtab.base.caching import RecentlyUsed, no_collection, once
     from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from privtab.base.paths import Locations, base_type
     from privtab.base.plugins import load_plugin, plugin_names
     from privtab.base.printable import count, no_formula, printable_json, printable_output, printable_text
-    from privtab.base.request import NOT_SET, Decision, Entity, Request, smallest_sets
+    from privtab.base.request import NOT_SET, Decision, Entity, Request
     from privtab.base.resources import Documents, how_to_install, text_templates
     from privtab.base.shard_names import sharded_revision
     from privtab.base.signatures import Trust
@@ -69,7 +69,7 @@ else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
-            "arrow": "array_truth integer_array text_array",
+            "arrow": "array_truth",
             "attributes": "Attribute GivenAttributes",
             "caching": "RecentlyUsed no_collection once",
             "diagnostics": "Diagnostic FindingKind Located Severity Span",
@@ -87,7 +87,7 @@ else:
             "paths": "Locations base_type",
             "plugins": "load_plugin plugin_names",
             "printable": "count no_formula printable_json printable_output printable_text",
-            "request": "Decision Entity NOT_SET Request smallest_sets",
+            "request": "Decision Entity NOT_SET Request",
             "resources": "Documents how_to_install text_templates",
             "shard_names": "sharded_revision",
             "signatures": "Trust",

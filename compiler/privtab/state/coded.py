@@ -73,6 +73,11 @@ class CodedColumn(Column):
         """A column of so many rows, none of which has a text."""
         return cls(np.full(rows, -1, np.int64), arrow.text_array([]))
 
+    @classmethod
+    def repeated(cls, text: str, rows: int) -> CodedColumn:
+        """A column of so many rows, each of which has a text."""
+        return cls(np.zeros(rows, np.int64), arrow.text_array([text] if rows else []))
+
     def compact(self) -> CodedColumn:
         """Drop texts that no row has."""
         return self.mapped(self.array)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from privtab.base import Entity, Request, Undecided, UsageError, base_type, last_name, smallest_sets
+from privtab.base import Entity, Request, Undecided, UsageError, base_type, last_name
 from privtab.ir import Atom, Below, Compare, Member, OnTarget, Rule, Tool, reached_atoms
 from privtab.reference import EvaluationContext, Reference
 from privtab.state import ROLE_PREFIX, State, attribute_parts
@@ -127,7 +127,7 @@ class WhoCan:
                         needs_of[sufficient].add(needs)
         needs_of_anyone = needs_of.get(ANYONE, set())
         listed = [
-            Principal(principal=name, scope=scope or None, needs=tuple(map(tuple, smallest_sets(needs))))
+            Principal(principal=name, scope=scope or None, needs=_smallest(needs))
             for sufficient, all_needs in needs_of.items()
             for name, _, scope in [sufficient.partition("\n")]
             for needs in [
@@ -186,6 +186,12 @@ class WhoCan:
 
     def _objects(self) -> dict[str, Entity]:
         return self.request.objects(slot.name for slot in self.rule.withs)
+
+
+def _smallest(needs: set[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
+    """The sets of needs that contain no other, the smallest first."""
+    minimal = (sorted(way) for way in needs if not any(other < way for other in needs))
+    return tuple(map(tuple, sorted(minimal, key=lambda way: (len(way), way))))
 
 
 def who_can(reference: Reference, state: State, request: Request) -> WhoCan:

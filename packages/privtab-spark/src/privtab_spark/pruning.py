@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab.base import array_truth, integer_array, text_array
+from privtab.base import array_truth
 from privtab.engines import TextDictionary
 from privtab.ir import Program
-from privtab.state import RowLocation, StateFinding
+from privtab.state import CodedColumn, RowLocation, StateFinding
 from privtab_spark import kernel
 from privtab_spark.arguments import RequestColumns
 from privtab_spark.choose import SMALLER, size_of
@@ -85,7 +85,9 @@ def _named(request: RequestColumns, most: int) -> pa.Array | None:
     if _total(found, "bytes") > MOST_BYTES:
         return None
     texts = unpacked(found)
-    return pa.chunked_array([text_array([""]), *([] if texts is None else texts.column("path").chunks)]).unique()
+    return pa.chunked_array(
+        [CodedColumn.of_texts([""]).array, *([] if texts is None else texts.column("path").chunks)]
+    ).unique()
 
 
 def _total(batches: DataFrame, column: str) -> int:
@@ -135,7 +137,7 @@ def _needed_rows(
         entities = batch.column(column)
         needed = _about_named(entities, named)
         unsure = np.flatnonzero(~(needed | _of_no_harm(program, table, batch)))
-        rows = batch.take(integer_array(unsure))
+        rows = _taken(batch, unsure)
         found, findings = each_row(program, table, {}, dict(zip(names, rows.columns, strict=True)))
         if found is not None:
             raw, valid, columns = found
@@ -143,7 +145,12 @@ def _needed_rows(
             about_named = np.append(_about_named(own.array, named), False)[own.codes]
             needed[unsure[raw.numbers[about_named & valid] - 1]] = True
         needed[[unsure[f.place.row - 1] for f in findings if f.stops(program)]] = True
-        yield batch.take(integer_array(np.flatnonzero(needed)))
+        yield _taken(batch, np.flatnonzero(needed))
+
+
+def _taken(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    # Not `pa.array`, which loads pandas.
+    return batch.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)]))
 
 
 def _about_named(entities: pa.Array, named: ShippedBytes) -> npt.NDArray[np.bool_]:
@@ -157,6 +164,6 @@ def _of_no_harm(program: Program, table: str, batch: pa.RecordBatch) -> npt.NDAr
     if wrong.stops(program) or any(type_.opaque for type_ in program.entities.values()):
         return np.zeros(len(batch), np.bool_)
     cells = [(batch.column(name), text) for name, text in _ALLOWS.items() if name in batch.schema.names]
-    alike = [array_truth(pc.is_in(column, text_array([text]))) for column, text in cells]
+    alike = [array_truth(pc.is_in(column, CodedColumn.of_texts([text]).array)) for column, text in cells]
     found: npt.NDArray[np.bool_] = np.logical_and.reduce([np.ones(len(batch), np.bool_), *alike])
     return found

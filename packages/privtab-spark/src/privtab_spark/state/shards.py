@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
-from privtab.base import WINDOW_COLUMNS, Window, array_truth, text_array
+from privtab.base import WINDOW_COLUMNS, Window, array_truth
 from privtab.ir import Program, vocabulary
 from privtab.state import TABLE_COLUMNS, CodedColumn, ColumnIndex, ColumnRows, State
 from privtab_spark.frames import union
@@ -107,7 +107,7 @@ def root_state(
         rows[name] = ColumnRows(name, columns)
     scopes, values = (_columns(table.filter(pa.array(part == kind)), "abc") for kind in (SCOPE, ATTRIBUTE))
     none = CodedColumn.without_texts(len(values["a"]))
-    of_nobody = CodedColumn(np.zeros(len(scopes["a"]), np.int64), text_array(["user:"] if len(scopes["a"]) else []))
+    of_nobody = CodedColumn.repeated("user:", len(scopes["a"]))
     return State(
         **rows,
         assignments=ColumnRows("assignments", {"principal": of_nobody, "role": scopes["b"], "scope": scopes["a"]}),

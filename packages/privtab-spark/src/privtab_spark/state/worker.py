@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as fn
 
-from privtab.base import WINDOW_COLUMNS, FileError, Window, text_array
+from privtab.base import WINDOW_COLUMNS, FileError, Window
 from privtab.bundle import json_bytes, packed_shard
 from privtab.ir import Program
 from privtab.state import CodedColumn, ColumnRows, PartText, State, StateFinding
@@ -177,8 +177,7 @@ def people_state(program: Program, table: pa.Table) -> State:
         window = WINDOW_COLUMNS if any(rows.column(edge).null_count < len(rows) for edge in WINDOW_COLUMNS) else ()
         tables[name] = rows.select([*CELLS[: len(names)], *window]).rename_columns([*names, *window])
     who = CodedColumn.of(tables.pop(GRANTED).column(GRANTED))
-    owned = text_array([f"{next(iter(program.entities))}:-"] if len(who) else [])
-    entity = CodedColumn(np.zeros(len(who), np.int64), owned)
+    entity = CodedColumn.repeated(f"{next(iter(program.entities))}:-", len(who))
     return replace(from_arrow(tables), owners=ColumnRows("owners", {"entity": entity, "owner": who}))
 
 
