@@ -22,11 +22,7 @@ from privtab.base.nodes import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CellError:
-    """A cell that does not parse: the position and the error, and what is expected there in plain words.
-
-    >>> cell_names("READ (table", "condition").message
-    'the cell ends too early'
-    """
+    """A cell that does not parse: the position and the error, and what is expected there in plain words."""
 
     start: int
     end: int
@@ -474,14 +470,16 @@ def names_in(tree: Expression | Effects) -> Iterator[NameUse]:
             yield from (NameUse("target", target) for target in part.targets)
 
 
-def cell_names(text: str, kind: Literal["condition", "effects"]) -> tuple[NameUse, ...] | CellError:
-    """The names in the text of a cell, or the error in the cell.
+def cell_names(text: str, kind: Literal["condition", "effects"]) -> tuple[NameUse, ...] | str:
+    """The names in the text of a cell, or what is wrong with the text.
 
     >>> [(use.kind, use.name.text) for use in cell_names("can load (schema) and owner (table)", "condition")]
     [('operation', 'load'), ('target', 'schema'), ('owner', 'owner'), ('target', 'table')]
+    >>> cell_names("READ (table", "condition")
+    'the cell ends too early'
     """
     tree = parse_condition(text) if kind == "condition" else parse_effects(text)
-    return tree if isinstance(tree, CellError) else tuple(names_in(tree))
+    return tree.message if isinstance(tree, CellError) else tuple(names_in(tree))
 
 
 def parse_constants(relation: str, text: str) -> tuple[str | int | bool, ...] | None:

@@ -15,7 +15,7 @@ from unicodedata import normalize
 import yaml
 
 from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, UsageError, did_you_mean, listed_names
-from privtab.language import CellError, cell_names, format_source
+from privtab.language import cell_names, format_source
 from privtab_pages.tables import STRUCK, Cell, Table
 
 UNREADABLE = FindingKind("T101", "unreadable-cell", Severity.ERROR)
@@ -226,9 +226,7 @@ class TableReader:
             or any(cell.text or cell.lost for cell in cells[at:])
         ):
             return False
-        return bool(cells[at - 1].text) and not isinstance(
-            cell_names(_condition(cells[at - 1].text), "condition"), CellError
-        )
+        return bool(cells[at - 1].text) and not isinstance(cell_names(_condition(cells[at - 1].text), "condition"), str)
 
     def _plain(self, cell: Cell) -> bool:
         """Return whether all characters of a cell are seen as what they are; reports a finding if not."""
@@ -290,8 +288,8 @@ class TableReader:
     def _text(self, cell: Cell, text: str, kind: Literal["condition", "effects"]) -> str | None:
         """A condition or effects with the policy's names; None, and a finding, if some name is unknown or it follows no pattern."""
         names = cell_names(text, kind)
-        if isinstance(names, CellError):
-            self._refuse(cell, f"cannot read `{_joined(cell.text)}`: {names.message}", _HELP)
+        if isinstance(names, str):
+            self._refuse(cell, f"cannot read `{_joined(cell.text)}`: {names}", _HELP)
             return None
         targets = [use.name for use in names if use.kind == "target"]
         self._owners |= any(use.kind == "owner" for use in names)
@@ -351,10 +349,10 @@ _HELP = "write it as the language does: `READ (table)`, `READ/WRITE (table)`, `o
 def _condition(text: str) -> str:
     """A condition as the language writes it: as it stands, else using the patterns."""
     written = text = _joined(text)
-    if isinstance(cell_names(text, "condition"), CellError):
+    if isinstance(cell_names(text, "condition"), str):
         for pattern, instead in PATTERNS:
             text = pattern.sub(instead, text)
-    return written if isinstance(cell_names(text, "condition"), CellError) else text
+    return written if isinstance(cell_names(text, "condition"), str) else text
 
 
 def _heading(cell: Cell) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import yaml
 
 from privtab.base import SourceFile, listed_names, quoted_privilege
-from privtab.language import CellError, cell_names, policy_schema, read_policy
+from privtab.language import cell_names, policy_schema, read_policy
 from privtab.model import DeclaredNames
 from privtab_pages.lsp.occurrences import Kind, in_policy
 
@@ -214,7 +214,7 @@ def _keywords(place: _Place, kinds: set[Kind]) -> Iterator[Item]:
     for word in KEYWORDS:
         rests = ("", " (x)", " x (x)", " x")
         texts = (f"{place.before}{word}{rest}{closing}" for rest in rests)
-        if any(not isinstance(cell_names(text, "condition"), CellError) for text in texts):
+        if any(not isinstance(cell_names(text, "condition"), str) for text in texts):
             yield Item(text=word, kind="keyword", about="")
 
 
