@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -98,42 +99,36 @@ class _Attacher:
                 starts = [key.start for key, _ in entries]
                 for number, (key, value) in enumerate(entries):
                     item_end = starts[number + 1] if number + 1 < len(starts) else end
-                    found.items.append(self.entry(key, value, item_end, flow=flow))
+                    found.items.append(self.entry(key, value, content_column, item_end, flow=flow))
             case SequenceNode(items=items):
                 for number, value in enumerate(items):
                     item_end = self.dash(items[number + 1], flow=flow) if number + 1 < len(items) else end
-                    found.items.append(self.item(value, content_column, item_end, flow=flow))
+                    found.items.append(self.entry(None, value, content_column, item_end, flow=flow))
         if flow:
             found.foot = self.above(end)
         else:
             found.foot = self.indented(content_column, limit)
         return found
 
-    def entry(self, key: ScalarNode, value: YamlNode, until: int, *, flow: bool) -> Item:
-        lead, blank = self.above(key.start), self.blank(key.start)
-        row, column = self.source.position(key.start)
-        item = Item(key=Text(scalar=key, raw=self.text[key.start : key.end]), value=_NOTHING, lead=lead, blank=blank)
-        item.row = row
+    def entry(self, key: ScalarNode | None, value: YamlNode, column: int, until: int, *, flow: bool) -> Item:
+        """Convert an entry of a mapping, or without a key an item of a list whose content begins in `column`."""
+        begin = value.start if key is None else key.start
+        row, own_column = self.source.position(begin)
+        column = column if key is None else own_column - 1
+        item = Item(
+            key=None if key is None else Text(scalar=key, raw=self.text[key.start : key.end]),
+            value=_NOTHING,
+            lead=self.above(begin),
+            blank=self.blank(self.dash(value, flow=flow) if key is None else begin),
+            row=row,
+        )
         if _block(value):
             # After `|` or `>`, on the same line.
-            item.tail = self.texts_before(self.line_end(value.start))
+            item.tail = [line.text for line in self.above(self.line_end(value.start))]
         else:
-            item.tail = self.on_line(self.source.position(key.end)[0], self.inside(value))
-            if isinstance(value, ScalarNode):
+            item.tail = self.on_line(row if key is None else self.source.position(key.end)[0], self.inside(value))
+            if key is not None and isinstance(value, ScalarNode):
                 item.lead += self.above(value.start)
-        item.value = self.value(value, column - 1, until, flow=flow)
-        item.tail += self.trailing(value, until)
-        item.foot = [] if flow or not isinstance(value, ScalarNode) else self.indented(column, until)
-        return item
-
-    def item(self, value: YamlNode, column: int, until: int, *, flow: bool) -> Item:
-        blank = self.blank(self.dash(value, flow=flow))
-        lead = self.above(value.start)
-        item = Item(key=None, value=_NOTHING, lead=lead, blank=blank, row=self.source.position(value.start)[0])
-        if _block(value):
-            item.tail = self.texts_before(self.line_end(value.start))
-        else:
-            item.tail = self.on_line(self.source.position(value.start)[0], self.inside(value))
         item.value = self.value(value, column, until, flow=flow)
         item.tail += self.trailing(value, until)
         item.foot = [] if flow or not isinstance(value, ScalarNode) else self.indented(column + 1, until)
@@ -156,37 +151,23 @@ class _Attacher:
         return self.on_line(self.source.position(node.end)[0], until)
 
     def on_line(self, line: int, until: int) -> list[str]:
-        texts: list[str] = []
-        while self.next_comment < len(self.comments):
-            start, end = self.comments[self.next_comment]
-            if start >= until or self.source.position(start)[0] != line:
-                break
-            texts.append(self.text[start:end].rstrip())
-            self.next_comment += 1
-        return texts
-
-    def texts_before(self, end: int) -> list[str]:
-        return [line.text for line in self.above(end)]
-
-    def above(self, end: int) -> list[Line]:
-        lines: list[Line] = []
-        while self.next_comment < len(self.comments) and self.starts[self.next_comment] < end:
-            lines.append(self.line())
-        return lines
+        """The texts of the next comments on a line."""
+        return [comment.text for comment in self.above(until, lambda start: self.source.position(start)[0] == line)]
 
     def indented(self, column: int, until: int) -> list[Line]:
-        """The next comments before an offset, as long as they are indented by `column` or more."""
-        lines: list[Line] = []
-        while self.next_comment < len(self.comments) and self.starts[self.next_comment] < until:
-            if self.source.position(self.starts[self.next_comment])[1] - 1 < column:
-                break
-            lines.append(self.line())
-        return lines
+        """The next comments that are indented by `column` or more."""
+        return self.above(until, lambda start: self.source.position(start)[1] > column)
 
-    def line(self) -> Line:
-        start, end = self.comments[self.next_comment]
-        self.next_comment += 1
-        return Line(text=self.text[start:end].rstrip(), blank=self.blank(start))
+    def above(self, until: int, fits: Callable[[int], bool] = lambda _: True) -> list[Line]:
+        """The next comments before an offset, as long as they fit."""
+        lines: list[Line] = []
+        while self.next_comment < len(self.comments):
+            start, end = self.comments[self.next_comment]
+            if start >= until or not fits(start):
+                break
+            lines.append(Line(text=self.text[start:end].rstrip(), blank=self.blank(start)))
+            self.next_comment += 1
+        return lines
 
     def blank(self, start: int) -> bool:
         """Return whether a node or comment is the first of its line, and the line above is blank."""
