@@ -116,9 +116,9 @@ connect:
 	@echo "some of it on Spark Connect"
 	@$(CONNECT) -m "spark and not slow and not long" $(SOME_ON_CONNECT)
 
-test-full: setup-test coverage ## the rest: coverage, processes, packaging, load, examples, large worlds, Spark on Connect
-	@# As in `make test`: what is slow often waits.
-	@$(MAKE) --no-print-directory --jobs 2 slow connect-more
+test-full: setup-test ## the rest: coverage, processes, packaging, load, examples, large worlds, Spark on Connect
+	@# As in `make test`: what is slow often waits, and coverage never does.
+	@$(MAKE) --no-print-directory --jobs 3 slow connect-more coverage
 
 .PHONY: slow connect-more
 slow:
@@ -129,13 +129,13 @@ connect-more:
 	@$(CONNECT) -m "spark and not slow and not long" packages/privtab-spark/tests $(addprefix --ignore=,$(SOME_ON_CONNECT))
 
 # Examples alone, without generated ones: what they execute does not depend on luck, and measuring makes all of them three times
-# as slow. Two workers: these tests wait for nothing.
+# as slow. One worker: these tests wait for nothing, and the slow ones beside them wait often.
 COVERED := $(addprefix tests/,backends bundle checks fmt ir lint model passes report state syntax) \
            packages/privtab-analysis/tests packages/privtab-testing/tests/scenarios
 
 coverage: setup-test ## what the tests of the compiler's rooms execute; the rooms and the floor are in pyproject.toml
 	@echo "the compiler's rooms with coverage"
-	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not long and not spark and not hypothesis and not generated" --cov --cov-report=term:skip-covered $(COVERED)
+	@$(BIN)/pytest -q -n 1 --dist loadgroup -m "not slow and not long and not spark and not hypothesis and not generated" --cov --cov-report=term:skip-covered $(COVERED)
 
 test-long: setup-test ## minutes of generated worlds, other ones each time
 	@$(PYTEST) --hypothesis-profile search -m long
