@@ -15,6 +15,7 @@ from seeds import seeds
 
 from privtab.base.diagnostics import Span
 from privtab.ir.canonical import Canonical
+from privtab.ir.declarations import OwnerSemantics, Semantics
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import reached_atoms
 from privtab.ir.names import atom_text
@@ -38,7 +39,6 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
-from privtab.ir.semantics import OwnerSemantics, Semantics
 from privtab.ir.shapes import shapes
 
 TYPES = ("top", "mid", "low")

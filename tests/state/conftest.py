@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from privtab.base.diagnostics import Span
+from privtab.ir.declarations import OwnerSemantics, Semantics
 from privtab.ir.nodes import (
     ALWAYS,
     Alias,
@@ -34,7 +35,6 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
-from privtab.ir.semantics import OwnerSemantics, Semantics
 from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, load_raw_state, validate
 from privtab.state.nodes import State

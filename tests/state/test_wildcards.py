@@ -11,8 +11,8 @@ import pytest
 from privtab.base.errors import InvalidRequest
 from privtab.base.request import Entity, Request
 from privtab.base.vocabulary import Vocabulary
+from privtab.ir.declarations import Semantics
 from privtab.ir.nodes import Program
-from privtab.ir.semantics import Semantics
 from privtab.reference.evaluate import Reference
 from privtab.state.findings import StateFinding
 from privtab.state.load import from_tables, validate

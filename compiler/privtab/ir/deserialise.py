@@ -17,8 +17,8 @@ from privtab.base.effects import BY_ACTIVE_ROLE, EffectKind
 from privtab.base.names import PRINCIPAL_KINDS, PrincipalKind
 from privtab.base.paths import MOST_LEVELS, Level
 from privtab.base.sql_text import FILTER_KINDS, FilterWord
+from privtab.ir import declarations
 from privtab.ir import nodes as ir
-from privtab.ir import semantics
 from privtab.ir.names import condition_text, undeclared_creation
 from privtab.ir.serialise import FORMAT, FORMAT_NEWER, KINDS_OF_NODES
 
@@ -172,7 +172,7 @@ def _privilege(name: str, part: _JsonObject) -> ir.Privilege:
         name=name,
         on=part.texts("on"),
         implies=part.optional("implies", part.texts, ()),
-        inheritance=part.one_of("inheritance", semantics.Inheritance, absent=None),
+        inheritance=part.one_of("inheritance", declarations.Inheritance, absent=None),
         granted=part.optional("granted", part.flag, True),  # noqa: FBT003  the value where there is none
     )
 
@@ -201,25 +201,25 @@ def _role(name: str, part: _JsonObject) -> ir.Role:
     return ir.Role(name=name, scope=part.text_or_none("scope"), grants=tuple(part.part("grants").all_texts().items()))
 
 
-def _semantics(part: _JsonObject) -> semantics.Semantics:
+def _semantics(part: _JsonObject) -> declarations.Semantics:
     kinds = partial(part.each_of, kind=PrincipalKind)
-    return semantics.Semantics(
-        inheritance=part.one_of("inheritance", semantics.Inheritance),
-        deny=part.one_of("deny", semantics.DenyMode),
+    return declarations.Semantics(
+        inheritance=part.one_of("inheritance", declarations.Inheritance),
+        deny=part.one_of("deny", declarations.DenyMode),
         owner=None if part.get("owner") is None else _owner(part.part("owner")),
         subjects=part.optional("subjects", part.texts, ("user",)),
         grantees=part.optional("grantees", kinds, PRINCIPAL_KINDS),
         assignees=part.optional("assignees", kinds, PRINCIPAL_KINDS),
-        groups=part.each_of("groups", semantics.GroupSource),
+        groups=part.each_of("groups", declarations.GroupSource),
         everyone=part.optional("everyone", part.text_or_none, None),
-        hierarchy=part.optional("hierarchy", partial(part.each_of, kind=semantics.HierarchyKind), ()),
-        active_roles=part.one_of("active_roles", semantics.RoleNarrowing, absent="none"),
+        hierarchy=part.optional("hierarchy", partial(part.each_of, kind=declarations.HierarchyKind), ()),
+        active_roles=part.one_of("active_roles", declarations.RoleNarrowing, absent="none"),
         inactive_owners="inactive_owners" in part.document and part.flag("inactive_owners"),
     )
 
 
-def _owner(part: _JsonObject) -> semantics.OwnerSemantics:
-    return semantics.OwnerSemantics(
+def _owner(part: _JsonObject) -> declarations.OwnerSemantics:
+    return declarations.OwnerSemantics(
         kinds=part.each_of("kinds", PrincipalKind),
         creator="active_role" if part.get("creator") == "active_role" else part.flag("creator"),
         holds=part.texts("holds"),

@@ -17,7 +17,7 @@ from privtab.base.nodes import dataclass
 from privtab.base.sql_text import FilterKind
 from privtab.ir import atoms, declarations
 from privtab.ir.atoms import AtomKind
-from privtab.ir.semantics import Semantics
+from privtab.ir.declarations import Semantics
 
 RESOURCE = ""
 """The slot of the request's resource: `Target(slot=RESOURCE, type="table")`. Other slots are the names of its `with` objects."""

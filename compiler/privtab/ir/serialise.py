@@ -16,9 +16,9 @@ from privtab.base.sql_text import FilterWord
 from privtab.base.vocabulary import Vocabulary, kinds_of_requests
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Canonical, Leaf, Listing, canonical_form
+from privtab.ir.declarations import Semantics
 from privtab.ir.formula import asked_condition
 from privtab.ir.names import constants_text
-from privtab.ir.semantics import Semantics
 from privtab.ir.shapes import rule_flags
 from privtab.ir.some_minimal_sets import minimal_listing
 

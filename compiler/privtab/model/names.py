@@ -9,8 +9,8 @@ from typing import cast, get_args
 from privtab.base.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes
 from privtab.base.diagnostics import Diagnostic, Span
 from privtab.base.names import ANY_PRIVILEGE, PRIVILEGE_ATTRIBUTE, PrincipalKind
+from privtab.ir.declarations import OwnerSemantics, Semantics
 from privtab.ir.nodes import Alias, EntityType, Privilege, Role
-from privtab.ir.semantics import OwnerSemantics, Semantics
 from privtab.language.findings import undeclared, unreadable, unsound_rows
 from privtab.language.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, TypeDecl, Word
 from privtab.model.nodes import Hierarchy

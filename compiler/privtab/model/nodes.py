@@ -13,9 +13,8 @@ from privtab.base.effects import EffectKind
 from privtab.base.nodes import dataclass
 from privtab.base.paths import Level
 from privtab.base.sql_text import FilterKind, Placeholder
-from privtab.ir.declarations import chains
+from privtab.ir.declarations import Semantics, chains
 from privtab.ir.nodes import Alias, Ambiguous, Conflict, Creation, EntityType, Origin, Privilege, Role, Source, WithSlot
-from privtab.ir.semantics import Semantics
 from privtab.language.syntax.nodes import Cell, RowDecl, Tables
 
 

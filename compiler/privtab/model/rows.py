@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from privtab.base.diagnostics import Diagnostic
 from privtab.base.effects import DELEGATION, PRINCIPAL_TABLES, TABLE_OF_TYPE
 from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT, NO_OBJECT
+from privtab.ir.declarations import Semantics
 from privtab.ir.names import undeclared_creation
 from privtab.ir.nodes import RESOURCE, Ambiguous, Conflict, Creation, Source, WithSlot
-from privtab.ir.semantics import Semantics
 from privtab.language.findings import undeclared, unreadable, unsound_rows
 from privtab.language.syntax.expression import Name
 from privtab.language.syntax.nodes import ConditionCell, ConflictDecl, EffectCell, RowBody, RowDecl, Tables

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from privtab.base.moments import ALWAYS, Window
 from privtab.base.request import Entity
+from privtab.ir.declarations import HierarchyKind
 from privtab.ir.nodes import Program
-from privtab.ir.semantics import HierarchyKind
 from privtab.state import chains
 from privtab.state.located import locations
 from privtab.state.names import RowProblem

@@ -105,7 +105,7 @@ def counted(rows: list[tuple[str, str, str, str | None, str]]) -> dict[tuple[str
 def test_messy_rows_are_judged_as_rows_of_files_are(spark: SparkSession, shop: Program, lean: bool) -> None:
     from dataclasses import replace
 
-    from privtab.ir.semantics import Semantics
+    from privtab.ir.declarations import Semantics
 
     program = replace(shop, semantics=Semantics(), rules={}) if lean else shop
     rows = messy_rows(lean, 400)
