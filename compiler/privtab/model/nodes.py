@@ -383,7 +383,7 @@ def flags_read(rows: Mapping[PairKey, Row], pair: PairKey) -> frozenset[str] | N
         row = rows.get(waiting.pop())
         if row is None:
             return None
-        for condition in (*conditions(row), *(() if row.gate is None else (row.gate,))):
+        for condition in all_conditions(row):
             found |= {when.flag for when in flags(condition)}
             for term in terms(condition):
                 if isinstance(term, CanDo):
@@ -396,6 +396,11 @@ def flags_read(rows: Mapping[PairKey, Row], pair: PairKey) -> frozenset[str] | N
 def conditions(row: Row) -> Iterator[Condition]:
     """The row's own conditions: `requires` and `each`."""
     return (condition for condition in (row.requires, row.each) if condition is not None)
+
+
+def all_conditions(row: Row) -> Iterator[Condition]:
+    """The conditions of a row, with the gate first."""
+    return (condition for condition in (row.gate, row.requires, row.each) if condition is not None)
 
 
 def row_terms(row: Row) -> Iterator[Term]:

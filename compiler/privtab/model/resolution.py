@@ -293,31 +293,27 @@ def find_cycles(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
     for start in rows:
         if start in done:
             continue
-        path: list[m.PairKey] = [start]
+        path = {start: _edges(rows, start)}
         spots: list[m.CellPart] = []
-        todo = [_edges(rows, start)]
-        on_path = {start: 0}
-        while todo:
-            edge = next(todo[-1], None)
+        """The place of each `can` on the path."""
+        while path:
+            at = next(reversed(path))
+            edge = next(path[at], None)
             if edge is None:
-                todo.pop()
-                finished = path.pop()
-                del on_path[finished]
-                done.add(finished)
-                if spots:
-                    spots.pop()
+                del path[at]
+                done.add(at)
+                del spots[-1:]
                 continue
             pair, spot = edge
-            if pair in on_path:
-                cycle = _cycle_finding(path[on_path[pair] :], [*spots[on_path[pair] :], spot])
+            if pair in path:
+                first = list(path).index(pair)
+                cycle = _cycle_finding([*path][first:], [*spots[first:], spot])
                 if cycle.span not in reported:
                     reported.add(cycle.span)
                     found.append(cycle)
             elif pair not in done and pair in rows:
-                on_path[pair] = len(path)
-                path.append(pair)
+                path[pair] = _edges(rows, pair)
                 spots.append(spot)
-                todo.append(_edges(rows, pair))
     return found
 
 
@@ -354,7 +350,7 @@ def find_deep(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
 
 def _levels(row: m.Row) -> Iterator[tuple[m.PairKey | None, int]]:
     """The level of each `can` of a row, with its row, and of each other term, with None."""
-    waiting = [(part, 1) for part in (row.gate, row.requires, row.each) if part is not None]
+    waiting = [(part, 1) for part in m.all_conditions(row)]
     while waiting:
         condition, level = waiting.pop()
         match condition:
@@ -376,8 +372,7 @@ def _cycle_finding(path: list[m.PairKey], spots: list[m.CellPart]) -> Diagnostic
 
 
 def _edges(rows: Mapping[m.PairKey, m.Row], pair: m.PairKey) -> Iterator[tuple[m.PairKey, m.CellPart]]:
-    row = rows[pair]
-    for condition in (row.gate, row.requires, row.each):
+    for condition in m.all_conditions(rows[pair]):
         for one in m.terms(condition):
             if isinstance(one, m.CanDo):
                 yield from (((type_, one.operation), one.spot) for place in one.places for type_ in place.types)
