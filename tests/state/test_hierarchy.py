@@ -15,7 +15,7 @@ from privtab.base.source import SourceFile
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program
-from privtab.state import chains, raw
+from privtab.state import links, raw
 from privtab.state.holdings import Holdings
 from privtab.state.index import index_bytes, index_document, without_revision
 from privtab.state.links import with_derived_rows
@@ -208,11 +208,11 @@ def test_a_chain_has_a_bound() -> None:
     def chain(links: int) -> Rows:
         return [{"user": f"group:g{n}", "group": f"g{n + 1}"} for n in range(links)]
 
-    assert checked(small(), memberships=chain(chains.MOST_LINKS))[1] == []
-    state, found = checked(small(), memberships=chain(chains.MOST_LINKS + 1))
-    message = f"`group:g0` begins a chain of more than {chains.MOST_LINKS} groups that contain each other"
+    assert checked(small(), memberships=chain(links.MOST_LINKS))[1] == []
+    state, found = checked(small(), memberships=chain(links.MOST_LINKS + 1))
+    message = f"`group:g0` begins a chain of more than {links.MOST_LINKS} groups that contain each other"
     assert found == [("S184", 1, "memberships", message)]
-    assert len(state.memberships) == chains.MOST_LINKS
+    assert len(state.memberships) == links.MOST_LINKS
 
 
 def test_a_large_cycle_is_reported_without_all_its_names() -> None:
@@ -224,7 +224,7 @@ def test_a_large_cycle_is_reported_without_all_its_names() -> None:
 
 
 def test_rows_that_would_be_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chains, "MOST_DERIVED", 30)
+    monkeypatch.setattr(links, "MOST_DERIVED", 30)
     rows = [{"principal": "role:top", "role": f"r{n}"} for n in range(20)]
     users = [{"principal": f"user:u{n}", "role": "top"} for n in range(2)]
     for least in (10**9, 0):

@@ -22,8 +22,8 @@ from privtab.language import syntax
 from privtab.model.lower import lower
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document
+from privtab.state.links import as_written
 from privtab.state.nodes import Grant, State
-from privtab.state.written import as_written
 
 POLICY = """
 privtab: 1

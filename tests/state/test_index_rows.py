@@ -16,8 +16,8 @@ from privtab.bundle.contents import state_of_index
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index_document
+from privtab.state.links import as_written
 from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.written import as_written
 
 
 @pytest.mark.parametrize("features", [("active", "hierarchy"), ("attributes",), ("flat",), ("nested", "implies")])

@@ -104,8 +104,8 @@ def _rows_of_bundles(program: Program | None, bundles: Iterable[bytes], shown: s
     from privtab.bundle.contents import state_of_index
     from privtab.client._bundles import bundle_content
     from privtab.engines.index import combined_document
+    from privtab.state.links import as_written
     from privtab.state.load import from_tables
-    from privtab.state.written import as_written
 
     try:
         found = [bundle_content(bundle).states for bundle in bundles]

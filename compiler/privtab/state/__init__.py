@@ -8,7 +8,6 @@ from privtab.base.lazy import face
 
 if TYPE_CHECKING:
     from privtab.state.attribute_rows import attribute_parts, attribute_texts
-    from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX, ScopeOverlap
     from privtab.state.coded import CodedColumn, RawTable
     from privtab.state.findings import RowLocation, StateFinding
     from privtab.state.folders import TableFiles
@@ -16,7 +15,15 @@ if TYPE_CHECKING:
     from privtab.state.index import index_bytes, index_document
     from privtab.state.large import ColumnChecker
     from privtab.state.large_index import ColumnIndex
-    from privtab.state.links import LINK_COLUMNS, derived_rows, with_derived_rows
+    from privtab.state.links import (
+        GROUP_PREFIX,
+        LINK_COLUMNS,
+        ROLE_PREFIX,
+        ScopeOverlap,
+        as_written,
+        derived_rows,
+        with_derived_rows,
+    )
     from privtab.state.load import conflicts, from_tables, load_raw_state, validate, validate_with_places
     from privtab.state.located import locations, lying_in
     from privtab.state.names import Places, RowProblem, StateNames, UsedParts
@@ -30,17 +37,14 @@ if TYPE_CHECKING:
         State,
     )
     from privtab.state.principal_rows import may_name_entity, principal_entity, scoped_principal
-    from privtab.state.raw import TABLE_COLUMNS, RawReader, RawRow, RawState, arrow_cells
+    from privtab.state.raw import TABLE_COLUMNS, RawReader, RawRow, RawState, arrow_cells, row_sentence, row_text
     from privtab.state.read_yaml import read_yaml_rows
-    from privtab.state.row_texts import row_sentence, row_text
     from privtab.state.shards import PartText
-    from privtab.state.written import as_written
 else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
             "attribute_rows": "attribute_parts attribute_texts",
-            "chains": "GROUP_PREFIX ROLE_PREFIX ScopeOverlap",
             "coded": "CodedColumn RawTable",
             "findings": "RowLocation StateFinding",
             "folders": "TableFiles",
@@ -48,16 +52,14 @@ else:
             "index": "index_bytes index_document",
             "large": "ColumnChecker",
             "large_index": "ColumnIndex",
-            "links": "LINK_COLUMNS derived_rows with_derived_rows",
+            "links": "GROUP_PREFIX ROLE_PREFIX ScopeOverlap as_written LINK_COLUMNS derived_rows with_derived_rows",
             "load": "conflicts from_tables load_raw_state validate validate_with_places",
             "located": "locations lying_in",
             "names": "Places RowProblem StateNames UsedParts",
             "nodes": "Assignment AttributeRow ColumnRows ENTITY_COLUMNS Grant Placement State",
             "principal_rows": "may_name_entity principal_entity scoped_principal",
-            "raw": "RawReader RawRow RawState TABLE_COLUMNS arrow_cells",
+            "raw": "RawReader RawRow RawState TABLE_COLUMNS arrow_cells row_sentence row_text",
             "read_yaml": "read_yaml_rows",
-            "row_texts": "row_sentence row_text",
             "shards": "PartText",
-            "written": "as_written",
         },
     )

@@ -9,8 +9,7 @@ from privtab.base.attributes import AttributeValue
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Program
 from privtab.state.attribute_rows import value_of
-from privtab.state.chains import GROUP_PREFIX, ScopeOverlap
-from privtab.state.links import with_derived_rows
+from privtab.state.links import GROUP_PREFIX, ScopeOverlap, with_derived_rows
 from privtab.state.located import locations
 from privtab.state.nodes import State
 

@@ -30,8 +30,7 @@ from privtab.base.shard_names import FURTHER_HELD
 from privtab.ir.nodes import Program
 from privtab.state import located
 from privtab.state.attribute_rows import attribute_parts
-from privtab.state.chains import ROLE_PREFIX, ScopeOverlap
-from privtab.state.links import with_derived_rows
+from privtab.state.links import ROLE_PREFIX, ScopeOverlap, with_derived_rows
 from privtab.state.names import UsedParts, kept_part
 from privtab.state.nodes import State
 from privtab.state.principal_rows import HeldRoles, ScopedEntries, scoped_entries, scoped_principal

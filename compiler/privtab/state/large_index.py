@@ -16,9 +16,9 @@ from privtab.base import arrow
 from privtab.base.arrow import Codes, Lists, Truth, text_bytes
 from privtab.base.shard_names import GRANTS
 from privtab.ir.nodes import Program
-from privtab.state.chains import GROUP_PREFIX
 from privtab.state.coded import CodedColumn, once
 from privtab.state.index_parts import IndexDocument, IndexParts, Parts
+from privtab.state.links import GROUP_PREFIX
 from privtab.state.names import StateNames
 from privtab.state.principal_rows import SEPARATOR, HeldRoles, ScopedEntries
 

@@ -12,8 +12,8 @@ from privtab.base.request import Entity
 from privtab.base.shard_names import GRANTS
 from privtab.ir.formula import direct_atoms, uses_below
 from privtab.ir.nodes import Below, HasBelow, Program
-from privtab.state.chains import GROUP_PREFIX, ROLE_PREFIX
 from privtab.state.index_parts import IndexDocument, IndexParts, Parts, spans, spans_of, split
+from privtab.state.links import GROUP_PREFIX, ROLE_PREFIX
 from privtab.state.names import StateNames
 from privtab.state.nodes import State
 from privtab.state.principal_rows import SEPARATOR, HeldRoles, ScopedEntries

@@ -259,7 +259,7 @@ def office(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_an_excerpt_decides_and_refuses_as_all_rows_do(
     office: Program, url: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privtab.state.chains.MOST_LINKS", 2)
+    monkeypatch.setattr("privtab.state.links.MOST_LINKS", 2)
     random = Random(seed)
     store = Store.create(url, office, administrators=["root"])
     store.load(beginning(random, office), actor="setup")
