@@ -16,8 +16,8 @@ from privtab.base import Entity, GivenAttributes, Request, SourceFile
 from privtab.ir import Program
 from privtab.pipeline import load_program
 from privtab.reference import Reference
-from privtab.state import Effect, Grant, State, StateFinding, from_tables, validate
-from privtab.state.nodes import ALL_TABLES
+from privtab.state import Grant, State, StateFinding, from_tables, validate
+from privtab.state.nodes import ALL_TABLES, Effect
 from privtab_analysis.changes import AddToGroup, Assign, Give, apply, change_text
 from privtab_analysis.explanation import explain, proposals
 from privtab_analysis.turns import remedies

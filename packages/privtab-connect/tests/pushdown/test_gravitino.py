@@ -14,7 +14,8 @@ from store_server import ask, serve_store, token, write_tokens
 from privtab.base import Entity, UsageError
 from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.state import Assignment, Effect, Grant, State
+from privtab.state import Assignment, Grant, State
+from privtab.state.nodes import Effect
 from privtab_connect.errors import PushError
 from privtab_connect.importing import document as import_document
 from privtab_connect.importing.answers import opened

@@ -15,7 +15,8 @@ from seeds import seeds
 from privtab.base import Entity, UsageError
 from privtab.ir import Program
 from privtab.pipeline import load_program
-from privtab.state import Effect, Grant, State
+from privtab.state import Grant, State
+from privtab.state.nodes import Effect
 from privtab_connect.errors import PushError
 from privtab_connect.importing import document as import_document
 from privtab_connect.importing.answers import opened
