@@ -189,20 +189,18 @@ class View:
 
     def _decided(self, rule: Rule, premise: Formula, conclusion: Formula) -> bool | None:
         try:
-            if premise == ALWAYS:
-                return self._always_holds(rule, conclusion)
-            return self.exact.always_implies(rule, premise, conclusion)
+            if premise != ALWAYS:
+                return self.exact.always_implies(rule, premise, conclusion)
+            solver = self._no_access
+            solver.renew()
+            slots = {slot.name: slot.types for slot in rule.withs}
+            return not solver.possible([-solver.literal(conclusion), solver.requests(slots)])
         except Undecided:
             return None
 
-    def _always_holds(self, rule: Rule, formula: Formula) -> bool:
-        """Return whether a condition always holds, that is, for every request of a caller who holds nothing."""
-        solver = self._no_access
-        solver.renew()
-        return not solver.possible([-solver.literal(formula), solver.requests({s.name: s.types for s in rule.withs})])
-
     @cached_property
     def _no_access(self) -> NoAccess:
+        """Conditions for a caller who holds nothing."""
         return NoAccess(self.exact.semantics)
 
     @cached_property

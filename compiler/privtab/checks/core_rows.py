@@ -12,7 +12,7 @@ from privtab.ir.formula import walk_reached
 from privtab.ir.nodes import Can, Rule
 from privtab.language.syntax.nodes import RowDecl
 from privtab.model import nodes as m
-from privtab.model.nodes import CanDo, Compared, OnPlaces, Policy, Row, row_terms
+from privtab.model.nodes import CanDo, Compared, OnPlaces, Policy, row_terms
 
 
 @check("P306", Severity.WARNING)
@@ -34,7 +34,10 @@ def unused_object(policy: Policy) -> Iterator[Found]:
     for row in declared(policy):
         if not row.withs:
             continue
-        used = {*_slots(row), *(slot.name for slot in program.recipients(program.rules[row.entity, row.operation]))}
+        used = {slot.name for slot in program.recipients(program.rules[row.entity, row.operation])}
+        used.update(outcome.slot for outcome in row.outcomes)
+        placed = (term for term in row_terms(row) if isinstance(term, OnPlaces | Compared))
+        used.update(place.slot for term in placed for place in term.places)
         for with_ in row.decl.withs:
             if with_.name.value not in used:
                 yield Found(
@@ -42,13 +45,6 @@ def unused_object(policy: Policy) -> Iterator[Found]:
                     f"the row `{row.operation}` never uses its object `{with_.name.value}`",
                     "every request must still name it: require something of it, or drop it",
                 )
-
-
-def _slots(row: Row) -> Iterator[str]:
-    for term in row_terms(row):
-        if isinstance(term, OnPlaces | Compared):
-            yield from (place.slot for place in term.places)
-    yield from (outcome.slot for outcome in row.outcomes)
 
 
 @check("P309", Severity.NOTE)

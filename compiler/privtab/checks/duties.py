@@ -49,9 +49,8 @@ def _violations(view: View, rules: list[Rule], at_most: int) -> Iterator[tuple[s
         if len(held_rules) > at_most and not any(privileges <= set(members) for privileges in reported):
             yield f"the set `{name}` is enough for", held_rules
     for role in policy.roles.values():
-        held_rules = [
-            rule for rule in rules if _in_scope(view, rule, role) and _suffices(view, rule, _grants_of(view, role))
-        ]
+        in_scope = [rule for rule in rules if role.scope is None or policy.hierarchy.within(rule.entity, role.scope)]
+        held_rules = [rule for rule in in_scope if _suffices(view, rule, _grants_of(view, role))]
         if len(held_rules) > at_most:
             yield f"the role `{role.name}` holds", held_rules
     owner = policy.semantics.owner
@@ -76,10 +75,6 @@ def _suffices(view: View, rule: Rule, gives: Callable[[str, str], bool]) -> bool
 
 def _any_of(members: tuple[str, ...]) -> Callable[[str, str], bool]:
     return lambda privilege, _: privilege in members
-
-
-def _in_scope(view: View, rule: Rule, role: Role) -> bool:
-    return role.scope is None or view.policy.hierarchy.within(rule.entity, role.scope)
 
 
 def _grants_of(view: View, role: Role) -> Callable[[str, str], bool]:

@@ -113,13 +113,14 @@ def resolve(
     sources = {name.value: document.value for name, document in tables.sources}
     overlay = find_variant(tables, variant)
     selection = apply_readings(select(tables, overlay, names, found), readings or {})
+    unknown = {table.entity.value for table in tables.tables if not table.readable}
     rows = Rows(
         tables=tables,
         names=names,
         semantics=semantics,
         pairs=selection.pairs,
         sources=sources,
-        rows_unknown=_unknown_rows(tables),
+        rows_unknown=frozenset(unknown | ({""} if tables.unreadable & {"tables", "core", "any"} else set())),
     )
     names.roles = resolve_roles(_overlaid(tables.roles, overlay), names, found)
     resolved = _resolve_rows(rows, selection.pairs.items(), found)
@@ -202,13 +203,11 @@ def _one_per_position(found: list[tuple[Diagnostic, str]]) -> list[Diagnostic]:
     groups: dict[tuple[Span, str], tuple[Diagnostic, list[str]]] = {}
     for diagnostic, type_ in found:
         groups.setdefault((diagnostic.span, diagnostic.code), (diagnostic, []))[1].append(type_)
-    return [_with_other_types(diagnostic, types[1:]) for diagnostic, types in groups.values()]
-
-
-def _with_other_types(diagnostic: Diagnostic, others: list[str]) -> Diagnostic:
-    if not others or diagnostic.code != undeclared.target_not_on_path.kind.code:
-        return diagnostic
-    return replace(diagnostic, help=f"the same applies to {listed_names(others)}; {diagnostic.help}")
+    for place, (diagnostic, types) in groups.items():
+        if types[1:] and diagnostic.code == undeclared.target_not_on_path.kind.code:
+            help_ = f"the same applies to {listed_names(types[1:])}; {diagnostic.help}"
+            groups[place] = replace(diagnostic, help=help_), types
+    return [diagnostic for diagnostic, _ in groups.values()]
 
 
 def _merge_repeated(found: Iterable[Diagnostic]) -> list[Diagnostic]:
@@ -250,12 +249,6 @@ def _check_unused(rows: Rows, selection: Selection, found: list[Diagnostic]) -> 
     for decl in rows_of(rows.tables):
         if id(decl) not in used:
             rows.check_privileges(decl, found)
-
-
-def _unknown_rows(tables: Tables) -> frozenset[str]:
-    """Types whose rows could not be read; the empty name stands for all types."""
-    unknown = {table.entity.value for table in tables.tables if not table.readable}
-    return frozenset(unknown | ({""} if tables.unreadable & {"tables", "core", "any"} else set()))
 
 
 def _overlaid(roles: tuple[RoleDecl, ...], overlay: VariantDecl | None) -> list[RoleDecl]:
