@@ -8,10 +8,8 @@ from privtab.base.lazy import face
 
 if TYPE_CHECKING:
     from privtab.bundle.archive import (
-        archive_digest,
         archive_entries,
         json_bytes,
-        read_json_object,
     )
     from privtab.bundle.contents import program_in, state_of_index
     from privtab.bundle.pack import (
@@ -27,7 +25,7 @@ else:
     __getattr__, __dir__, __all__ = face(
         __name__,
         {
-            "archive": "archive_digest archive_entries json_bytes read_json_object",
+            "archive": "archive_entries json_bytes",
             "contents": "program_in state_of_index",
             "pack": "PolicyArtifacts Provenance listing_file packed_shard shard_bundles state_bundle",
             "sign": "SigningKey file_digests verify_bundle with_signatures",

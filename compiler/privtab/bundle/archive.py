@@ -133,12 +133,7 @@ def check_values(name: str, text: bytes, limit: int | None = None) -> None:
 
 
 def read_json_object(name: str, text: bytes, error: type[Exception] = BrokenBundle) -> dict[str, Any]:
-    """The object in a JSON file of a bundle. Raises `error` for any other value, BrokenBundle for too many values.
-
-    For example:
-
-        read_json_object(content)["revision"]
-    """
+    """The object in a JSON file of a bundle. Raises `error` for any other value, BrokenBundle for too many values."""
     check_values(name, text)
     return strict_json.loads_object(text, f"`{name}`", error)
 
@@ -188,7 +183,7 @@ def json_object(values: Mapping[str, bytes]) -> bytes:
 # --- reading and writing piece by piece ------------------------------------------------------------------------------
 
 
-Entries: TypeAlias = Iterator[tuple[str, tarfile.TarInfo, BinaryIO]]
+Entries: TypeAlias = "Iterator[tuple[str, tarfile.TarInfo, FileContent]]"
 """Path, entry and content, which must be read before the next entry is requested."""
 
 _PIECE = 1 << 20
@@ -218,7 +213,7 @@ def archive_entries(bundle: BinaryIO) -> Entries:
                         raise BrokenBundle(f"it holds `{name}` twice")
                     names.add(name)
                     file = cast("BinaryIO", tar.extractfile(entry))
-                    yield name, entry, cast("BinaryIO", _Content(name, entry.size, file))
+                    yield name, entry, FileContent(name, entry.size, file)
             # The checksums of the archive are at its end.
             while unpacked.read(_PIECE):
                 pass
@@ -231,20 +226,6 @@ def archive_entries(bundle: BinaryIO) -> Entries:
 def path_of(name: str) -> str:
     """The path of an entry, from the top of the bundle."""
     return name.removeprefix("./").lstrip("/")
-
-
-def archive_digest(content: BinaryIO) -> str:
-    """The SHA-256 of the rest of an open file.
-
-    For example:
-
-        with open("policy.tar.gz", "rb") as bundle:
-            archive_digest(bundle)
-    """
-    hasher = hashlib.sha256()
-    while piece := content.read(_PIECE):
-        hasher.update(piece)
-    return hasher.hexdigest()
 
 
 def packed(items: Entries) -> Iterator[bytes]:
@@ -260,7 +241,7 @@ def packed(items: Entries) -> Iterator[bytes]:
     yield sink.take()
 
 
-class _Content:
+class FileContent:
     """The content of a file in an archive that may be truncated."""
 
     def __init__(self, name: str, size: int, file: BinaryIO) -> None:
@@ -269,12 +250,24 @@ class _Content:
         self._file = file
 
     def read(self, size: int = -1) -> bytes:
+        """As for a file; raises BrokenBundle for one that is too large to be read as a whole."""
         if size < 0:
             check_read(self._name, self._size)
         try:
             return self._file.read(size)
         except _BROKEN as error:
             raise _broken(error) from None
+
+    def digest(self) -> str:
+        """The SHA-256 of the rest."""
+        hasher = hashlib.sha256()
+        while piece := self.read(_PIECE):
+            hasher.update(piece)
+        return hasher.hexdigest()
+
+    def json_object(self, text: bytes, error: type[Exception]) -> dict[str, Any]:
+        """The object in the text of the file; raises `error` for any other value, BrokenBundle for too many values."""
+        return read_json_object(self._name, text, error)
 
 
 def _broken(error: Exception) -> BrokenBundle:

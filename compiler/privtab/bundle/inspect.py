@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, BinaryIO
+from typing import Any
 
 from privtab.base import strict_json
 from privtab.base.errors import SignatureRefused
 from privtab.base.moments import WINDOWED
 from privtab.base.names import SCOPED
 from privtab.base.signatures import LARGEST_SIGNATURES, PATCH, Trust, is_signature
-from privtab.bundle.archive import MANIFEST_FILE, archive_digest, archive_entries, check_values
+from privtab.bundle.archive import MANIFEST_FILE, FileContent, archive_entries, check_values
 from privtab.bundle.sign import BundleSource, opened, verify_bundle
 
 WASM = ".wasm"
@@ -76,7 +78,8 @@ def inspect(bundle: BundleSource, trust: Trust | None = None) -> Inspection:
     manifest: Mapping[str, Any] = {}
     signatures: bytes | None = None
     with opened(bundle) as file:
-        sha256, size = archive_digest(file), file.tell()
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # it is an open file
+        size = file.seek(0, os.SEEK_END)
         file.seek(0)
         for name, entry, content in archive_entries(file):
             files.append(File(name=name, bytes=entry.size))
@@ -117,7 +120,7 @@ def _kind(metadata: Mapping[str, Any], files: list[File]) -> str:
 # --- counting --------------------------------------------------------------------------------------------------------
 
 
-def _counts(name: str, size: int, content: BinaryIO) -> dict[str, int]:
+def _counts(name: str, size: int, content: FileContent) -> dict[str, int]:
     last = name.rpartition("/")[2]
     if name.endswith(".rego"):
         pieces = iter(lambda: content.read(_PIECE), b"")

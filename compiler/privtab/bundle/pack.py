@@ -20,7 +20,7 @@ from privtab.base.files import ENDINGS, ending_of, state_location
 from privtab.base.names import decode_name
 from privtab.base.shard_names import sharded_revision
 from privtab.base.worker import LARGE, beside
-from privtab.bundle.archive import archive_digest, contents, json_bytes, json_object
+from privtab.bundle.archive import contents, json_bytes, json_object
 from privtab.bundle.sign import SigningKey, signed_bundle
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
@@ -342,7 +342,7 @@ class Provenance:
 
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
-        return archive_digest(file)
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

@@ -42,7 +42,7 @@ from privtab.bundle.archive import (
     LARGEST_REWRITTEN,
     MOST_REWRITTEN,
     Entries,
-    archive_digest,
+    FileContent,
     archive_entries,
     check_read,
     check_values,
@@ -169,7 +169,7 @@ def with_signatures(bundle: BinaryIO, text: bytes | None, names: Sequence[str] |
         bundle.seek(0)
     entry = tarfile.TarInfo(SIGNATURES)
     entry.size, entry.mode = len(text), 0o644
-    signature_entry = (SIGNATURES, entry, io.BytesIO(text))
+    signature_entry = (SIGNATURES, entry, FileContent(SIGNATURES, len(text), io.BytesIO(text)))
     # If the other files are sorted, keep them so; otherwise the signatures come first.
     successor = next((name for name in names if name > SIGNATURES), None) if names == sorted(names) else names[0]
     yield from packed(_insert_entry(archive_entries(bundle), signature_entry, successor))
@@ -192,7 +192,9 @@ def _signature(message: bytes, signing: SigningKey) -> bytes:
     return algorithm.sign(message, signing.key)
 
 
-def _insert_entry(items: Entries, new_entry: tuple[str, tarfile.TarInfo, BinaryIO], successor: str | None) -> Entries:
+def _insert_entry(
+    items: Entries, new_entry: tuple[str, tarfile.TarInfo, FileContent], successor: str | None
+) -> Entries:
     inserted = False
     for name, entry, content in items:
         if name == successor and not inserted:
@@ -204,9 +206,9 @@ def _insert_entry(items: Entries, new_entry: tuple[str, tarfile.TarInfo, BinaryI
         yield new_entry
 
 
-def _digest(name: str, content: BinaryIO, *, ours: bool) -> str:
+def _digest(name: str, content: FileContent, *, ours: bool) -> str:
     if not is_structured(name):
-        return archive_digest(content)
+        return content.digest()
     if ours:
         return hashlib.sha256(escape_separators(content.read())).hexdigest()
     try:
@@ -343,7 +345,7 @@ def _read(file: BinaryIO) -> tuple[Mapping[str, bytes], dict[str, tuple[str, str
         if is_signature(name):
             signature_files[name] = content.read(min(entry.size, LARGEST_SIGNATURES + 1))
         else:
-            digests[name] = HASH, archive_digest(content)
+            digests[name] = HASH, content.digest()
     return signature_files, digests
 
 

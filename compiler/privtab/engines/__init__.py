@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from privtab.engines.index import Index, combined_document, require_kept
     from privtab.engines.lookups import TextDictionary
     from privtab.engines.opa.server import OpaServer
-    from privtab.engines.python import OpenEngine, Opener, WindowedIndex
+    from privtab.engines.python import OpenEngine, Opener
     from privtab.engines.rows import RowEngine
 else:
     __getattr__, __dir__, __all__ = face(
@@ -25,7 +25,7 @@ else:
             "index": "Index combined_document require_kept",
             "lookups": "TextDictionary",
             "opa.server": "OpaServer",
-            "python": "OpenEngine Opener WindowedIndex",
+            "python": "OpenEngine Opener",
             "rows": "RowEngine",
         },
     )

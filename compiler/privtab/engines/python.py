@@ -33,12 +33,7 @@ if TYPE_CHECKING:
 
 
 class WindowedIndex:
-    """A state with windows, from its bundle. It can be pickled.
-
-    For example:
-
-        WindowedIndex(document).at(moment)
-    """
+    """A state with windows, from its bundle. It can be pickled."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         """Read `data.privtab_state.<system>`. Raises PolicyError if it is not an index."""
@@ -473,9 +468,16 @@ class Opener:
         self._numbers = self._numbers or PrivilegeNumbers()
         return StatePart(document, self._numbers)
 
+    def combined(self, kept: Sequence[Any]) -> Index | WindowedIndex | None:
+        """The index of what was kept of a state, whole or in parts; None for several states. Raises PolicyError."""
+        if all(isinstance(part, StatePart) for part in kept):
+            return Index.of(kept)
+        whole: Index | WindowedIndex | None = kept[0] if len(kept) == 1 else None
+        return whole
+
     def open(self, program: Mapping[str, Any], state: Sequence[Any], moment: int) -> OpenEngine:
         """Open the engine for a moment, on what was kept of a state, whole or in parts. Raises PolicyError."""
-        index = Index.of(state) if isinstance(state[0], StatePart) else state[0]
+        index = self.combined(state) or state[0]
         if isinstance(index, WindowedIndex) or index.windows:
             windowed = index if isinstance(index, WindowedIndex) else WindowedIndex.of(index)
             now = self.open(program, [windowed.at(moment)], moment)

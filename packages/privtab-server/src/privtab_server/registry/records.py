@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from privtab.base import BrokenBundle, UsageError
-from privtab.bundle import archive_digest, archive_entries, json_bytes, read_json_object
+from privtab.bundle import archive_entries, json_bytes
 from privtab_server.errors import BundleRefused, RegistryConflict, RegistryError
 from privtab_server.registry import names, nodes
 from privtab_server.registry.stores import Missing, Store
@@ -81,7 +81,7 @@ def revision_in(packed: bytes) -> nodes.Revision:
     try:
         for path, _, file in archive_entries(io.BytesIO(packed)):
             if path == ".manifest":
-                manifest = read_json_object(path, file.read(), BundleRefused)
+                manifest = file.json_object(file.read(), BundleRefused)
                 if nodes.too_deep(manifest):
                     raise BundleRefused(f"its manifest is nested more than {nodes.DEEPEST} times")
             elif path == ".signatures.json":
@@ -89,9 +89,9 @@ def revision_in(packed: bytes) -> nodes.Revision:
             elif path.startswith((f"{_PROGRAMS}/", f"{_STATES}/")) and path.endswith("/data.json"):
                 text = file.read()
                 hashes[path] = hashlib.sha256(text).hexdigest()
-                revisions[path] = _revision(path, read_json_object(path, text, BundleRefused))
+                revisions[path] = _revision(path, file.json_object(text, BundleRefused))
             else:
-                hashes[path] = archive_digest(file)
+                hashes[path] = file.digest()
     except BrokenBundle as error:
         raise BundleRefused(str(error)) from None
     if manifest is None:

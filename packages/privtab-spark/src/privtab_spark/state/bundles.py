@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.base import DecisionUnavailable, UsageError
 from privtab.bundle import state_of_index
-from privtab.engines import Index, Opener, WindowedIndex, combined_document
+from privtab.engines import Index, Opener, combined_document
 from privtab.state import State, as_written, index_document
 from privtab_spark.state.schemas import program_of
 
@@ -59,7 +59,7 @@ def rows_of_bundles(policy: OpenPolicy, where: str) -> State:
     """
     index, documents = _opened(policy, where, rows=True)
     rows = _rows(documents)
-    return as_written(program_of(policy), rows) if _has_windows(index) else rows
+    return as_written(program_of(policy), rows) if index is None else rows
 
 
 def bundled(policy: OpenPolicy, where: str) -> Index:
@@ -68,20 +68,16 @@ def bundled(policy: OpenPolicy, where: str) -> Index:
     Raises HasWindows if its rows hold for a time.
     """
     index, documents = _opened(policy, where, rows=False)
-    if isinstance(index, Index) and not index.windows:
+    if index is not None:
         return index
     program = program_of(policy)
     return Index(index_document(program, as_written(program, _rows(documents)).plain("Spark")))
 
 
-def _has_windows(index: Index | WindowedIndex) -> bool:
-    return isinstance(index, WindowedIndex) or bool(index.windows)
-
-
-def _opened(policy: OpenPolicy, where: str, *, rows: bool) -> tuple[Index | WindowedIndex, list[Mapping[str, Any]]]:
+def _opened(policy: OpenPolicy, where: str, *, rows: bool) -> tuple[Index | None, list[Mapping[str, Any]]]:
     """The index of the policy's system in bundles, which are read once, and the documents that it is from.
 
-    `rows`: the documents are needed in any case; otherwise that of a whole state without windows is not kept.
+    No index is returned if rows hold for a time. `rows`: the documents are needed in any case; otherwise that of a whole state without windows is not kept.
     """
     from privtab.client import BundleLocation
 
@@ -100,10 +96,10 @@ def _opened(policy: OpenPolicy, where: str, *, rows: bool) -> tuple[Index | Wind
         systems = ", ".join(f"`{name}`" for name in sorted(states)) or "no state"
         raise UsageError(f"{where} holds {systems}, but no state of `{policy.system}`")
     indexes, documents = [index for index, _ in of_system], [document for _, document in of_system]
-    whole_states = [index for index in indexes if isinstance(index, Index | WindowedIndex)]
-    if whole_states and len(of_system) > 1:
+    combined = opener.combined(indexes)
+    if combined is None:
         raise UsageError(f"{where} holds several states of `{policy.system}`: name one of them")
-    return whole_states[0] if whole_states else Index.of(indexes), documents
+    return combined if isinstance(combined, Index) and not combined.windows else None, documents
 
 
 def _rows(documents: Iterable[Mapping[str, Any]]) -> State:
