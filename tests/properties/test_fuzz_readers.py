@@ -27,7 +27,7 @@ from privtab.bundle import state_bundle
 from privtab.bundle.archive import packed_archive
 from privtab.bundle.inspect import inspect
 from privtab.bundle.sign import verify_bundle
-from privtab.client._bundles import content, unpacked
+from privtab.client._bundles import bundle_content
 from privtab.ir.nodes import Program
 from privtab.language import fmt, syntax
 from privtab.pipeline import policy_artifacts
@@ -159,7 +159,7 @@ def read_bundle(bundle: bytes) -> None:
     for look in (
         lambda: inspect(bundle, TRUST),
         lambda: verify_bundle(bundle, TRUST),
-        lambda: content(unpacked(bundle), lambda document: document),
+        lambda: bundle_content(bundle, lambda document: document),
     ):
         try:
             look()

@@ -153,17 +153,14 @@ LEVEL = 4
 
 def packed_archive(files: Mapping[str, bytes]) -> bytes:
     """A gzipped tar of the files, by path; the same files give the same bytes at any time, on any machine."""
-    buffer = io.BytesIO()
-    with (
-        gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
-    ):
-        for path, content in sorted(files.items()):
-            entry = tarfile.TarInfo(path)
-            entry.size = len(content)
-            entry.mode = 0o644
-            tar.addfile(entry, io.BytesIO(content))
-    return buffer.getvalue()
+    return b"".join(packed(new_entry(path, content) for path, content in sorted(files.items())))
+
+
+def new_entry(path: str, content: bytes) -> tuple[str, tarfile.TarInfo, FileContent]:
+    """A file for `packed`."""
+    entry = tarfile.TarInfo(path)
+    entry.size, entry.mode = len(content), 0o644
+    return path, entry, FileContent(path, len(content), io.BytesIO(content))
 
 
 def json_bytes(value: Any) -> bytes:
@@ -229,16 +226,23 @@ def path_of(name: str) -> str:
 
 
 def packed(items: Entries) -> Iterator[bytes]:
-    """The gzipped tar of entries, piece by piece, packed like `archive`."""
-    sink = _Sink()
+    """The gzipped tar of entries, piece by piece."""
+    out = io.BytesIO()
+
+    def taken() -> bytes:
+        content = out.getvalue()
+        out.seek(0)
+        out.truncate()
+        return content
+
     with (
-        gzip.GzipFile(fileobj=cast("BinaryIO", sink), mode="wb", compresslevel=LEVEL, mtime=0, filename="") as out,
-        tarfile.open(fileobj=out, mode="w|", format=tarfile.USTAR_FORMAT) as tar,
+        gzip.GzipFile(fileobj=out, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as file,
+        tarfile.open(fileobj=file, mode="w|", format=tarfile.USTAR_FORMAT) as tar,
     ):
         for _, entry, content in items:
             tar.addfile(entry, content)
-            yield sink.take()
-    yield sink.take()
+            yield taken()
+    yield taken()
 
 
 class FileContent:
@@ -272,26 +276,6 @@ class FileContent:
 
 def _broken(error: Exception) -> BrokenBundle:
     return BrokenBundle(f"it is not a complete bundle: {str(error) or 'it ends too early'}")
-
-
-class _Sink(io.RawIOBase):
-    """A stream that keeps what was written until it is taken."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, piece: object) -> int:
-        content = bytes(cast("bytes", piece))
-        self._pieces.append(content)
-        return len(content)
-
-    def take(self) -> bytes:
-        content = b"".join(self._pieces)
-        self._pieces.clear()
-        return content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,12 +45,7 @@ def program_in(bundle: bytes, shown: str) -> tuple[Program, Mapping[str, Any]]:
 
 
 def state_of_index(document: Mapping[str, Any]) -> State:
-    """The rows that an index was built from, as far as they can be recovered.
-
-    For example:
-
-        state = state_of_index(document)
-    """
+    """The rows that an index was built from, as far as they can be recovered: `state_of_index(document).grants`."""
     if WINDOWED in document:
         return _from_windowed(document)
     memberships: dict[Cells, None] = {}

@@ -44,9 +44,7 @@ OF_FILTERS = ("filters/applied", "filters/applied_many")
 class PolicyArtifacts:
     """The output for a policy: the Rego modules by path, the program as JSON, and the revision of both.
 
-    For example:
-
-        Path("policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
+    Example: `Path("policy.tar.gz").write_bytes(policy_artifacts(program).bundle())`.
     """
 
     name: str
@@ -154,12 +152,7 @@ def pack_policy(
         modules=modules,
         program=program_document | {"revision": revision},
         program_bytes=json_object(parts | {"revision": json_bytes(revision)}),
-        metadata={
-            "kind": "policy",
-            "system": program.system,
-            "version": program.version,
-            "rows": len(program.rules),
-        }
+        metadata={"kind": "policy", "system": program.system, "version": program.version, "rows": len(program.rules)}
         | layout
         | provenance_metadata(provenance),
     )
@@ -180,9 +173,7 @@ def state_bundle(
 ) -> bytes:
     """The state bundle: the index of the state for look-ups by key. `index`: the result of `index_bytes`, if it is known.
 
-    For example:
-
-        Path("state.tar.gz").write_bytes(state_bundle(program, state))
+    Example: `Path("state.tar.gz").write_bytes(state_bundle(program, state))`.
     """
     revision, document = index or index_bytes(program, state)
     more = {"grants": len(state.grants), "assignments": len(state.assignments), **provenance_metadata(provenance)}
@@ -191,11 +182,7 @@ def state_bundle(
 
 
 def shard_bundles(
-    program: Program,
-    state: State,
-    *,
-    provenance: Provenance | None = None,
-    signing: SigningKey | None = None,
+    program: Program, state: State, *, provenance: Provenance | None = None, signing: SigningKey | None = None
 ) -> dict[str, bytes]:
     """The bundles of a sharded state, each with its own roots: `people` for everything by user, and a shard for each root key.
 
@@ -214,9 +201,7 @@ def shard_bundles(
 def packed_shard(system: str, part: PartText, more: Mapping[str, Any], signing: SigningKey | None = None) -> bytes:
     """The bundle of one part of a state; `more`: what its metadata say besides.
 
-    For example:
-
-        content = packed_shard("lake", part, {"shards": 12})
+    Example: `content = packed_shard("lake", part, {"shards": 12})`.
     """
     own = PartText.roots(system, part.key, windows=part.windows, further=part.further)
     metadata = {"state": SHARDED, "shard": part.key, **more}
@@ -295,9 +280,7 @@ GIT_SECONDS = 20
 class Provenance:
     """The input of a bundle and the compiler. No times and no paths of a machine: the same input gives the same provenance.
 
-    For example:
-
-        Provenance.of(Path("lake.yaml")).to_json()
+    Example: `Provenance.of(Path("lake.yaml")).to_json()`.
     """
 
     sources: Mapping[str, str] = field(default_factory=dict)

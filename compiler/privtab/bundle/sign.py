@@ -47,6 +47,7 @@ from privtab.bundle.archive import (
     check_read,
     check_values,
     json_bytes,
+    new_entry,
     packed,
     packed_archive,
 )
@@ -58,12 +59,7 @@ RSA_BITS = 3072
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningKey:
-    """A private key and the claims of its signatures.
-
-    For example:
-
-        signed = signing_key.sign(bundle)
-    """
+    """A private key and the claims of its signatures: `signed = signing_key.sign(bundle)`."""
 
     id: str
     """The name of the public key in OPA's configuration."""
@@ -167,12 +163,9 @@ def with_signatures(bundle: BinaryIO, text: bytes | None, names: Sequence[str] |
     if names is None:
         names = [name for name, _, _ in archive_entries(bundle) if not is_signature(name)]
         bundle.seek(0)
-    entry = tarfile.TarInfo(SIGNATURES)
-    entry.size, entry.mode = len(text), 0o644
-    signature_entry = (SIGNATURES, entry, FileContent(SIGNATURES, len(text), io.BytesIO(text)))
     # If the other files are sorted, keep them so; otherwise the signatures come first.
     successor = next((name for name in names if name > SIGNATURES), None) if names == sorted(names) else names[0]
-    yield from packed(_insert_entry(archive_entries(bundle), signature_entry, successor))
+    yield from packed(_insert_entry(archive_entries(bundle), new_entry(SIGNATURES, text), successor))
 
 
 def _signature(message: bytes, signing: SigningKey) -> bytes:
@@ -192,18 +185,14 @@ def _signature(message: bytes, signing: SigningKey) -> bytes:
     return algorithm.sign(message, signing.key)
 
 
-def _insert_entry(
-    items: Entries, new_entry: tuple[str, tarfile.TarInfo, FileContent], successor: str | None
-) -> Entries:
-    inserted = False
+def _insert_entry(items: Entries, inserted: tuple[str, tarfile.TarInfo, FileContent], successor: str | None) -> Entries:
+    pending = [inserted]
     for name, entry, content in items:
-        if name == successor and not inserted:
-            yield new_entry
-            inserted = True
+        if name == successor and pending:
+            yield pending.pop()
         if not is_signature(name):
             yield name, entry, content
-    if not inserted:
-        yield new_entry
+    yield from pending
 
 
 def _digest(name: str, content: FileContent, *, ours: bool) -> str:
@@ -306,18 +295,15 @@ def verify_bundle(
         check_names(signed, digests)
         mismatched = {name for name, expected in signed.files.items() if digests[name] != expected}
         _check_rewritten_files(file, mismatched, signed)
-    check_newer(signed, newer_than)
+    if newer_than is not None:
+        found = signed.sequence
+        if found is None:
+            raise SignatureRefused(
+                f"its signature has no sequence, so it is unknown whether it is newer than {newer_than}"
+            )
+        if found <= newer_than:
+            raise SignatureRefused(f"it is not newer: its sequence is {found}, and {newer_than} was there before")
     return signed
-
-
-def check_newer(signed: Signed, sequence: int | None) -> None:
-    """Raise SignatureRefused unless the sequence of a bundle is greater than another."""
-    if sequence is None:
-        return
-    if signed.sequence is None:
-        raise SignatureRefused(f"its signature has no sequence, so it is unknown whether it is newer than {sequence}")
-    if signed.sequence <= sequence:
-        raise SignatureRefused(f"it is not newer: its sequence is {signed.sequence}, and {sequence} was there before")
 
 
 @contextmanager

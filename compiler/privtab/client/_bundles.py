@@ -89,12 +89,8 @@ class ReadBundle:
 
 def bundle_content(packed: bytes, keep: Keep = dict) -> Content:
     """The content of a packed bundle; raises BrokenBundle. `keep`: converts the document of a state to what is kept of it."""
-    return content(unpacked(packed), keep)
-
-
-def unpacked(packed: bytes) -> dict[str, bytes]:
-    """The manifest and data files of a bundle, by path; raises BrokenBundle."""
-    return {name: file.read() for name, _, file in archive_entries(io.BytesIO(packed)) if _is_relevant(name)}
+    found = archive_entries(io.BytesIO(packed))
+    return content({name: file.read() for name, _, file in found if _is_relevant(name)}, keep)
 
 
 def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) -> Content:
@@ -352,12 +348,7 @@ class HttpLocation(BundleLocation):
         self, where: str, *, timeout: tuple[float, float], token: Token, verify: bool | str, cert: Cert
     ) -> None:
         super().__init__(where)
-        self._settings: dict[str, Any] = {
-            "timeout": timeout,
-            "token": token.value,
-            "verify": verify,
-            "cert": cert,
-        }
+        self._settings: dict[str, Any] = {"timeout": timeout, "token": token.value, "verify": verify, "cert": cert}
 
     def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """As BundleLocation.read. A caller waits for the download, so its total time is bounded."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from privtab.base.errors import InvalidRequest
 from privtab.base.request import Entity, Request
@@ -63,18 +64,13 @@ def batches(
         else:
             plain.setdefault((request.resource.type, request.action), []).append(index)
 
-    def as_items(chunk: Sequence[Request]) -> Call[list[bool]]:
-        return protocol.item_decisions(active.system, chunk, active.vocabulary)
-
-    def as_requests(chunk: Sequence[Request]) -> Call[list[bool]]:
-        return protocol.decisions(active.system, chunk)
-
+    as_items = partial(protocol.item_decisions, active.system, vocabulary=active.vocabulary)
     for positions in plain.values():
         if few and len(positions) < _WORTH_A_CALL and (mixed or len(plain) > 1):
             mixed += positions
         else:
             yield from _chunks(requests, positions, chunk_size, as_items)
-    yield from _chunks(requests, mixed, chunk_size, as_requests)
+    yield from _chunks(requests, mixed, chunk_size, partial(protocol.decisions, active.system))
 
 
 def listing(

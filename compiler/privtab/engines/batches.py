@@ -67,9 +67,7 @@ from privtab.engines.varying import (
 class Batches:
     """Answers batches for an engine; keeps the arrays made from the engine's index. Threads may share it.
 
-    For example:
-
-        Batches(engine).decide_columns(["ann"], ["m/s/t"], action="read", type="table").allowed
+    Example: `Batches(engine).decide_columns(["ann"], ["m/s/t"], action="read", type="table").allowed`.
     """
 
     def __init__(self, engine: RowEngine) -> None:

@@ -268,9 +268,7 @@ def decoded(names: pa.Array) -> pa.Array:
 class GivenColumns:
     """Values by (of what, slot if it is of an entity, name): an Arrow column, in which null is no value, or one value for all rows.
 
-    For example:
-
-        given = GivenColumns.read({"user": {"region": pa.array(["EU"])}}, attributes).take(rows)
+    Example: `given = GivenColumns.read({"user": {"region": pa.array(["EU"])}}, attributes).take(rows)`.
     """
 
     values: Mapping[tuple[AttributeKind, str, str], Any] = field(default_factory=dict)

@@ -31,11 +31,6 @@ class Operand:
     default: Any = None
     """The value where the request gives none."""
 
-    @property
-    def ungiven(self) -> bool:
-        """Whether there may be a value although the request gives none."""
-        return self.held or self.default is not None
-
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -177,9 +172,7 @@ class _Part:
 class Atom(_Part):
     """An atom: what may hold for a caller about the object of a type on a slot's path.
 
-    For example:
-
-        [atom.kind for atom in plan.condition.atoms()]
+    Example: `[atom.kind for atom in plan.condition.atoms()]`.
     """
 
     kind: AtomWord
@@ -263,11 +256,6 @@ class ConditionReader:
     def depth(self, type_: str) -> int:
         """The number of names in the path of an entity of a type."""
         return self.chains[type_][-1][1]
-
-    def own_depth(self, form: RequestShape) -> int:
-        """The number of names in the path of the resource of such a request."""
-        type_ = form.types[RESOURCE]
-        return self.depth(at_level(type_, form.levels[RESOURCE]) if type_ in self.nested else type_)
 
     def located(self, rule: Mapping[str, Any], form: RequestShape, sets: Sequence[Sequence[int]]) -> LocatedSets:
         """The atoms of a rule's minimal sets with targets of single levels, and the sets as numbers of these.
@@ -365,7 +353,8 @@ class ConditionReader:
 
     def _compare_at(self, compared: Comparison, form: RequestShape) -> Condition:
         unnamed = any(term.of == "entity" and self.unnamed(term.type, term.slot, form) for term in compared.operands)
-        possible = form.attributes or all(term.ungiven for term in compared.operands)
+        # Where requests give no attributes, the state or a default may.
+        possible = form.attributes or all(term.held or term.default is not None for term in compared.operands)
         return Atom("compare", comparison=compared) if possible and not unnamed else NEVER
 
     def operands(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> list[Operand]:
@@ -402,7 +391,10 @@ class ConditionReader:
 
     def unnamed(self, type_: str, slot: str, form: RequestShape) -> bool:
         """Whether such a request leaves out the name of the entity of a type on a slot's path."""
-        return slot == RESOURCE and not form.named and self.depth(type_) >= self.own_depth(form)
+        if slot != RESOURCE or form.named:
+            return False
+        own = form.types[RESOURCE]
+        return self.depth(type_) >= self.depth(at_level(own, form.levels[RESOURCE]) if own in self.nested else own)
 
 
 def _all(parts: Iterable[Condition]) -> Condition:
@@ -444,3 +436,60 @@ def _operand_words(operand: Mapping[str, Any], place: Callable[[Mapping[str, Any
 def _places(atom: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """What of an atom's JSON may have a target: itself, and the sides of a comparison."""
     return atom, atom.get("left", {}), atom.get("right", {})
+
+
+# --- conditions compiled to closures over the bits of atoms ---
+
+
+def closure_of(condition: Condition, bits: Mapping[Condition, int], free: int) -> Callable[[int], bool]:
+    """Compile a condition to a function of the bits of all atoms.
+
+    `free`: a bit above those of atoms. From there on, parts that stand in several places have bits, too, and are worked out first.
+    """
+    places = condition.places()
+    shared = [part for part, count in places.items() if count > 1 and not isinstance(part, Atom)]
+    known_bits = dict(bits)
+    known_bits.update((part, free << number) for number, part in enumerate(shared))
+    steps = [(known_bits[part], _compiled(part, known_bits)) for part in shared]
+    whole = _compiled(condition, known_bits)
+    if not steps:
+        return whole
+
+    def decide(known: int) -> bool:
+        for bit, is_met in steps:
+            if is_met(known):
+                known |= bit
+        return whole(known)
+
+    return decide
+
+
+def _compiled(condition: Condition, bits: Mapping[Condition, int]) -> Callable[[int], bool]:
+    match condition:
+        case Atom():
+            fact_bit = bits[condition]
+            return lambda known: known & fact_bit != 0
+        case AllOf():
+            needed, rest = _split(condition.parts, bits)
+            if not rest:
+                return lambda known: known & needed == needed
+            return lambda known: known & needed == needed and all(part(known) for part in rest)
+        case AnyOf():
+            enough, rest = _split(condition.parts, bits)
+            if not rest:
+                return lambda known: known & enough != 0
+            return lambda known: known & enough != 0 or any(part(known) for part in rest)
+        case _:
+            assert_never(condition)
+
+
+def _split(parts: Iterable[Condition], bits: Mapping[Condition, int]) -> tuple[int, tuple[Callable[[int], bool], ...]]:
+    """The bits of the parts that have any, and the other parts compiled."""
+    found = 0
+    rest = []
+    for part in parts:
+        if part in bits:
+            found |= bits[part]
+        else:
+            rest.append(_compiled(part, bits))
+    return found, tuple(rest)

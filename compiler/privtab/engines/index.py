@@ -200,9 +200,7 @@ class StatePart:
 class Index:
     """The rights of principals, according to the state's bundles. Equal texts share one object, so it takes a fraction of the document's size.
 
-    For example:
-
-        index = Index(index_document(program, state))
+    Example: `index = Index(index_document(program, state))`.
     """
 
     missing: frozenset[str] = frozenset()
@@ -413,9 +411,7 @@ def combined_document(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str,
 def require_kept(needed: Iterable[str], kept: Collection[str]) -> None:
     """Raise PolicyError if a state was built for filters that need less of it: what it lacks would show more.
 
-    For example:
-
-        require_kept(["groups"], {"groups", "roles"})
+    Example: `require_kept(["groups"], {"groups", "roles"})`.
     """
     if lacking := sorted({*needed} - {*kept}):
         raise PolicyError(

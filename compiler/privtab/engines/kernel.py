@@ -272,7 +272,9 @@ class Kernel:
     ) -> Found:
         def atom(part: Atom) -> Found:
             if part.kind == "service_admin":
-                return batch.of_requests(self._are_service_admins(batch.codes)[batch.user_positions])
+                admins = np.zeros(len(self._people.users) + 1, np.bool_)
+                admins[[self._people.users[user] for user in self.plan.index.service_admins]] = True
+                return batch.of_requests(admins[batch.codes][batch.user_positions])
             if part.comparison is not None:
                 return batch.of_requests(self._comparing(part.comparison, batch))
             depth = self.plan.reader.depth(part.type)
@@ -327,12 +329,6 @@ class Kernel:
         keys = (f"{operand.type}:{path}" for path in paths.dictionary.to_pylist())
         values = [index.entity_attributes.get(key, {}).get(name) for key in keys]
         return values, batch.lowered(Found(slot=operand.slot, depth=depth, values=numbers))
-
-    def _are_service_admins(self, users: Codes) -> Truth:
-        admins = np.zeros(len(self._people.users) + 1, np.bool_)
-        admins[[self._people.users[user] for user in self.plan.index.service_admins]] = True
-        by_user: Truth = admins[users]
-        return by_user
 
     def _other_atom(self, atom: Atom, batch: Batch, view: View) -> Truth:
         """Evaluate an atom about a user's names and an entity that is not a privilege or an ownership."""

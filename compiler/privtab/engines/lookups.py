@@ -115,9 +115,7 @@ class Remembered:
 class TextDictionary:
     """Numbers for texts. Pickles to one Arrow array; the dictionary is rebuilt on first use.
 
-    For example:
-
-        TextDictionary(["ann", "bob"]).find(names)
+    Example: `TextDictionary(["ann", "bob"]).find(names)`.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, TypeAlias, assert_never
 from privtab.base.names import last_name, refers_to
 from privtab.base.paths import base_type
 from privtab.engines import conditions
-from privtab.engines.compiled import closure_of
 from privtab.engines.index import OWNER_BIT, Holders, Index, Table
 
 Special: TypeAlias = Callable[[str, Sequence[str], Sequence[str], str], Sequence[tuple[int, str]]]
@@ -153,7 +152,7 @@ class FormPlan:
         self.comparisons: tuple[tuple[int, conditions.Comparison], ...] = ()
         self.steps: tuple[LookupStep, ...] = ()
         free = self._lay_out(condition.atoms())
-        self.decide = closure_of(condition, self._bits, free)
+        self.decide = conditions.closure_of(condition, self._bits, free)
         self.owner_bits = sum(map(self._bit_of_privilege, semantics.owner_holds))
         self.inherited = semantics.inherited(lambda name: self._bit_of_privilege(name) * 3)
         """What counts below an entity too."""

@@ -333,22 +333,15 @@ def _no_shortcut(user: str, path: str) -> None:
     """The shortcut of operations that have none."""
 
 
-class NoShortcuts(dict[tuple[str, str], Shortcut]):
-    """For states in which each request must be checked first."""
-
-    def __missing__(self, key: tuple[str, str]) -> Shortcut:
-        return _no_shortcut
-
-
 class LazyShortcuts(dict[tuple[str, str], Shortcut]):
-    """Shortcuts by (type, operation), each made on first use."""
+    """Shortcuts by (type, operation), each made on first use; none if shards are missing: each request must be checked then."""
 
     def __init__(self, engine: RowEngine) -> None:
         super().__init__()
         self._engine = engine
 
     def __missing__(self, key: tuple[str, str]) -> Shortcut:
-        if key not in self._engine.shapes:
+        if self._engine.index.missing or key not in self._engine.shapes:
             return _no_shortcut
         fixed = self._engine.needs_only_resource(*key) and not (
             key[0] in self._engine.reader.nested or self._engine.reader.flat
@@ -404,9 +397,7 @@ class PythonEngine(RowEngine):
 class OpenEngine:
     """An engine over a policy and a state.
 
-    For example:
-
-        OpenEngine.of(policy_artifacts(program).program, index_document(program, state), moment).engine.allow(request)
+    Example: `OpenEngine.of(policy_artifacts(program).program, index_document(program, state), moment).engine.allow(request)`.
     """
 
     engine: PythonEngine
@@ -484,5 +475,5 @@ class Opener:
             now.engine.timed = TimedBatches(program, state)
             return replace(now, window=windowed.window(moment))
         engine = PythonEngine(program, index, partial=True)
-        shortcuts = NoShortcuts() if index.missing else LazyShortcuts(engine)
+        shortcuts = LazyShortcuts(engine)
         return OpenEngine(engine=engine, revision=index.revision, missing=index.missing, shortcuts=shortcuts)

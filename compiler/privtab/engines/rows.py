@@ -145,9 +145,7 @@ class Place(NamedTuple):
 class RowEngine:
     """Decides requests whose names were checked. Threads may share it; it can be pickled.
 
-    For example:
-
-        RowEngine(program_document, index).decide(request).allowed
+    Example: `RowEngine(program_document, index).decide(request).allowed`.
     """
 
     def __init__(self, program: Mapping[str, Any], index: Index, *, partial: bool = False) -> None:

@@ -103,10 +103,7 @@ def any_of(parts: Iterable[Expression]) -> Expression:
 
 
 def fold(
-    expression: Expression,
-    leaf: Callable[[Leaf], T],
-    all_of_: Callable[[list[T]], T],
-    any_of_: Callable[[list[T]], T],
+    expression: Expression, leaf: Callable[[Leaf], T], all_of_: Callable[[list[T]], T], any_of_: Callable[[list[T]], T]
 ) -> T:
     """The value of an expression, from the values of its leaves; the functions combine the values of parts."""
     match expression:

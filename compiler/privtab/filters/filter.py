@@ -38,9 +38,7 @@ if TYPE_CHECKING:
 class Filter:
     """The entities on which a user may do an operation, as an expression over the names on the paths of a type; exactly where `check` allows it.
 
-    For example:
-
-        filter_of(engine, request).sql("postgresql", columns)
+    Example: `filter_of(engine, request).sql("postgresql", columns)`.
     """
 
     user: str
