@@ -326,11 +326,8 @@ def policy_names() -> list[str]:
     >>> "cdap/final" in policy_names()
     True
     """
-    return sorted({name for folder in policy_folders() for name in _names(folder)})
-
-
-def _names(folder: Path) -> list[str]:
-    return [path.relative_to(folder).with_suffix("").as_posix() for path in _below(folder)]
+    found = ((path, folder) for folder in policy_folders() for path in _below(folder))
+    return sorted({path.relative_to(folder).with_suffix("").as_posix() for path, folder in found})
 
 
 def _below(folder: Path) -> list[Path]:

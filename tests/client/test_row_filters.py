@@ -12,7 +12,7 @@ import filtered_policy
 import pytest
 
 from privtab import AsyncClient, Client, DecisionError, Embedded, InvalidRequest, PolicyError, Request
-from privtab.base.sql_text import AppliedFilter, denial, first
+from privtab.base.sql_text import AppliedFilter, denial
 from privtab.bundle.pack import state_bundle
 from privtab.client._arguments import Details, as_entity, request_details
 from privtab.engines.opa.server import OpaServer
@@ -125,14 +125,9 @@ def _decided(
 
     names = [one.name for one in program.filters if one.kind == kind]
     more = request_details(**details)
-    return first(
-        names,
-        lambda name: (
-            evaluate(
-                program, state, Request(user=user, action=f"{kind}.{name}", resource=as_entity(resource), **more)
-            ).allowed
-        ),
-    )
+    entity = as_entity(resource)
+    asked = ((name, Request(user=user, action=f"{kind}.{name}", resource=entity, **more)) for name in names)
+    return next((name for name, question in asked if evaluate(program, state, question).allowed), None)
 
 
 def test_the_asynchronous_client_asks_the_same(embedded: Embedded, opa: OpaServer) -> None:

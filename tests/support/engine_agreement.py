@@ -18,7 +18,7 @@ from privtab.base.errors import InvalidRequest
 from privtab.base.names import decode_name
 from privtab.base.request import Decision, Request
 from privtab.base.shard_names import shard_name
-from privtab.base.sql_text import FILTER_KINDS, AppliedFilter, FilterWord, denial, first, identifier, literal
+from privtab.base.sql_text import FILTER_KINDS, AppliedFilter, FilterWord, denial, identifier, literal
 from privtab.base.vocabulary import Vocabulary
 from privtab.bundle import PolicyArtifacts
 from privtab.engines.index import Index
@@ -156,7 +156,8 @@ def applied(reference: Reference, request: Request) -> AppliedFilter:
     program = reference.program
     kind = next(kind for kind in FILTER_KINDS if kind == request.action)
     listed = {one.name: one for one in program.filter_lists[request.resource.type, kind]}
-    name = first(listed, lambda name: reference.decide(replace(request, action=listed[name].operation)).allowed)
+    asked = ((name, replace(request, action=one.operation)) for name, one in listed.items())
+    name = next((name for name, question in asked if reference.decide(question).allowed), None)
     if name is None:
         return denial(kind)
     context = EvaluationContext(reference, replace(request, action=listed[name].operation))

@@ -135,11 +135,3 @@ def with_changes(context: Mapping[str, Any], user: str, active_roles: Sequence[s
         if name == "effects" and value:
             found["changes"] = [Change.of(text, user, active_roles).to_json() for text in value]
     return found
-
-
-def effects_of(context: Mapping[str, Any]) -> tuple[Effect, ...]:
-    """The effects in a decision's context, with their changes if it has them. Raises ValueError if it says them wrongly."""
-    texts, changes = context.get("effects", ()), context.get("changes")
-    if changes is None:
-        return tuple(map(Effect, texts))
-    return tuple(Effect(text, Change.from_json(change)) for text, change in zip(texts, changes, strict=True))

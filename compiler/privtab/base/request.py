@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 from privtab.base.attributes import NO_ATTRIBUTES, Attribute, Attributes, Given, GivenAttributes
-from privtab.base.effects import Effect, effects_of, with_changes
+from privtab.base.effects import Change, Effect, with_changes
 from privtab.base.errors import InvalidRequest
 from privtab.base.names import LEFT_OUT, bare_name, decode_name, refers_to, unencoded_name
 
@@ -180,7 +180,10 @@ class Request:
         declared = NO_ATTRIBUTES if names is None else names.attributes
         request = _mapping(value, "request")
         subject = _mapping(request.get("subject"), "subject")
-        check_subject_type(_text(subject.get("type"), "subject.type"), ("user",) if names is None else names.subjects)
+        type_, subjects = _text(subject.get("type"), "subject.type"), ("user",) if names is None else names.subjects
+        if type_ not in subjects:
+            expected = " or ".join(f"`{name}`" for name in subjects)
+            raise InvalidRequest(f"subject.type is `{type_:.80}`: only a {expected} can be a subject")
         user = _text(subject.get("id"), "subject.id")
         properties = _mapping(subject.get("properties", {}), "subject.properties")
         groups = properties.get("groups", [])
@@ -300,8 +303,14 @@ class Decision:
 
     @property
     def effects(self) -> tuple[Effect, ...]:
-        """For an allow, the effects to carry out: texts, as in `become owner (table:m/c/s/t)`, each with its `change` to the state."""
-        return effects_of(self.context)
+        """For an allow, the effects to carry out: texts, as in `become owner (table:m/c/s/t)`, each with its `change` to the state if the decision has it.
+
+        Raises ValueError if the decision says changes wrongly.
+        """
+        texts, changes = self.context.get("effects", ()), self.context.get("changes")
+        if changes is None:
+            return tuple(map(Effect, texts))
+        return tuple(Effect(text, Change.from_json(change)) for text, change in zip(texts, changes, strict=True))
 
     @property
     def source(self) -> str | None:
@@ -341,10 +350,27 @@ class Decision:
     def why_denied(self, *, brief: bool = False) -> str:
         """The missing rights or the denial that applies, as text for users; empty if nothing would turn the denial into an allow.
 
-        >>> Decision(allowed=False, context={"missing": [["READ (table:m/c)", "USE (schema:m)"]]}).why_denied()
-        'missing: READ (table:m/c) and USE (schema:m)'
+        `brief`: of many sets, only the first ones, which are the smallest.
+
+        >>> missing = [["deny READ (table:m/c) to user:ben"], ["READ (table:m/c)", "USE (schema:m)"], ["owner (table:m/c)"]]
+        >>> denied = Decision(allowed=False, context={"missing": missing})
+        >>> denied.why_denied(brief=True)
+        'blocked by a denial of READ (table:m/c) to user:ben; or missing: READ (table:m/c) and USE (schema:m), or another way'
         """
-        return why_denied_briefly(self.missing) if brief else why_denied(self.missing)
+        others = len(self.missing) - MOST_WAYS if brief else 0
+        blocked, lacking = [], []
+        for atoms in self.missing[: MOST_WAYS if brief else None]:
+            texts = sorted(atoms, key=lambda atom: atom.startswith(_DENY))
+            denials = [f"a denial of {atom.removeprefix(_DENY)}" for atom in texts if atom.startswith(_DENY)]
+            if len(denials) == len(texts):
+                blocked.append(" and ".join(denials))
+            else:
+                needed = " and ".join(texts[: len(texts) - len(denials)])
+                lacking.append(f"{needed}, and blocked by {' and '.join(denials)}" if denials else needed)
+        parts = [f"blocked by {', or '.join(blocked)}"] if blocked else []
+        parts += [f"{'or ' if blocked else ''}missing: {', or '.join(lacking)}"] if lacking else []
+        more = "another way" if others == 1 else f"one of {others} other ways"
+        return "; ".join(parts) + (f", or {more}" if others > 0 else "")
 
     def describe(self, request: Request, *, brief: bool = False) -> str:
         """One sentence for users: who is allowed or denied what, and what is missing or which denial applies.
@@ -358,39 +384,6 @@ class Decision:
         message = error.get("message") if isinstance(error, Mapping) else None
         explanation = message if isinstance(message, str) else self.why_denied(brief=brief)
         return f"user:{request.user} may not {operation}{f'; {explanation}' if explanation else ''}"
-
-
-def why_denied(missing: Iterable[Iterable[str]]) -> str:
-    """`Decision.missing` as text for users; empty if nothing would turn the denial into an allow.
-
-    >>> why_denied([["READ (table:m/c)", "USE (schema:m)"], ["owner (table:m/c)"]])
-    'missing: READ (table:m/c) and USE (schema:m), or owner (table:m/c)'
-    >>> why_denied([["deny READ (table:m/c) to user:ben"], ["owner (table:m/c)"]])
-    'blocked by a denial of READ (table:m/c) to user:ben; or missing: owner (table:m/c)'
-    """
-    blocked, lacking = [], []
-    for atoms in missing:
-        texts = sorted(atoms, key=lambda atom: atom.startswith(_DENY))
-        denials = [f"a denial of {atom.removeprefix(_DENY)}" for atom in texts if atom.startswith(_DENY)]
-        if len(denials) == len(texts):
-            blocked.append(" and ".join(denials))
-        else:
-            needed = " and ".join(texts[: len(texts) - len(denials)])
-            lacking.append(f"{needed}, and blocked by {' and '.join(denials)}" if denials else needed)
-    parts = [f"blocked by {', or '.join(blocked)}"] if blocked else []
-    parts += [f"{'or ' if blocked else ''}missing: {', or '.join(lacking)}"] if lacking else []
-    return "; ".join(parts)
-
-
-def why_denied_briefly(missing: Sequence[Iterable[str]]) -> str:
-    """As `why_denied`, in one short line: of many sets only the first ones, which are the smallest.
-
-    >>> why_denied_briefly([["READ (t:a)"], ["READ (t:b)"], ["READ (t:c)"], ["READ (t:d)"]])
-    'missing: READ (t:a), or READ (t:b), or one of 2 other ways'
-    """
-    others = len(missing) - MOST_WAYS
-    brief = why_denied(missing[:MOST_WAYS])
-    return f"{brief}, or {'another way' if others == 1 else f'one of {others} other ways'}" if others > 0 else brief
 
 
 def roles_not_held(user: str, roles: Iterable[str]) -> dict[str, str]:
@@ -410,13 +403,6 @@ def smallest_sets(sets: Iterable[Iterable[str]]) -> list[list[str]]:
         if not any(smaller <= candidate for smaller in minimal):
             minimal.append(candidate)
     return sorted(map(sorted, minimal), key=lambda texts: (len(texts), texts))
-
-
-def check_subject_type(type_: str, subjects: Sequence[str]) -> None:
-    """Raise InvalidRequest unless subjects of a type are users."""
-    if type_ not in subjects:
-        expected = " or ".join(f"`{name}`" for name in subjects)
-        raise InvalidRequest(f"subject.type is `{type_:.80}`: only a {expected} can be a subject")
 
 
 def _mapping(value: object, where: str) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -84,11 +84,6 @@ def operation_of(kind: FilterKind, name: str) -> str:
     'row_filter.eu_only'
     """
     return f"{kind}.{name}"
-
-
-def first(names: Iterable[str], applies: Callable[[str], bool]) -> str | None:
-    """The first filter of a list whose condition holds: the one that counts. None is a denial."""
-    return next(filter(applies, names), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,10 +273,5 @@ def shows_all(kind: FilterKind, name: str, dialect: str) -> AppliedFilter:
 
 def written(parts: Iterable[object], value: Callable[[Mapping[str, str]], str | None]) -> str | None:
     """The text of parts as the program's JSON has them, with the written value of each placeholder; None if one has none."""
-    pieces = list(_pieces(parts, value))
+    pieces = [value(part) if isinstance(part, Mapping) else str(part) for part in parts]
     return None if None in pieces else "".join(map(str, pieces))
-
-
-def _pieces(parts: Iterable[object], value: Callable[[Mapping[str, str]], str | None]) -> Iterator[str | None]:
-    for part in parts:
-        yield value(part) if isinstance(part, Mapping) else str(part)

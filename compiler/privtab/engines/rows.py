@@ -20,7 +20,6 @@ from privtab.base.sql_text import (
     FILTER_KINDS,
     AppliedFilter,
     denial,
-    first,
     identifier,
     literal,
     operation_of,
@@ -259,7 +258,7 @@ class RowEngine:
         require_kept(self.program["filters"].get("needs", ()), self.index.keeps)
         filters = {one["name"]: one["sql"] for one in self.program["filters"][kind][request.resource.type]}
         asked = {name: replace(request, action=operation_of(kind, name)) for name in filters}
-        name = first(filters, lambda name: self.allow(asked[name]))
+        name = next((name for name in filters if self.allow(asked[name])), None)
         text = None if name is None else written(filters[name], partial(self._sql_value, asked[name]))
         return denial(kind) if text is None else AppliedFilter(name, text)
 
