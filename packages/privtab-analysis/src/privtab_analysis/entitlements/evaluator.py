@@ -101,10 +101,10 @@ class Evaluator:
 
     # --- for whom a condition holds ---------------------------------------------------------------------------------
 
-    def allowed(self, request: Request) -> Numbers:
-        """The subjects who are allowed a request, regardless of its user."""
+    def allowed(self, request: Request, among: Numbers | None = None) -> Numbers:
+        """The subjects who are allowed a request, regardless of its user; only subjects in `among`, if it is given."""
         question = self.question(request)
-        return NOBODY if question is None else self.who(question)
+        return NOBODY if question is None else self.holders(question.form.condition, question, among)
 
     def who(self, question: EntityQuestion) -> Numbers:
         """The subjects for whom the condition of a question holds."""

@@ -89,6 +89,7 @@ class Subjects:
             scope: {role: frozenset(numbers) for role, numbers in roles.items()} for scope, roles in within.items()
         }
         """The holders of each declared role, by the key of the scope."""
+        self._index = index
         self.named: dict[str, dict[str, list[str]]] = {"role": defaultdict(list), "group": defaultdict(list)}
         """The principals that an entity stands for, by kind and name: a role has one for each scope."""
         for principal in holders:
@@ -115,9 +116,15 @@ class Subjects:
         names = self.named[kind]
         return [principal for name in {last_name(path), path} if name in names for principal in names[name]]
 
-    def names(self) -> set[str]:
-        """Every name by which an entity may stand for a subject or for a principal of one."""
-        return {*self.number, *self.named["role"], *self.named["group"]}
+    def names(self, among: Numbers | None = None) -> set[str]:
+        """Every name by which an entity may stand for a subject or for a principal of one; of subjects in `among`, if it is given."""
+        if among is None or len(among) == len(self.all):
+            return {*self.number, *self.named["role"], *self.named["group"]}
+        subjects = [self.all[number] for number in among]
+        principals = {principal for subject in subjects for principal in subject.principals}
+        kinds = (shown(self._index, principal).partition(":") for principal in principals)
+        users = {subject.user for subject in subjects if subject.user is not None}
+        return users | {name for kind, _, name in kinds if kind in self.named}
 
 
 class Concerns:

@@ -17,9 +17,9 @@ from typing import TypeAlias
 from privtab.base import LEFT_OUT, Entity, FilterWord, GivenAttributes, count
 from privtab.ir import RESOURCE, Below, Program, Rule, Term, Tool, reached_atoms, rule_flags
 from privtab.state import Places, State
-from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key
+from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key, prefixes
 from privtab_analysis.permissions import questions
-from privtab_analysis.state_diff.causes import Causes, ChangeImpact
+from privtab_analysis.state_diff.causes import AffectedPlaces, Batch, Causes, ChangeImpact
 from privtab_analysis.state_diff.entities import Division, EntityClass, EntityTree, written
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab_analysis.state_diff.placed import placed
@@ -41,6 +41,10 @@ MOST_NAMELESS = 3
 """Places without named entities that a note lists."""
 MOST_LOOKED_AT = 1000
 """Limit on the places where named entities are looked for, for a note."""
+FEW = 8
+"""Subjects up to which all their rows are looked at, and not the rows on the affected entities."""
+MOST_AROUND = 20_000
+"""Affected entities up to which the rows on these are looked at."""
 MOST_FLAGS = 4
 """Limit on the flags of one rule whose combinations are all compared."""
 
@@ -60,8 +64,8 @@ def state_diff(
     """Compare two states of one policy: every user, every operation, and every entity that either state names.
 
     As in `what-can`, operations that create are compared at the entity that contains the new one. Rows are compared with their
-    windows, decisions at one moment (default: now). `tell` is called with the number of affected subjects that are done, and with
-    the number of all of them. `entities` are compared besides the entities that a state names. Without `causes`, the rows that make a difference are not looked for, and each change has none.
+    windows, decisions at one moment (default: now). `tell` is called with the number of batches of affected subjects that are done, and
+    with the number of all of them. `entities` are compared besides the entities that a state names. Without `causes`, the rows that make a difference are not looked for, and each change has none.
     """
     Tool.STATE_DIFF.check(program)
     rows = tuple(changed_rows(before, after, places))
@@ -110,6 +114,7 @@ class Comparison:
         self.wants_causes = causes
         self._affected: frozenset[str] = frozenset()
         """Addresses at or below which the changed rows matter."""
+        self._places = AffectedPlaces({})
         self.decided = 0
         self.undecided: list[str] = []
         below = (atom for rule in program.rules.values() for atom in reached_atoms(program, rule.item_condition))
@@ -130,30 +135,39 @@ class Comparison:
         affected = ChangeImpact(self.program, self.sides, self.tree).by_subject(self.rows)
         self.causes = Causes(self.program, self.sides, self.rows, self.tree.addresses)
         self._affected = frozenset().union(*affected.values())
-        subjects_by_paths: dict[frozenset[str], list[Subject]] = defaultdict(list)
-        for subject in sorted(affected):
-            subjects_by_paths[frozenset(affected[subject])].append(subject)
-        compared = 0
-        for paths, subjects in subjects_by_paths.items():
+        self._places = AffectedPlaces({subject: self._containing(paths) for subject, paths in affected.items()})
+        batches = self._places.batches()
+        cuts, sets = self._prepared(batches)
+        for number, batch in enumerate(batches):
             if tell is not None:
-                tell(compared, len(affected))
-            for changed in self._of(subjects, paths):
+                tell(number, len(batches))
+            for changed in self._of(batch, cuts[number], sets):
                 yield changed
                 if self.decided + self.causes.tried > self.most:
                     break
             if self.decided + self.causes.tried > self.most:
+                left = {subject for batch in batches[number:] for subject in batch.subjects}
                 self.undecided.append(
-                    f"more than {self.most:,} questions to decide: {len(affected) - compared:,} of {len(affected):,} affected "
+                    f"more than {self.most:,} questions to decide: {len(left):,} of {len(affected):,} affected "
                     "subjects were not compared completely"
                 )
                 return
-            compared += len(subjects)
 
     def everywhere(self, subjects: Iterable[Subject]) -> Iterator[ChangedAccess]:
         """The changed access of some subjects on everything, as far as `most` allows: for changes of meaning, not of rows."""
-        yield from self._of(sorted(subjects), frozenset([""]))
+        batch = Batch(sorted(subjects), frozenset([""]))
+        (cuts,), sets = self._prepared([batch])
+        yield from self._of(batch, cuts, sets)
         if self.decided > self.most:
             self.undecided.append(f"more than {self.most:,} questions to decide: not everything was compared")
+
+    def _prepared(self, batches: Sequence[Batch]) -> tuple[list[set[str]], tuple[SubjectSets, SubjectSets]]:
+        """The addresses with rows that matter for each batch, and all subjects with these rows, in each state."""
+        rows: list[dict[str, set[int]]] = [defaultdict(set) for _ in self.sides]
+        cuts = [self._cuts(batch.subjects, self._keys_around(batch), rows) for batch in batches]
+        subjects = {subject for batch in batches for subject in batch.subjects}
+        before, after = (SubjectSets(side, subjects, own) for side, own in zip(self.sides, rows, strict=True))
+        return cuts, (before, after)
 
     @cached_property
     def tree(self) -> EntityTree:
@@ -196,10 +210,12 @@ class Comparison:
                 if missing and spans[outer][0] < spans[outer][1]:
                     yield f"a {' or '.join(missing)} in `{outer}:{written(address)}`"
 
-    def _of(self, subjects: Sequence[Subject], roots: frozenset[str]) -> Iterator[ChangedAccess]:
-        """The changed access of subjects that are affected at or below the same paths."""
-        division, under = self.classes(subjects, roots)
-        sets = (SubjectSets(self.sides[0], subjects), SubjectSets(self.sides[1], subjects))
+    def _of(
+        self, batch: Batch, cuts: Collection[str], all_sets: tuple[SubjectSets, SubjectSets]
+    ) -> Iterator[ChangedAccess]:
+        """The changed access of a batch."""
+        division, under = self._divided(batch, cuts)
+        sets = (all_sets[0].among(batch.subjects), all_sets[1].among(batch.subjects))
         # Where entities lie elsewhere, or types nest, a path does not tell everything.
         self._equivalence = None if self.program.flat or self.tree.nested else sets[0].equivalence(sets[1])
         self._differing = {}
@@ -211,21 +227,61 @@ class Comparison:
                 for found in division.of(type_, cut):
                     yield from self._changes(plain, {RESOURCE: found}, sets)
             for question in others:
-                for classes in self._combinations(question[0], type_, division, under):
-                    yield from self._changes([question], classes, sets)
+                for classes, left_out in self._combinations(question[0], type_, division, under):
+                    yield from self._changes([question], classes, sets, left_out)
 
     def classes(self, subjects: Collection[Subject], roots: frozenset[str]) -> tuple[Division, set[str]]:
         """The entities in classes that have equal answers for each of some subjects, and which of them lie at or below some paths."""
+        return self._divided(Batch(sorted(subjects), roots), self._cuts(subjects))
+
+    def _divided(self, batch: Batch, cuts: Collection[str]) -> tuple[Division, set[str]]:
         # What has moved lies elsewhere in one of the states, or nowhere.
-        cuts: set[str] = {*roots, *self._cuts(subjects), *map(self.tree.addresses.of, self.tree.addresses.moved)}
-        if (least := self.least_below) is not None:
+        moved = map(self.tree.addresses.of, self.tree.addresses.moved)
+        cuts = {*batch.roots, *batch.others, *cuts, *moved}
+        if self.least_below is not None:
             # A row concerns all that contain its entity, and whatever lies in these.
             cuts = {outer for path in cuts for outer in self.tree.around(path)}
-            roots |= {
-                outer for path in roots for outer in self.tree.around(path) if len(Entity("", outer).names) >= least
-            }
         division = self.tree.divided(cuts)
-        return division, division.under(roots)
+        return division, division.under(batch.roots, batch.others)
+
+    def _containing(self, paths: Collection[str]) -> Collection[str]:
+        """The paths, with the paths that contain these if conditions ask about what lies below."""
+        if (least := self.least_below) is None:
+            return paths
+        outer = {outer for path in paths for outer in self.tree.around(path) if len(Entity("", outer).names) >= least}
+        return outer.union(paths)
+
+    def _keys_around(self, batch: Batch) -> set[str] | None:
+        """The entities that rows about the subjects of a batch must name to matter; None if all may."""
+        if self.program.flat or self.tree.nested or self.least_below is not None or len(batch.subjects) <= FEW:
+            return None
+        types = self.program.entities
+        found = {f"{type_}:{outer}" for root in batch.roots for outer in prefixes(root) for type_ in types}
+        # Objects elsewhere matter as far as a request names them beside an affected object.
+        spans = {type_: [self.tree.span(type_, root) for root in batch.roots] for type_ in types}
+        affected = {type_ for type_ in types if any(a < b or c < d for a, b, c, d in spans[type_])}
+        elsewhere: set[str] = set()
+        for slots in self._types_of_slots:
+            for slot, own in slots.items():
+                if not affected.isdisjoint(own):
+                    elsewhere.update(*(others for other, others in slots.items() if other != slot))
+        whole = {outer for type_ in elsewhere if type_ for outer in self.program.chain(type_)}
+        for type_ in types:
+            paths = self.tree.paths[type_]
+            ranges = [(0, len(paths))] if type_ in whole else [(begin, end) for *_, begin, end in spans[type_]]
+            if len(found) + sum(end - begin for begin, end in ranges) > MOST_AROUND:
+                return None
+            found.update(f"{type_}:{path}" for begin, end in ranges for path in paths[begin:end])
+        return found
+
+    @cached_property
+    def _types_of_slots(self) -> list[Mapping[str, Collection[str]]]:
+        """The types of the resource and of the `with` objects, of each question with the latter."""
+        return [
+            {RESOURCE: (type_,), **{slot.name: slot.named for slot in variants[0].rule.withs}}
+            for type_ in ("", *self.program.entities)
+            for variants in self.questions_of_type(type_)[1]
+        ]
 
     def questions_of_type(self, type_: str) -> tuple[list[list[Question]], list[list[Question]]]:
         """The questions about entities of a type, by rule and for each set of flags: without `with` objects, and with them."""
@@ -252,27 +308,36 @@ class Comparison:
         for size in range(min(len(flags), MOST_FLAGS) + 1):
             yield from combinations(flags, size)
 
-    def _cuts(self, subjects: Collection[Subject]) -> set[str]:
-        """The addresses with rows about the subjects in either state."""
+    def _cuts(
+        self,
+        subjects: Collection[Subject],
+        around: Collection[str] | None = None,
+        rows: Sequence[dict[str, set[int]]] | None = None,
+    ) -> set[str]:
+        """The addresses with rows about the subjects in either state; `around`: of these entities alone. The rows are added to `rows`."""
         keys: set[str] = set()
         names = {subject.partition(":")[2] for subject in subjects}
         users = [subject[5:] for subject in subjects if subject.startswith("user:")]
-        for side in self.sides:
-            keys |= side.compared_entities
+        for number, side in enumerate(self.sides):
             holdings = [side.holding(subject) for subject in subjects]
-            keys |= side.keys({p for holding in holdings for p in holding.everything}) | side.memberships_of(users)
+            of_side = side.compared_entities | side.memberships_of(users)
+            for table, found in side.rights({p for holding in holdings for p in holding.everything}, around):
+                of_side.update(side.state.column(table, "entity").take(found))  # type: ignore[arg-type]
+                if rows is not None:
+                    rows[number][table].update(found)
+            keys |= of_side if around is None else of_side.intersection(around)
             keys |= {scope for holding in holdings for _, scope in holding.scoped}
             names |= {name for holding in holdings for name in holding.groups | holding.roles}
-        found = {self.tree.addresses.of(key) for key in keys}
+        found_at = {self.tree.addresses.of(key) for key in keys}
         if self.named:
             for name in names:
-                found |= self.named.get(name, set())
-        return found
+                found_at |= self.named.get(name, set())
+        return found_at
 
     def _combinations(
         self, question: Question, type_: str, division: Division, under: Collection[str]
-    ) -> Iterator[dict[str, EntityClass]]:
-        """The classes of the resource and of the `with` objects, if at least one of them is affected."""
+    ) -> Iterator[tuple[dict[str, EntityClass], frozenset[Subject]]]:
+        """The classes of the resource and of the `with` objects, if at least one of them is affected; and the subjects to leave out."""
         rule = question.rule
 
         def divided(class_: EntityClass) -> Iterable[EntityClass]:
@@ -282,30 +347,29 @@ class Comparison:
         slots = {RESOURCE: (type_,), **{slot.name: slot.named for slot in rule.withs}}
         no_object: Mapping[str, list[None]] = {slot.name: [None] for slot in rule.withs if LEFT_OUT in slot.types}
 
-        def affected(slot: str) -> list[EntityClass]:
+        def affected(slot: str) -> list[tuple[str, EntityClass]]:
             return [
-                found
+                (cut, found)
                 for t in slots[slot]
                 for cut in sorted(under)
                 for class_ in division.of(t, cut)
                 for found in divided(class_)
             ]
 
-        def all_classes(slot: str) -> list[EntityClass | None]:
+        def all_classes(slot: str) -> list[tuple[str, EntityClass] | None]:
             return [*no_object.get(slot, ())] + [
-                found for t in slots[slot] for _, class_ in division.all(t) for found in divided(class_)
+                (cut, found) for t in slots[slot] for cut, class_ in division.all(t) for found in divided(class_)
             ]
 
-        def others(slot: str) -> list[EntityClass | None]:
-            outside = (class_ for t in slots[slot] for cut, class_ in division.all(t) if cut not in under)
-            return [*no_object.get(slot, ())] + [found for class_ in outside for found in divided(class_)]
+        def others(slot: str) -> list[tuple[str, EntityClass] | None]:
+            return [found for found in all_classes(slot) if found is None or found[0] not in under]
 
         names = list(slots)
         for position, first in enumerate(names):
             if not (affected_classes := affected(first)):
                 continue
             # The first affected object is at this place: those before it are not affected, and those after it may be.
-            pools: list[Sequence[EntityClass | None]] = [*map(others, names[:position]), affected_classes]
+            pools: list[Sequence[tuple[str, EntityClass] | None]] = [*map(others, names[:position]), affected_classes]
             pools += map(all_classes, names[position + 1 :])
             count = prod(map(len, pools))
             if count > MOST_COMBINATIONS:
@@ -314,16 +378,20 @@ class Comparison:
                 )
                 continue
             for combination in product(*pools):
+                # Other subjects of the batch may be affected there already.
+                earlier = (self._places.subjects(found[0]) for found in combination[:position] if found is not None)
                 chosen = zip(names, combination, strict=True)
-                yield {slot: class_ for slot, class_ in chosen if class_ is not None}
+                classes = {slot: found[1] for slot, found in chosen if found is not None}
+                yield classes, frozenset[Subject]().union(*earlier)
 
     def _changes(
         self,
         questions_of_rules: Iterable[Sequence[Question]],
         classes: Mapping[str, EntityClass],
         sets: tuple[SubjectSets, SubjectSets],
+        left_out: frozenset[Subject] = frozenset(),
     ) -> Iterator[ChangedAccess]:
-        """The changed access to a class of entities."""
+        """The changed access to a class of entities, but for some subjects."""
         objects = {slot: found.first for slot, found in classes.items()}
         key = None if self._equivalence is None else self._equivalence.key(objects)
         causes = None
@@ -335,8 +403,10 @@ class Comparison:
                 if asked not in self._differing:
                     self._differing[asked] = [*self._differences(variants, objects, sets)]
                 found = self._differing[asked]
-            for gained, position, given, new in found:
-                question = variants[position]
+            for gained, position, given, by_all in found:
+                question, new = variants[position], by_all - left_out
+                if not new:
+                    continue
                 if self.wants_causes:
                     causes = causes or self.causes.at({**objects})
                     by_rows = causes.of(question, new, given, gained=gained)

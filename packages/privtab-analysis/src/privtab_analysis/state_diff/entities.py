@@ -118,15 +118,15 @@ class Division:
             path = path.rpartition("/")[0]
         return path
 
-    def under(self, roots: Collection[str]) -> set[str]:
-        """The paths at or below any of some of them."""
+    def under(self, roots: Collection[str], others: Collection[str] = ()) -> set[str]:
+        """The paths at or below any of some of them, without the paths at or below `others` that are none of `roots`."""
         found: set[str] = set()
         pending = list(roots)
         while pending:
             cut = pending.pop()
             if cut not in found:
                 found.add(cut)
-                pending += self.below[cut]
+                pending += (inner for inner in self.below[cut] if inner not in others)
         return found
 
     def of(self, type_: str, cut: str) -> list[EntityClass]:
@@ -146,11 +146,15 @@ class Division:
     def all(self, type_: str) -> list[tuple[str, EntityClass]]:
         """Every class of a type, with its path."""
         if type_ not in self._listed:
-            self._listed[type_] = [(cut, class_) for cut in sorted(self.below) for class_ in self.of(type_, cut)]
+            paths = self.tree.paths[type_]
+            cuts = {*map(self.nearest, paths)} if len(paths) < len(self.below) else self.below
+            self._listed[type_] = [(cut, class_) for cut in sorted(cuts) for class_ in self.of(type_, cut)]
         return self._listed[type_]
 
     def _class(self, type_: str, cut: str) -> EntityClass:
         path_begin, path_end, begin, end = self.tree.span(type_, cut)
+        if path_begin == path_end and begin == end:
+            return EntityClass(type_, self.tree.paths[type_], ())
         spans = [(path_begin, path_end)]
         for inner in sorted(self._spans(type_, cut)):
             spans.append((begin, inner[0]))

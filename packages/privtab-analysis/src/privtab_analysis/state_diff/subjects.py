@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, islice, product
@@ -253,14 +254,13 @@ class Side:
         """The groups that a principal is in and the roles that it holds, by single rows."""
         return self._users.containers(principal)
 
-    def evaluator(self, subjects: Sequence[Subject]) -> Evaluator:
-        """An evaluator for some subjects, using the rows about their holdings."""
+    def evaluator(self, subjects: Sequence[Subject], rights: Mapping[str, Iterable[int]] | None = None) -> Evaluator:
+        """An evaluator for some subjects, using the rows about their holdings. `rights`: as `rights` tells; None: all rows."""
         state, program = self._users.state, self.program
         holdings = [self.holding(subject) for subject in subjects]
-        rows = {
-            table: state.column(table, column).where({p for holding in holdings for p in holding.everything})
-            for table, column in PRINCIPAL_COLUMN.items()
-        }
+        if rights is None:
+            rights = dict(self.rights({p for holding in holdings for p in holding.everything}))
+        rows = {table: sorted(numbers) for table, numbers in rights.items()}
         users = {subject[5:]: number for number, subject in enumerate(subjects) if subject.startswith(USER)}
         rows["members"] = state.column("members", "user").where(users)
         scoped = {pair for holding in holdings for pair in holding.scoped}
@@ -278,13 +278,22 @@ class Side:
     def _attributes(self) -> Mapping[str, Any]:
         return attribute_parts(self.program, self.state)
 
+    def rights(
+        self, principals: Collection[str], on: Collection[str] | None = None
+    ) -> Iterator[tuple[str, Sequence[int]]]:
+        """The rows of grants, denials and ownership of some principals, by table; `on`: on these entities alone."""
+        for table, principal_column in PRINCIPAL_COLUMN.items():
+            holders = self.state.column(table, principal_column)
+            if on is None:
+                yield table, holders.where(principals)
+            else:
+                rows = self.state.column(table, "entity").where(on)
+                yield table, [n for n, holder in zip(rows, holders.take(rows), strict=True) if holder in principals]
+
     def keys(self, principals: Collection[str]) -> set[str]:
         """Every entity on which some of the principals have a grant, a denial or ownership."""
-        found: set[str] = set()
-        for table, principal_column in PRINCIPAL_COLUMN.items():
-            rows = self.state.column(table, principal_column).where(principals)
-            found.update(key for key in self.state.column(table, "entity").take(rows) if key is not None)
-        return found
+        found = (self.state.column(table, "entity").take(rows) for table, rows in self.rights(principals))
+        return {key for keys in found for key in keys if key is not None}
 
     def memberships_of(self, users: Collection[str]) -> set[str]:
         """Every entity under which `members` has some of the users."""
@@ -295,12 +304,24 @@ class Side:
 class SubjectSets:
     """Of some subjects, the subjects that are allowed a request, using the rows of one state about their principals."""
 
-    def __init__(self, side: Side, subjects: Collection[Subject]) -> None:
+    def __init__(
+        self, side: Side, subjects: Collection[Subject], rights: Mapping[str, Iterable[int]] | None = None
+    ) -> None:
+        """`rights`: the rows of grants and owners that count; None: all."""
         self._reference = side.reference
         self._caller = Caller(side.reference, "")
         self._names = sorted(subjects)
-        self._evaluator = side.evaluator(self._names)
+        self._numbers = {name: number for number, name in enumerate(self._names)}
+        self.evaluator = side.evaluator(self._names, rights)
+        self.numbers = self.evaluator.subjects.everyone
         self._known: dict[frozenset[int], frozenset[Subject]] = {}
+
+    def among(self, subjects: Collection[Subject]) -> SubjectSets:
+        """The same for some of the subjects."""
+        found = copy(self)
+        found.numbers = frozenset(map(self._numbers.__getitem__, subjects))
+        found._known = {}  # noqa: SLF001  (its own)
+        return found
 
     def given(self, question: Question, objects: Mapping[str, Entity], most: int) -> list[GivenAttributes]:
         """The values that requests can give, as `GivenValues.all`; at most so many and one more."""
@@ -311,14 +332,16 @@ class SubjectSets:
 
     def equivalence(self, other: SubjectSets) -> EntityEquivalence:
         """The entities that are equivalent for the same subjects, in this state and in another one."""
-        return EntityEquivalence([self._evaluator, other._evaluator])
+        return EntityEquivalence([(sets.evaluator, sets.numbers) for sets in (self, other)])
 
     def allowed(self, request: Request) -> frozenset[Subject]:
         """The subjects that a request is allowed, regardless of its user."""
         if self._has_orphan(request):
             # Between two states, an entity may lie in another one that lies nowhere; no index is made of such rows.
-            return frozenset(subject for subject in self._names if self._decided(subject, request))
-        found = self._evaluator.allowed(request)
+            return frozenset(
+                name for name in map(self._names.__getitem__, self.numbers) if self._decided(name, request)
+            )
+        found = self.evaluator.allowed(request, self.numbers)
         subjects = self._known.get(found)
         if subjects is None:
             subjects = self._known[found] = frozenset(self._names[number] for number in found)
