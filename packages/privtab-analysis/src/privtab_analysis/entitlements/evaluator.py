@@ -32,7 +32,7 @@ from privtab_analysis.entitlements.request_forms import (
     RequestForms,
     Source,
 )
-from privtab_analysis.entitlements.subjects import NOBODY, Numbers, Subjects, shown, united
+from privtab_analysis.entitlements.subjects import NOBODY, Numbers, SomeSubjects, Subjects, shown, united
 
 MOST_REMEMBERED = 4_000_000
 """The most subjects that are kept in sets, and in sources, which are worked out once."""
@@ -101,10 +101,14 @@ class Evaluator:
 
     # --- for whom a condition holds ---------------------------------------------------------------------------------
 
-    def allowed(self, request: Request, among: Numbers | None = None) -> Numbers:
-        """The subjects who are allowed a request, regardless of its user; only subjects in `among`, if it is given."""
+    def allowed(self, request: Request) -> Numbers:
+        """The subjects who are allowed a request, regardless of its user."""
         question = self.question(request)
-        return NOBODY if question is None else self.holders(question.form.condition, question, among)
+        return NOBODY if question is None else self.who(question)
+
+    def among(self, numbers: Numbers) -> Evaluator:
+        """The same for some of the subjects."""
+        return Evaluator(self.forms, self.index, SomeSubjects(self.subjects, numbers), self._assumed)
 
     def who(self, question: EntityQuestion) -> Numbers:
         """The subjects for whom the condition of a question holds."""
@@ -133,7 +137,7 @@ class Evaluator:
         match part.condition.kind:
             case "all":
                 parts: Sequence[Part] = part.parts
-                if len(self.subjects.all if among is None else among) > SORTED:
+                if len(self.subjects.everyone if among is None else among) > SORTED:
                     sizes = sorted((self._most(inner, question), n) for n, inner in enumerate(parts))
                     parts = [parts[n] for _, n in sizes]
                 for inner in parts:
@@ -145,7 +149,7 @@ class Evaluator:
                 return united([self.holders(inner, question, among) for inner in part.parts])
             case "has":
                 path = question.paths[part.slot]
-                if among is not None and len(among) <= FEW and len(self.subjects.all) > SORTED:
+                if among is not None and len(among) <= FEW and len(self.subjects.everyone) > SORTED:
                     return frozenset(number for number in among if self._has(part, path, number))
                 reach = self._reach(part, path, len(part.chain))
                 if among is None:
@@ -204,7 +208,7 @@ class Evaluator:
             return len(self.holders(part, question))
         match part.condition.kind:
             case "all":
-                return min((self._most(inner, question) for inner in part.parts), default=len(self.subjects.all))
+                return min((self._most(inner, question) for inner in part.parts), default=len(self.subjects.everyone))
             case "any":
                 return sum(self._most(inner, question) for inner in part.parts)
             case "has":
@@ -218,7 +222,7 @@ class Evaluator:
                     found += sum(len(numbers) for n in links for _, numbers in self._by_default(part, path, n))
                 return found
             case "compare":
-                return len(self.subjects.all)
+                return len(self.subjects.everyone)
             case _:
                 return len(self._direct(part, question))
 
@@ -275,7 +279,8 @@ class Evaluator:
         found = self._held.get(key)
         if found is None:
             number = self.subjects.number
-            found = self._keep(self._held, key, frozenset(number[user] for user in users if user in number))
+            named = number.keys() & users if len(users) > len(number) else users
+            found = self._keep(self._held, key, frozenset(number[user] for user in named if user in number))
         return found
 
     def _at(self, bit: int, type_: str, path: str) -> Numbers:

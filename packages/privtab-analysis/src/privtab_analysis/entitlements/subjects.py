@@ -89,7 +89,6 @@ class Subjects:
             scope: {role: frozenset(numbers) for role, numbers in roles.items()} for scope, roles in within.items()
         }
         """The holders of each declared role, by the key of the scope."""
-        self._index = index
         self.named: dict[str, dict[str, list[str]]] = {"role": defaultdict(list), "group": defaultdict(list)}
         """The principals that an entity stands for, by kind and name: a role has one for each scope."""
         for principal in holders:
@@ -116,15 +115,34 @@ class Subjects:
         names = self.named[kind]
         return [principal for name in {last_name(path), path} if name in names for principal in names[name]]
 
-    def names(self, among: Numbers | None = None) -> set[str]:
-        """Every name by which an entity may stand for a subject or for a principal of one; of subjects in `among`, if it is given."""
-        if among is None or len(among) == len(self.all):
-            return {*self.number, *self.named["role"], *self.named["group"]}
-        subjects = [self.all[number] for number in among]
-        principals = {principal for subject in subjects for principal in subject.principals}
-        kinds = (shown(self._index, principal).partition(":") for principal in principals)
-        users = {subject.user for subject in subjects if subject.user is not None}
-        return users | {name for kind, _, name in kinds if kind in self.named}
+    def names(self) -> set[str]:
+        """Every name by which an entity may stand for a subject or for a principal of one."""
+        return {*self.number, *self.named["role"], *self.named["group"]}
+
+
+class SomeSubjects(Subjects):
+    """Some of other subjects, with the same numbers."""
+
+    def __init__(self, subjects: Subjects, among: Numbers) -> None:
+        self.all = subjects.all
+        self.everyone = among
+        chosen = {number: subjects.all[number] for number in among}
+        self.number = {subject.user: number for number, subject in chosen.items() if subject.user is not None}
+        self.alone = subjects.alone & among
+        self.admins = subjects.admins & among
+        self.with_attributes = subjects.with_attributes & among
+        self.through = subjects.through
+        principals = {principal for subject in chosen.values() for principal in subject.principals}
+        self.holders = {principal: subjects.holders[principal] & among for principal in principals}
+        scopes = {scope for subject in chosen.values() for scope in subject.scopes}
+        self.within = {
+            scope: {role: held for role, numbers in subjects.within[scope].items() if (held := numbers & among)}
+            for scope in scopes
+        }
+        self.named = {
+            kind: {name: having for name, own in names.items() if (having := [p for p in own if p in principals])}
+            for kind, names in subjects.named.items()
+        }
 
 
 class Concerns:

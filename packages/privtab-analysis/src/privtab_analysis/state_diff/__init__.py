@@ -393,9 +393,10 @@ class Comparison:
     ) -> Iterator[ChangedAccess]:
         """The changed access to a class of entities, but for some subjects."""
         objects = {slot: found.first for slot, found in classes.items()}
-        key = None if self._equivalence is None else self._equivalence.key(objects)
         causes = None
         for variants in questions_of_rules:
+            equivalence = self._equivalence
+            key = None if equivalence is None else equivalence.key(objects, variants[0].privileges)
             if key is None or any(question.given for question in variants):
                 found = [*self._differences(variants, objects, sets)]
             else:

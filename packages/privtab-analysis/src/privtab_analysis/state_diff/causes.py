@@ -21,6 +21,14 @@ Rows: TypeAlias = tuple[ChangedRow, ...]
 Cause: TypeAlias = tuple[tuple[Subject, ...], Rows]
 
 
+class _AboutSubject(NamedTuple):
+    """The principals of a subject in any of two states, and the changed rows about it that name no entity."""
+
+    principals: frozenset[str]
+    assigned: Rows
+    others: Rows
+
+
 class Causes:
     """Finds the rows that make a difference among all changed rows of two states."""
 
@@ -50,6 +58,8 @@ class Causes:
                     user = row.cells["user"]
                     self._of_user[user if user.startswith(GROUP_PREFIX) else f"user:{user}"].append(row)
         self._grantees: dict[str, frozenset[str]] = {}
+        self._known: dict[Subject, _AboutSubject] = {}
+        self._parts: dict[object, Mapping[Rows, tuple[Subject, ...]]] = {}
         self._containers: dict[str, tuple[str, ...]] = {}
         self._holds_roles = "roles" in program.semantics.hierarchy
         self.asks_below = Feature.BELOW.used_by(program)
@@ -60,34 +70,49 @@ class Causes:
         """The same for requests about some objects."""
         return CauseFinder(self, objects)
 
-    def relevant(self, subject: Subject, paths: Collection[str]) -> Rows:
-        """The changed rows that may change a decision for a subject on objects with the paths and on their containers.
+    def parts(self, subjects: frozenset[Subject], paths: Collection[str]) -> Mapping[Rows, tuple[Subject, ...]]:
+        """The subjects, divided by the changed rows that may change a decision for them on objects with the paths and on their containers.
 
         Of the two rows of an entity that has moved, the row that places it now stands for both.
         """
-        before, after = (side.holding(subject) for side in self.sides)
-        principals = before.everything | after.everything
         on_paths = self._by_path if self.asks_below else paths
-        found = [
-            row for path in on_paths for row in self._by_path.get(path, ()) if self._is_about(row, subject, principals)
-        ]
-        groups = [f"group:{group}" for group in sorted(before.groups | after.groups)]
-        holders = [subject, *groups, *self.roles_of(before, after)]
-        if self._assigned:
-            mentioned = frozenset[str]().union(*map(self._mentioned, paths))
-            found += [
-                row
-                for holder in dict.fromkeys(holders)
-                for row in self._assigned.get(holder, ())
-                if self.uses.holds
-                or self._holds_roles
-                or self.asks_below
-                or row.cells["role"] in self.program.roles
-                or f"role:{row.cells['role']}" in mentioned
-            ]
-        found += [row for holder in dict.fromkeys([subject, *groups]) for row in self._of_user.get(holder, ())]
+        here = tuple(row for path in on_paths for row in self._by_path.get(path, ()))
+        assigned = self._counting(paths) if self._assigned else frozenset[str]()
         everywhere = self.asks_below or self._holds_roles  # scopes of roles may lie anywhere
-        return *found, *(rows[-1] for key, rows in self._moves.items() if everywhere or key.partition(":")[2] in paths)
+        moves = tuple(rows[-1] for key, rows in self._moves.items() if everywhere or key.partition(":")[2] in paths)
+        key = subjects, here, assigned, moves
+        if key not in self._parts:
+            found: dict[Rows, list[Subject]] = defaultdict(list)
+            for subject in sorted(subjects):
+                about = self._about(subject)
+                own = [row for row in here if self._is_about(row, subject, about.principals)]
+                given = (row for row in about.assigned if assigned is None or row.cells["role"] in assigned)
+                found[(*own, *given, *about.others, *moves)].append(subject)
+            self._parts[key] = {rows: tuple(members) for rows, members in found.items()}
+        return self._parts[key]
+
+    def _counting(self, paths: Collection[str]) -> frozenset[str] | None:
+        """The roles of changed assignments that count on objects with the paths; None: all."""
+        if self.uses.holds or self._holds_roles or self.asks_below:
+            return None
+        mentioned = frozenset[str]().union(*map(self._mentioned, paths))
+        roles = {row.cells["role"] for rows in self._assigned.values() for row in rows}
+        return frozenset(role for role in roles if role in self.program.roles or f"role:{role}" in mentioned)
+
+    def _about(self, subject: Subject) -> _AboutSubject:
+        """What a subject holds, and the changed rows about it that name no entity."""
+        found = self._known.get(subject)
+        if found is None:
+            before, after = (side.holding(subject) for side in self.sides)
+            groups = [f"group:{group}" for group in sorted(before.groups | after.groups)]
+            holders = dict.fromkeys([subject, *groups, *self.roles_of(before, after)])
+            others = dict.fromkeys([subject, *groups])
+            found = self._known[subject] = _AboutSubject(
+                before.everything | after.everything,
+                tuple(row for holder in holders for row in self._assigned.get(holder, ())),
+                tuple(row for holder in others for row in self._of_user.get(holder, ())),
+            )
+        return found
 
     def whole(self, rows: Rows) -> Rows:
         """The rows, with both rows of entities that have moved."""
@@ -149,28 +174,24 @@ class CauseFinder:
         self._paths = list(
             dict.fromkeys(("", *chain.from_iterable(prefixes(entity.id) for entity in entities), *outer))
         )
-        self._relevant: dict[Subject, Rows] = {}
+        self._parts: dict[frozenset[Subject], Mapping[Rows, tuple[Subject, ...]]] = {}
         self._bases: dict[frozenset[Subject], Mapping[str, list[Any]]] = {}
         self._worlds: dict[tuple[frozenset[Subject], Rows], SubjectSets] = {}
 
     def of(
-        self, question: Question, subjects: Collection[Subject], given: GivenAttributes, *, gained: bool
+        self, question: Question, subjects: frozenset[Subject], given: GivenAttributes, *, gained: bool
     ) -> Iterator[Cause]:
         """The subjects divided by their smallest set of rows that makes the difference if a request gives some values."""
         if len(self._causes.rows) == 1:
             yield tuple(sorted(subjects)), self._causes.whole(self._causes.rows)
             return
         request = question.request(self._objects, given)
-        parts: dict[Rows, list[Subject]] = defaultdict(list)
-        for subject in sorted(subjects):
-            rows = self._relevant.get(subject)
-            if rows is None:
-                rows = self._relevant[subject] = self._causes.relevant(subject, self._paths)
-            parts[rows].append(subject)
-        for rows, members in parts.items():
+        if subjects not in self._parts:
+            self._parts[subjects] = self._causes.parts(subjects, self._paths)
+        for rows, members in self._parts[subjects].items():
             assert rows, f"{question.rule.id}: a decision changed for {members[0]}, and no row that concerns it"
             if len(rows) == 1:
-                yield tuple(members), self._causes.whole(rows)
+                yield members, self._causes.whole(rows)
             else:
                 part = frozenset(members)
 

@@ -14,6 +14,8 @@ from privtab.ir import (
     RESOURCE,
     Compare,
     Formula,
+    Has,
+    HasBelow,
     Or,
     Program,
     Rule,
@@ -139,6 +141,8 @@ class Question:
     vocabulary: Vocabulary
     given: GivenValues
     """The values that its request can give attributes."""
+    privileges: frozenset[str]
+    """The privileges that the conditions name."""
 
     @classmethod
     def of(
@@ -147,6 +151,7 @@ class Question:
         """The question for a rule."""
         tried = (rule, *program.earlier(rule.entity, rule.operation))
         condition, *before = (asked_condition(program, one, named=not unnamed) for one in tried)
+        whole = Or(parts=(condition, *before))
         return cls(
             rule=rule,
             unnamed=unnamed,
@@ -154,7 +159,10 @@ class Question:
             condition=condition,
             before=tuple(before),
             vocabulary=vocabulary(program),
-            given=GivenValues(program, Or(parts=(condition, *before)), states),
+            given=GivenValues(program, whole, states),
+            privileges=frozenset(
+                atom.privilege for atom in reached_atoms(program, whole) if isinstance(atom, Has | HasBelow)
+            ),
         )
 
     def requested(self, entity: Entity) -> Entity | None:
@@ -313,13 +321,12 @@ class SubjectSets:
         self._names = sorted(subjects)
         self._numbers = {name: number for number, name in enumerate(self._names)}
         self.evaluator = side.evaluator(self._names, rights)
-        self.numbers = self.evaluator.subjects.everyone
         self._known: dict[frozenset[int], frozenset[Subject]] = {}
 
     def among(self, subjects: Collection[Subject]) -> SubjectSets:
         """The same for some of the subjects."""
         found = copy(self)
-        found.numbers = frozenset(map(self._numbers.__getitem__, subjects))
+        found.evaluator = self.evaluator.among(frozenset(map(self._numbers.__getitem__, subjects)))
         found._known = {}  # noqa: SLF001  (its own)
         return found
 
@@ -332,16 +339,15 @@ class SubjectSets:
 
     def equivalence(self, other: SubjectSets) -> EntityEquivalence:
         """The entities that are equivalent for the same subjects, in this state and in another one."""
-        return EntityEquivalence([(sets.evaluator, sets.numbers) for sets in (self, other)])
+        return EntityEquivalence([self.evaluator, other.evaluator])
 
     def allowed(self, request: Request) -> frozenset[Subject]:
         """The subjects that a request is allowed, regardless of its user."""
         if self._has_orphan(request):
             # Between two states, an entity may lie in another one that lies nowhere; no index is made of such rows.
-            return frozenset(
-                name for name in map(self._names.__getitem__, self.numbers) if self._decided(name, request)
-            )
-        found = self.evaluator.allowed(request, self.numbers)
+            names = map(self._names.__getitem__, self.evaluator.subjects.everyone)
+            return frozenset(name for name in names if self._decided(name, request))
+        found = self.evaluator.allowed(request)
         subjects = self._known.get(found)
         if subjects is None:
             subjects = self._known[found] = frozenset(self._names[number] for number in found)
@@ -350,9 +356,8 @@ class SubjectSets:
     def applied(self, request: Request) -> frozenset[Subject]:
         """As `allowed`; for a row filter or column mask, the subjects to whom it applies, since no earlier one does."""
         others = self._reference.program.earlier(request.resource.type, request.action)
-        return self.allowed(request).difference(
-            *(self.allowed(replace(request, action=rule.operation)) for rule in others)
-        )
+        earlier = [self.allowed(replace(request, action=rule.operation)) for rule in others]
+        return self.allowed(request).difference(*earlier) if earlier else self.allowed(request)
 
     def _has_orphan(self, request: Request) -> bool:
         where = self._reference.holdings.locations
