@@ -46,11 +46,14 @@ def rights_map(comparison: Comparison, subjects: Sequence[Subject], type_: str, 
     division, under = comparison.classes(subjects, frozenset([root]))
     plain, others = comparison.questions_of_type(type_)
     columns: list[Column] = []
-    counts: Counter[tuple[Subject, str, bool]] = Counter()
+    counts: dict[tuple[Subject, str, bool], int] = {}
     classes = [found for cut in sorted(under) for found in division.of(type_, cut)]
+    firsts = [found.first for found in classes]
     sets = SubjectSets(side, subjects)
     left_out = [variants[0].rule for variants in others]
-    for question in (variants[0] for variants in plain):  # the first is the one without flags
+    known: dict[tuple[int, str], Counter[Subject]] = {}
+    for variants in plain:
+        question = variants[0]  # the one without flags
         rule, unnamed = question.rule, question.unnamed
         if rule.required_flags:
             left_out.append(rule)
@@ -58,10 +61,15 @@ def rights_map(comparison: Comparison, subjects: Sequence[Subject], type_: str, 
         columns.append((rule, unnamed))
         if rule.needs_active_role:
             continue
-        for class_ in classes:
-            if question.requested(class_.first) is not None:
-                request = question.request({RESOURCE: class_.first}, GivenAttributes.NONE)
-                counts.update(dict.fromkeys(((s, rule.id, unnamed) for s in sets.allowed(request)), class_.count))
+        # Many operations have equal conditions.
+        meaning = comparison.number(variants), rule.entity
+        if meaning not in known:
+            of_meaning = known[meaning] = Counter()
+            for class_, first in zip(classes, firsts, strict=True):
+                if question.requested(first) is not None:
+                    for subject in sets.allowed(question.request({RESOURCE: first}, GivenAttributes.NONE)):
+                        of_meaning[subject] += class_.count
+        counts.update(((subject, rule.id, unnamed), number) for subject, number in known[meaning].items())
     return RightsMap(
         subjects=tuple(subjects),
         columns=tuple(columns),

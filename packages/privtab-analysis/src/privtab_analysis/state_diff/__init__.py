@@ -400,7 +400,7 @@ class Comparison:
             if key is None or any(question.given for question in variants):
                 found = [*self._differences(variants, objects, sets)]
             else:
-                asked = self._number(variants), key
+                asked = self.number(variants), key
                 if asked not in self._differing:
                     self._differing[asked] = [*self._differences(variants, objects, sets)]
                 found = self._differing[asked]
@@ -428,7 +428,8 @@ class Comparison:
                         rows=rows,
                     )
 
-    def _number(self, variants: Sequence[Question]) -> int:
+    def number(self, variants: Sequence[Question]) -> int:
+        """A number that is equal for questions that ask the same."""
         if id(variants) not in self._numbers:  # which are kept
             meaning = tuple((asked.condition, asked.before, asked.flags, asked.unnamed) for asked in variants)
             self._numbers[id(variants)] = self._numbers.setdefault(meaning, len(self._numbers))
