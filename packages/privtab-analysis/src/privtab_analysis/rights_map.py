@@ -50,6 +50,9 @@ def rights_map(comparison: Comparison, subjects: Sequence[Subject], type_: str, 
     classes = [found for cut in sorted(under) for found in division.of(type_, cut)]
     firsts = [found.first for found in classes]
     sets = SubjectSets(side, subjects)
+    # As in a comparison of states, a path tells everything unless entities lie elsewhere, or types nest.
+    by_path = not comparison.program.flat and not comparison.tree.nested
+    equivalence = sets.equivalence() if by_path else None
     left_out = [variants[0].rule for variants in others]
     known: dict[tuple[int, str], Counter[Subject]] = {}
     for variants in plain:
@@ -65,10 +68,15 @@ def rights_map(comparison: Comparison, subjects: Sequence[Subject], type_: str, 
         meaning = comparison.number(variants), rule.entity
         if meaning not in known:
             of_meaning = known[meaning] = Counter()
-            for class_, first in zip(classes, firsts, strict=True):
+            alike: dict[object, tuple[Entity, int]] = {}
+            for number, (class_, first) in enumerate(zip(classes, firsts, strict=True)):
                 if question.requested(first) is not None:
-                    for subject in sets.allowed(question.request({RESOURCE: first}, GivenAttributes.NONE)):
-                        of_meaning[subject] += class_.count
+                    key = None if equivalence is None else equivalence.key({RESOURCE: first}, question.privileges)
+                    _, count = alike.get(key or number, (first, 0))
+                    alike[key or number] = first, count + class_.count
+            for first, count in alike.values():
+                for subject in sets.allowed(question.request({RESOURCE: first}, GivenAttributes.NONE)):
+                    of_meaning[subject] += count
         counts.update(((subject, rule.id, unnamed), number) for subject, number in known[meaning].items())
     return RightsMap(
         subjects=tuple(subjects),

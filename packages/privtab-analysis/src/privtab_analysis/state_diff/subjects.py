@@ -337,9 +337,9 @@ class SubjectSets:
         requested = question.objects(objects)
         return list(islice(question.given.all(self._caller.about(requested), requested), most + 1))
 
-    def equivalence(self, other: SubjectSets) -> EntityEquivalence:
-        """The entities that are equivalent for the same subjects, in this state and in another one."""
-        return EntityEquivalence([self.evaluator, other.evaluator])
+    def equivalence(self, *others: SubjectSets) -> EntityEquivalence:
+        """The entities that are equivalent for the same subjects, in this state and in others."""
+        return EntityEquivalence([sets.evaluator for sets in (self, *others)])
 
     def allowed(self, request: Request) -> frozenset[Subject]:
         """The subjects that a request is allowed, regardless of its user."""
