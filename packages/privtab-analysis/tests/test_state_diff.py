@@ -69,6 +69,13 @@ def check(policy: int, seed: int, changes: int) -> None:
     compare(generated_programs.program(policy, *FEATURES[policy % len(FEATURES)]), seed, changes)
 
 
+@pytest.mark.parametrize("seed", seeds(range(40), quick=2, full=12))
+def test_rows_of_few_entities_are_enough(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Of subjects who are not few, rows are looked at only on the entities that a change can concern."""
+    monkeypatch.setattr("privtab_analysis.state_diff.FEW", 0)
+    compare(generated_programs.program(seed, *FEATURES[seed % 3]), seed, 1 + seed % 6)
+
+
 @pytest.mark.parametrize("policy", seeds((33, 19, 11, 384), quick=1, full=4))
 def test_a_group_of_everyone_concerns_those_whom_no_row_names(policy: int) -> None:
     program = generated_programs.program(policy, *FEATURES[policy % len(FEATURES)])

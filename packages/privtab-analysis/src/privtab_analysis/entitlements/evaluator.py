@@ -85,6 +85,7 @@ class Evaluator:
         self._counts: dict[tuple[int, str, str], int] = {}
         self._kept_parts: dict[tuple[int, str], Numbers] = {}
         self._reached: dict[tuple[str, str, str, int], _Reach] = {}
+        self._kept_having: dict[tuple[str, str, str], Numbers] = {}
         self._entries: dict[tuple[int, str, str], Entries] = {}
         self._sources: dict[tuple[str, str, str, int], dict[int, int]] = {}
 
@@ -151,21 +152,37 @@ class Evaluator:
                 path = question.paths[part.slot]
                 if among is not None and len(among) <= FEW and len(self.subjects.everyone) > SORTED:
                     return frozenset(number for number in among if self._has(part, path, number))
-                reach = self._reach(part, path, len(part.chain))
-                if among is None:
-                    among = united(reach.granted + reach.owners)
-                else:
-                    among = united([among & numbers for numbers in reach.granted + reach.owners])
-                if among and reach.denied:
-                    denied = among & united(reach.denied)
-                    return among - denied | (denied & united(reach.owners) if denied else NOBODY)
-                return among
+                if len(self.subjects.everyone) <= SORTED:
+                    held = self._having(part, path)
+                    return held if among is None else held & among
+                return self._among(self._reach(part, path, len(part.chain)), among)
             case "compare":
                 return self._comparing(part, question, among)
             case _ if part.parts:
                 return united([self._alone(inner, question, among) for inner in part.parts])
             case _:
                 return self._alone(part, question, among)
+
+    def _having(self, part: Part, path: list[str]) -> Numbers:
+        """The subjects with a privilege, kept for each entity: all together they are few."""
+        key = part.privilege, part.type, path[part.chain[-1][1]]
+        found = self._kept_having.get(key)
+        if found is None:
+            reach = self._reach(part, path, len(part.chain))
+            found = self._keep(self._kept_having, key, self._among(reach, None))
+        return found
+
+    @staticmethod
+    def _among(reach: _Reach, among: Numbers | None) -> Numbers:
+        """The subjects to whom a privilege is granted, and not denied, or who own; only subjects in `among`, if it is given."""
+        if among is None:
+            among = united(reach.granted + reach.owners)
+        else:
+            among = united([among & numbers for numbers in reach.granted + reach.owners])
+        if among and reach.denied:
+            denied = among & united(reach.denied)
+            return among - denied | (denied & united(reach.owners) if denied else NOBODY)
+        return among
 
     def _alone(self, part: Part, question: EntityQuestion, among: Numbers | None) -> Numbers:
         if part.condition.kind == "has":

@@ -114,7 +114,7 @@ class Comparison:
         self.wants_causes = causes
         self._affected: frozenset[str] = frozenset()
         """Addresses at or below which the changed rows matter."""
-        self._places = AffectedPlaces({})
+        self._places: tuple[AffectedPlaces, ...] = ()
         self.decided = 0
         self.undecided: list[str] = []
         below = (atom for rule in program.rules.values() for atom in reached_atoms(program, rule.item_condition))
@@ -132,21 +132,30 @@ class Comparison:
         """Every changed access."""
         if not self.rows:
             return
-        affected = ChangeImpact(self.program, self.sides, self.tree).by_subject(self.rows)
+        impact = ChangeImpact(self.program, self.sides, self.tree)
+        affected = impact.by_subject(self.rows)
         self.causes = Causes(self.program, self.sides, self.rows, self.tree.addresses)
         self._affected = frozenset().union(*affected.values())
-        self._places = AffectedPlaces({subject: self._containing(paths) for subject, paths in affected.items()})
-        batches = self._places.batches()
-        cuts, sets = self._prepared(batches)
-        for number, batch in enumerate(batches):
+        containing = {subject: self._containing(paths) for subject, paths in affected.items()}
+        by_grants = AffectedPlaces({s: paths for s, paths in containing.items() if s not in impact.otherwise})
+        others = AffectedPlaces({s: paths for s, paths in containing.items() if s in impact.otherwise})
+        self._places = by_grants, others
+        # Rows about what lies below concern the entities around it.
+        batches: list[tuple[Batch, Collection[str] | None]] = [
+            (batch, impact.privileges(batch.roots) if self.least_below is None else None)
+            for batch in by_grants.batches()
+        ]
+        batches += ((batch, None) for batch in others.batches())
+        cuts, sets = self._prepared([batch for batch, _ in batches])
+        for number, (batch, privileges) in enumerate(batches):
             if tell is not None:
                 tell(number, len(batches))
-            for changed in self._of(batch, cuts[number], sets):
+            for changed in self._of(batch, cuts[number], sets, privileges):
                 yield changed
                 if self.decided + self.causes.tried > self.most:
                     break
             if self.decided + self.causes.tried > self.most:
-                left = {subject for batch in batches[number:] for subject in batch.subjects}
+                left = {subject for batch, _ in batches[number:] for subject in batch.subjects}
                 self.undecided.append(
                     f"more than {self.most:,} questions to decide: {len(left):,} of {len(affected):,} affected "
                     "subjects were not compared completely"
@@ -211,21 +220,27 @@ class Comparison:
                     yield f"a {' or '.join(missing)} in `{outer}:{written(address)}`"
 
     def _of(
-        self, batch: Batch, cuts: Collection[str], all_sets: tuple[SubjectSets, SubjectSets]
+        self,
+        batch: Batch,
+        cuts: Collection[str],
+        all_sets: tuple[SubjectSets, SubjectSets],
+        privileges: Collection[str] | None = None,
     ) -> Iterator[ChangedAccess]:
-        """The changed access of a batch."""
+        """The changed access of a batch; `privileges`: by conditions that name some of these, None: by any."""
         division, under = self._divided(batch, cuts)
         sets = (all_sets[0].among(batch.subjects), all_sets[1].among(batch.subjects))
         # Where entities lie elsewhere, or types nest, a path does not tell everything.
         self._equivalence = None if self.program.flat or self.tree.nested else sets[0].equivalence(sets[1])
         self._differing = {}
         for type_ in ("", *self.program.entities):
-            plain, others = self.questions_of_type(type_)
-            for cut in sorted(under):
+            plain, others = (
+                [own for own in found if privileges is None or not own[0].privileges.isdisjoint(privileges)]
+                for found in self.questions_of_type(type_)
+            )
+            for _, found in division.within(type_, under):
                 if self.decided > self.most:
                     return
-                for found in division.of(type_, cut):
-                    yield from self._changes(plain, {RESOURCE: found}, sets)
+                yield from self._changes(plain, {RESOURCE: found}, sets)
             for question in others:
                 for classes, left_out in self._combinations(question[0], type_, division, under):
                     yield from self._changes([question], classes, sets, left_out)
@@ -351,8 +366,7 @@ class Comparison:
             return [
                 (cut, found)
                 for t in slots[slot]
-                for cut in sorted(under)
-                for class_ in division.of(t, cut)
+                for cut, class_ in division.within(t, under)
                 for found in divided(class_)
             ]
 
@@ -379,7 +393,8 @@ class Comparison:
                 continue
             for combination in product(*pools):
                 # Other subjects of the batch may be affected there already.
-                earlier = (self._places.subjects(found[0]) for found in combination[:position] if found is not None)
+                before = [found[0] for found in combination[:position] if found is not None]
+                earlier = (places.subjects(cut) for places in self._places for cut in before)
                 chosen = zip(names, combination, strict=True)
                 classes = {slot: found[1] for slot, found in chosen if found is not None}
                 yield classes, frozenset[Subject]().union(*earlier)

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from privtab.base import Entity, GivenAttributes, last_name
-from privtab.ir import Feature, Program, compared_terms
+from privtab.ir import Feature, Program, compared_terms, privilege_names
 from privtab.state import GROUP_PREFIX, State
 from privtab_analysis.entitlements.equivalence import prefixes
 from privtab_analysis.state_diff.entities import Addresses, EntityTree, written
@@ -303,16 +303,35 @@ class ChangeImpact:
         self._address = tree.addresses.of
         self._defaults = {role.name for role in program.roles.values() if role.grants}
         self._paths_of_role: dict[tuple[str, str | None], frozenset[str]] = {}
+        self._privilege_names = privilege_names(program)
+        self._privileges: dict[str, set[str]] = defaultdict(set)
+        """By path, the privileges of changed grants."""
+        self.otherwise: set[Subject] = set()
+        """The subjects that other rows than grants affect."""
 
     def by_subject(self, rows: Iterable[ChangedRow]) -> dict[Subject, set[str]]:
         """For each affected subject, the paths at or below which its decisions may change."""
         found: dict[Subject, set[str]] = {}
         for row in rows:
             paths = self.paths(row)
-            if paths:
-                for subject in self.subjects(row):
-                    found.setdefault(subject, set()).update(paths)
+            if not paths:
+                continue
+            subjects = self.subjects(row)
+            for subject in subjects:
+                found.setdefault(subject, set()).update(paths)
+            if row.table == "grants":
+                type_ = row.cells["entity"].partition(":")[0]
+                names = row.cells["privilege"], type_, row.cells.get("effect", "allow")
+                for path in paths:
+                    self._privileges[path].update(self._privilege_names.privileges_of(*names))
+            else:
+                self.otherwise |= subjects
         return found
+
+    def privileges(self, paths: Iterable[str]) -> set[str]:
+        """The privileges of changed grants that count at or below some paths."""
+        outer = {outer for path in paths for outer in prefixes(path)}
+        return {privilege for path in outer & self._privileges.keys() for privilege in self._privileges[path]}
 
     def subjects(self, row: ChangedRow) -> set[Subject]:
         """The subjects that a row is about, in either state."""

@@ -151,6 +151,10 @@ class Division:
             self._listed[type_] = [(cut, class_) for cut in sorted(cuts) for class_ in self.of(type_, cut)]
         return self._listed[type_]
 
+    def within(self, type_: str, cuts: Collection[str]) -> Iterator[tuple[str, EntityClass]]:
+        """The classes of a type at some of the paths, with these."""
+        return (found for found in self.all(type_) if found[0] in cuts)
+
     def _class(self, type_: str, cut: str) -> EntityClass:
         path_begin, path_end, begin, end = self.tree.span(type_, cut)
         if path_begin == path_end and begin == end:

@@ -343,7 +343,7 @@ class SubjectSets:
 
     def allowed(self, request: Request) -> frozenset[Subject]:
         """The subjects that a request is allowed, regardless of its user."""
-        if self._has_orphan(request):
+        if self._reference.program.flat and self._has_orphan(request):
             # Between two states, an entity may lie in another one that lies nowhere; no index is made of such rows.
             names = map(self._names.__getitem__, self.evaluator.subjects.everyone)
             return frozenset(name for name in names if self._decided(name, request))
