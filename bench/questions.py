@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 import resource
 import subprocess
 import sys
@@ -23,9 +24,20 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "what-can": ("what-can", "USER", "table:TABLE"),
     "what-can, everything": ("what-can", "USER"),
     "who-can": ("who-can", "load", "table:TABLE"),
-    "state diff": ("state", "diff", "STATE", "STATE-changed"),
+    "state diff, rows alone": ("state", "diff", "STATE", "STATE-changed"),
+    "state diff, a row of each table": ("state", "diff", "STATE", "STATE-changed"),
+    "state diff, 1 grant": ("state", "diff", "STATE", "STATE-1"),
+    "state diff, 10 grants": ("state", "diff", "STATE", "STATE-10"),
+    "state diff, 100 grants and 50 assignments": ("state", "diff", "STATE", "STATE-100"),
     "state pack": ("state", "pack", "STATE", "-o", "state.tar.gz"),
 }
+WITHOUT_POLICY = "state diff, rows alone"
+CHANGED: Mapping[str, Mapping[str, int]] = {
+    "1": {"grants": 1},
+    "10": {"grants": 10},
+    "100": {"grants": 100, "assignments": 50},
+}
+"""Further states, by suffix: how many rows of which tables are left out, chosen by chance."""
 
 
 def report(sizes: Sequence[str], repetitions: int) -> Report:
@@ -38,7 +50,8 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
             for kind in ("csv", "parquet"):
                 columns.append(f"{size} from {kind}")
                 for name, command in COMMANDS.items():
-                    spent = tuple(seconds(of_size, command, Path(folder), kind) for _ in range(repetitions))
+                    policy = () if name == WITHOUT_POLICY else ("-p", POLICY)
+                    spent = tuple(seconds(of_size, (*command, *policy), Path(folder), kind) for _ in range(repetitions))
                     rows[name].append(Spread(values=spent).text(1, " s"))
     return Report(
         part="questions",
@@ -51,9 +64,14 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
 
 
 def write(of_size: World, folder: Path) -> None:
-    """The state in both formats, the same with a row less in each table, and a request."""
+    """The state in both formats, the same with rows less, and a request."""
     for name, all_rows in tables(of_size).items():
-        for suffix, rows in (("", all_rows), ("-changed", all_rows[1:])):
+        chance = random.Random(51)
+        states = {"": all_rows, "-changed": all_rows[1:]}
+        for suffix, numbers in CHANGED.items():
+            less = set(chance.sample(range(len(all_rows)), numbers.get(name, 0)))
+            states[f"-{suffix}"] = [row for number, row in enumerate(all_rows) if number not in less]
+        for suffix, rows in states.items():
             columns = {column: [row[column] for row in rows] for column in rows[0]}
             for kind in ("csv", "parquet"):
                 (folder / f"{kind}{suffix}").mkdir(exist_ok=True)
@@ -70,14 +88,12 @@ def write(of_size: World, folder: Path) -> None:
 
 
 def seconds(of_size: World, command: Sequence[str], folder: Path, kind: str) -> float:
-    """User and system time of one process."""
+    """User and system time of one process. `command`: with `-p`, if it takes a policy."""
     user, table = of_size.requests[0]
     said = [part.replace("USER", user).replace("TABLE", table).replace("STATE", kind) for part in command]
     state = [] if "STATE" in command else ["-s", kind]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ran = subprocess.run(
-        [sys.executable, "-m", "privtab", *said, "-p", POLICY, *state], cwd=folder, capture_output=True, check=False
-    )
+    ran = subprocess.run([sys.executable, "-m", "privtab", *said, *state], cwd=folder, capture_output=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if ran.returncode:
         raise WrongAnswerError(ran.stderr.decode())

@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join(PARTS)}; all where left off")
-    parser.add_argument("--sizes", default="S,L", help="S, L or S,L (the default)")
+    parser.add_argument("--sizes", default="S,L", help="any of S, L and R, with commas (default: S,L)")
     parser.add_argument("--reps", type=int, default=7, help="repetitions (7)")
     parser.add_argument("--quick", action="store_true", help="few repetitions; the page is left as it is")
     parser.add_argument(

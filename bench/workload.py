@@ -41,6 +41,11 @@ SIZES: Mapping[str, Size] = {
         users=100_000, groups=2_000, roles=5_000, catalogs=20, schemas=500, tables=100, grants=215_000,
         assignments=300_000,
     ),
+    # Fewer roles, each with 500 grants.
+    "R": Size(
+        users=100_000, groups=2_000, roles=400, catalogs=20, schemas=500, tables=100, grants=200_000,
+        assignments=300_000,
+    ),
 }  # fmt: skip
 
 
