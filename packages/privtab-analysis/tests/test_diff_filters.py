@@ -11,7 +11,6 @@ import pytest
 
 from privtab import model
 from privtab.base import Entity, GivenAttributes, Request, SourceFile
-from privtab.base.sql_text import first
 from privtab.ir import Program
 from privtab.language import syntax
 from privtab.model.lower import lower
@@ -73,7 +72,7 @@ def outcomes(side: Program) -> Iterator[tuple[object, str | None]]:
     for chosen in product((False, True), repeat=len(GRANTS)):
         state = State(grants=tuple(grant for grant, there in zip(GRANTS, chosen, strict=True) if there))
         reference = Reference(side, state)
-        yield chosen, first(names, lambda name, r=reference: r.decide(request(name)).allowed)  # type: ignore[misc]
+        yield chosen, next((name for name in names if reference.decide(request(name)).allowed), None)
 
 
 def request(name: str) -> Request:
@@ -117,7 +116,7 @@ def test_verdicts_are_those_of_trying_every_state(seed: int) -> None:
 def applying(side: Program, state: State, given: GivenAttributes) -> str | None:
     reference = Reference(side, state)
     names = [one.name for one in side.filters]
-    return first(names, lambda name: reference.decide(replace(request(name), attributes=given)).allowed)
+    return next((name for name in names if reference.decide(replace(request(name), attributes=given)).allowed), None)
 
 
 @pytest.mark.parametrize("seed", range(30))
