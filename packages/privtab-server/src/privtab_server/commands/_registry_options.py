@@ -212,6 +212,8 @@ def bundle_paths(paths: list[Path]) -> list[Path]:
 
 def read_bundle(path: Path) -> bytes:
     """Read the file of a bundle, which has at most 2 GiB. Raises FileError."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FileError(f"{path}: a bundle is a file, not a pipe or a device")
     try:
         return read_content(path, 2 << 30)
     except OSError as error:
