@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple, TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
 from privtab.base import Request, base_type, last_name
 from privtab.engines import Atom, Index
@@ -32,7 +32,7 @@ from privtab_analysis.entitlements.request_forms import (
     RequestForms,
     Source,
 )
-from privtab_analysis.entitlements.subjects import NOBODY, Numbers, SomeSubjects, Subjects, shown, united
+from privtab_analysis.entitlements.subjects import NOBODY, Numbers, Reach, SomeSubjects, Subjects, shown, united
 
 MOST_REMEMBERED = 4_000_000
 """The most subjects that are kept in sets, and in sources, which are worked out once."""
@@ -42,14 +42,6 @@ SORTED = 1_000
 """For how many subjects it matters which part of a conjunction is worked out first."""
 Entries: TypeAlias = Mapping[int, Sequence[tuple[str, int, Numbers]]]
 """The holdings on an entity: the distance of the rows above it, the name of the principal, the kind, and the holders of the principal; in order."""
-
-
-class _Reach(NamedTuple):
-    """The subjects to whom a privilege is granted and denied, and the owners, on an entity and on its containers."""
-
-    granted: tuple[Numbers, ...]
-    denied: tuple[Numbers, ...]
-    owners: tuple[Numbers, ...]
 
 
 class Evaluator:
@@ -84,7 +76,7 @@ class Evaluator:
         self._held: dict[tuple[int, str, str], Numbers] = {}
         self._counts: dict[tuple[int, str, str], int] = {}
         self._kept_parts: dict[tuple[int, str], Numbers] = {}
-        self._reached: dict[tuple[str, str, str, int], _Reach] = {}
+        self._reached: dict[tuple[str, str, str, int], Reach] = {}
         self._kept_having: dict[tuple[str, str, str], Numbers] = {}
         self._entries: dict[tuple[int, str, str], Entries] = {}
         self._sources: dict[tuple[str, str, str, int], dict[int, int]] = {}
@@ -155,7 +147,7 @@ class Evaluator:
                 if len(self.subjects.everyone) <= SORTED:
                     held = self._having(part, path)
                     return held if among is None else held & among
-                return self._among(self._reach(part, path, len(part.chain)), among)
+                return self._reach(part, path, len(part.chain)).holders(among)
             case "compare":
                 return self._comparing(part, question, among)
             case _ if part.parts:
@@ -169,20 +161,8 @@ class Evaluator:
         found = self._kept_having.get(key)
         if found is None:
             reach = self._reach(part, path, len(part.chain))
-            found = self._keep(self._kept_having, key, self._among(reach, None))
+            found = self._keep(self._kept_having, key, reach.holders(None))
         return found
-
-    @staticmethod
-    def _among(reach: _Reach, among: Numbers | None) -> Numbers:
-        """The subjects to whom a privilege is granted, and not denied, or who own; only subjects in `among`, if it is given."""
-        if among is None:
-            among = united(reach.granted + reach.owners)
-        else:
-            among = united([among & numbers for numbers in reach.granted + reach.owners])
-        if among and reach.denied:
-            denied = among & united(reach.denied)
-            return among - denied | (denied & united(reach.owners) if denied else NOBODY)
-        return among
 
     def _alone(self, part: Part, question: EntityQuestion, among: Numbers | None) -> Numbers:
         if part.condition.kind == "has":
@@ -321,7 +301,7 @@ class Evaluator:
             known[key] = found
         return found
 
-    def _reach(self, part: Part, path: list[str], links: int) -> _Reach:
+    def _reach(self, part: Part, path: list[str], links: int) -> Reach:
         """The holdings on the entity of the last of the first links of a chain, and on its containers."""
         type_, depth = part.chain[links - 1]
         key = part.privilege, type_, path[depth], links
@@ -336,7 +316,7 @@ class Evaluator:
             denied += tuple(filter(None, [self._at(numbers.denied(part.privilege), base, at)]))
         if part.owned:
             owners += tuple(filter(None, [self._at(self._owner_bit, base, at)]))
-        found = _Reach(granted, denied, owners)
+        found = Reach(granted, denied, owners)
         self._keep(self._reached, key, found)
         return found
 

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from privtab.base import Entity, Locations, last_name, once
 from privtab.engines import Index, RowEngine
@@ -62,6 +62,25 @@ def united(sets: Sequence[Numbers]) -> Numbers:
     """All subjects of some sets; of one set, that itself."""
     found = [numbers for numbers in sets if numbers]
     return found[0] if len(found) == 1 else NOBODY.union(*found)
+
+
+class Reach(NamedTuple):
+    """The subjects to whom a privilege is granted and denied, and the owners, on an entity and on its containers."""
+
+    granted: tuple[Numbers, ...]
+    denied: tuple[Numbers, ...]
+    owners: tuple[Numbers, ...]
+
+    def holders(self, among: Numbers | None) -> Numbers:
+        """The subjects to whom a privilege is granted, and not denied, or who own; only subjects in `among`, if it is given."""
+        if among is None:
+            among = united(self.granted + self.owners)
+        else:
+            among = united([among & numbers for numbers in self.granted + self.owners])
+        if among and self.denied:
+            denied = among & united(self.denied)
+            return among - denied | (denied & united(self.owners) if denied else NOBODY)
+        return among
 
 
 class Subjects:
