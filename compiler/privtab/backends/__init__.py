@@ -11,11 +11,4 @@ if TYPE_CHECKING:
     from privtab.backends.protocol import BACKENDS, Backend, Compilation, backend, backend_names
     from privtab.backends.rego.layout import rego_string, rego_template
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__,
-        {
-            "describe": "described_policy minimal_set_texts type_forest",
-            "protocol": "BACKENDS Backend Compilation backend backend_names",
-            "rego.layout": "rego_string rego_template",
-        },
-    )
+    __getattr__, __dir__, __all__ = face(__name__)

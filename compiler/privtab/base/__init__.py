@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from privtab.base.lazy import face
-
 if TYPE_CHECKING:
     from privtab.base.arrow import array_truth
     from privtab.base.attributes import Attribute, GivenAttributes
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from privtab.base.files import STATE_HELP, check_secret, note_read, read_content, read_text, state_location
     from privtab.base.hints import did_you_mean, hint, listed_names, nearest
     from privtab.base.key_values import parse_key_values
+    from privtab.base.lazy import face
     from privtab.base.moments import (
         WINDOW_COLUMNS,
         Window,
@@ -66,36 +65,6 @@ if TYPE_CHECKING:
     from privtab.base.vocabulary import Vocabulary
     from privtab.base.worker import Worker
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__,
-        {
-            "arrow": "array_truth",
-            "attributes": "Attribute GivenAttributes",
-            "caching": "RecentlyUsed no_collection once",
-            "diagnostics": "Diagnostic FindingKind Located Severity Span",
-            "effects": "PRINCIPAL_TABLES Change",
-            "errors": "AccessDenied BrokenBundle DecisionError DecisionUnavailable ExitCode FileError HasWindows"
-            " InvalidRequest PolicyError PolicyInvalid PrivtabError SettingsInvalid"
-            " StateInvalid Undecided UnsupportedError UsageError",
-            "files": "STATE_HELP check_secret note_read read_content read_text state_location",
-            "hints": "did_you_mean hint listed_names nearest",
-            "key_values": "parse_key_values",
-            "lazy": "face",
-            "moments": "WINDOW_COLUMNS Window WrongTime moment_text parse_moment",
-            "names": "ANY_PRIVILEGE LEFT_OUT PRINCIPAL_KINDS bare_name check_principal encode_name"
-            " is_wildcard last_name quoted_privilege unusable_character",
-            "paths": "Locations base_type",
-            "plugins": "load_plugin plugin_names",
-            "printable": "count no_formula printable_json printable_output printable_text",
-            "request": "Decision Entity NOT_SET Request",
-            "resources": "Documents how_to_install text_templates",
-            "shard_names": "sharded_revision",
-            "signatures": "Trust",
-            "source": "SourceFile",
-            "sql_text": "FilterWord",
-            "staged": "staged_file write_file",
-            "strict_json": "StrictDecoder strict_loads",
-            "vocabulary": "Vocabulary",
-            "worker": "Worker",
-        },
-    )
+    from privtab.base import lazy
+
+    __getattr__, __dir__, __all__ = lazy.face(__name__)

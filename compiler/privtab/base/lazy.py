@@ -1,37 +1,42 @@
-"""Names that packages export: loaded on first use, so that importing costs next to nothing; former ones for one version."""
+"""Names that packages export, loaded on first use, so that importing a package costs next to nothing."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
+import re
+import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+_BLOCK = "if TYPE_CHECKING:\n"
+_IMPORT = r"from ([\w.]+) import (?:\(([^)]*)\)|(.*))"
 
-def face(
-    package: str, modules: Mapping[str, str], former: Mapping[str, str] | None = None
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """The `__getattr__`, `__dir__` and `__all__` of a package, from the names that it exports of each of its modules.
 
-    The package says the same to type checkers with imports under `if TYPE_CHECKING`, and assigns these three in its `else`.
-    `former`: the current name for each former one, which gives a DeprecationWarning.
+def face(package: str, *others: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """The `__getattr__`, `__dir__` and `__all__` of a package: the names that it imports under `if TYPE_CHECKING`.
 
-    >>> __getattr__, __dir__, __all__ = face("privtab.base", {"errors": "PolicyError UsageError"})
-    >>> __getattr__("UsageError").__name__, __all__
-    ('UsageError', ['PolicyError', 'UsageError'])
+    The package assigns these three in the `else`, and says there alone what it exports: type checkers read the imports, and so does this. `others`: exports that the package defines.
+
+    >>> __getattr__, __dir__, __all__ = face("privtab.filters")
+    >>> __getattr__("Filter").__name__, __all__
+    ('Filter', ['Filter', 'filter_of'])
     """
-    places = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
-    names = sorted(places)
+    module: Any = import_module(package) if package not in sys.modules else sys.modules[package]
+    source = module.__spec__.loader.get_data(module.__spec__.origin).decode()
+    imports = source.partition(_BLOCK)[2].partition("\nelse:")[0]
+    places = {
+        name: place
+        for place, listed, inline in re.findall(_IMPORT, imports)
+        for name in re.findall(r"\w+", listed or inline)
+    }
+    names = sorted((*places, *others))
 
     def get(name: str) -> Any:
-        if former is not None and name in former:
-            warnings.warn(f"`{package}.{name}` is now `{former[name]}`", DeprecationWarning, stacklevel=2)
-            return getattr(import_module(package), former[name])
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         found = getattr(import_module(places[name]), name)
         # Kept in the package: `ir.Has` in a loop is looked up once.
-        setattr(import_module(package), name, found)
+        setattr(module, name, found)
         return found
 
     # Shells and notebooks complete all exports, loaded or not.

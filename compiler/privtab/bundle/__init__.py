@@ -12,12 +12,4 @@ if TYPE_CHECKING:
     from privtab.bundle.pack import PolicyArtifacts, Provenance, listing_file, packed_shard, shard_bundles, state_bundle
     from privtab.bundle.sign import SigningKey, file_digests, verify_bundle, with_signatures
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__,
-        {
-            "archive": "archive_entries json_bytes",
-            "contents": "program_in state_of_index",
-            "pack": "PolicyArtifacts Provenance listing_file packed_shard shard_bundles state_bundle",
-            "sign": "SigningKey file_digests verify_bundle with_signatures",
-        },
-    )
+    __getattr__, __dir__, __all__ = face(__name__)

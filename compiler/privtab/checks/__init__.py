@@ -10,4 +10,4 @@ if TYPE_CHECKING:
     from privtab.checks._every import codes, run
     from privtab.checks.lint.settings import settings_above
 else:
-    __getattr__, __dir__, __all__ = face(__name__, {"_every": "codes run", "lint.settings": "settings_above"})
+    __getattr__, __dir__, __all__ = face(__name__)

@@ -22,22 +22,4 @@ if TYPE_CHECKING:
     from privtab.client.embedded import Embedded
     from privtab.client.sync import Client, connect
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__,
-        {
-            "_address": "is_loopback without_password",
-            "_arguments": "Details EntityLike as_entity checked_request",
-            "_asking": "Mode Status",
-            "_base": "Asker",
-            "_bundled": "BundledEngine",
-            "_bundles": "BundleLocation ReadBundle",
-            "_http": "HttpTransport",
-            "_observe": "Hook Outcome Question",
-            "_protocol": "Revision",
-            "_sender": "SendError Sender",
-            "_transport": "AsyncTransport RequestsTransport Timeout Transport restrict_session",
-            "aio": "AsyncClient",
-            "embedded": "Embedded",
-            "sync": "Client connect",
-        },
-    )
+    __getattr__, __dir__, __all__ = face(__name__)

@@ -46,19 +46,7 @@ if TYPE_CHECKING:
     )
     from privtab.command._parameters import argument, needing, option
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__,
-        {
-            "_app": "Commands",
-            "_engines": "Answers",
-            "_files": "is_stored load_policy load_rows row_counts",
-            "_options": "AtOption OutputOption PartialOption PolicyArguments PolicyChoice QuestionOptions SigningKeyOption"
-            " SigningOptions VariantOptions VerificationOptions load_state open_doors",
-            "_output": "FormatOption Terminal deliver err fail_if out print_error print_if_data"
-            " show_findings stop table",
-            "_parameters": "argument needing option",
-        },
-    )
+    __getattr__, __dir__, __all__ = face(__name__)
 
 NEEDED = ("typer", "rich", "yaml", "lark", "jinja2")
 _ALLOCATIONS = 200_000

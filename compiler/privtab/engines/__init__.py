@@ -16,16 +16,4 @@ if TYPE_CHECKING:
     from privtab.engines.python import OpenEngine, Opener
     from privtab.engines.rows import RowEngine
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__,
-        {
-            "batches": "Batches",
-            "columns": "GivenColumns Unevaluated",
-            "conditions": "Atom Condition",
-            "index": "Index combined_document require_kept",
-            "lookups": "TextDictionary",
-            "opa.server": "OpaServer",
-            "python": "OpenEngine Opener",
-            "rows": "RowEngine",
-        },
-    )
+    __getattr__, __dir__, __all__ = face(__name__)

@@ -9,4 +9,4 @@ from privtab.base.lazy import face
 if TYPE_CHECKING:
     from privtab.filters.filter import Filter, filter_of
 else:
-    __getattr__, __dir__, __all__ = face(__name__, {"filter": "Filter filter_of"})
+    __getattr__, __dir__, __all__ = face(__name__)

@@ -63,24 +63,4 @@ if TYPE_CHECKING:
     from privtab.ir.support import Feature, Tool
     from privtab.ir.unroll import levels_that_matter, unrolled
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__,
-        {
-            "algebra": "Algebra Rebuilder",
-            "canonical": "Leaf Listing canonical_form",
-            "deserialise": "program_from_json",
-            "exact": "ImplicationChecker",
-            "facts": "Fact",
-            "formula": "RequestAlgebra Truth asked_condition compared_terms on_entity reached_atoms "
-            "references replace_atoms resolve_can walk_reached with_targets",
-            "names": "atom_text atom_words condition_text effect_texts privilege_names value_text",
-            "nodes": "ALWAYS Alias And Atom Below ByType Can Compare Effect EntityType Formula Has HasBelow Holds "
-            "Member NEVER OnTarget Or Owner OwnsBelow Program RESOURCE Rule Self ServiceAdmin SqlFilter "
-            "Target Term When",
-            "serialise": "program_json vocabulary",
-            "shapes": "rule_flags",
-            "some_minimal_sets": "minimal_listing",
-            "support": "Feature Tool",
-            "unroll": "levels_that_matter unrolled",
-        },
-    )
+    __getattr__, __dir__, __all__ = face(__name__)

@@ -15,15 +15,4 @@ if TYPE_CHECKING:
     from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
     from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode, compose_yaml
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__,
-        {
-            "fmt": "format_source",
-            "report": "CaseResult SuiteResult SuppressedFinding junit sarif",
-            "syntax": "read_policy",
-            "syntax.expression": "cell_names parse_constants",
-            "syntax.keys": "policy_schema",
-            "syntax.node_reader": "DocumentProblem DocumentReader",
-            "syntax.yaml_tree": "MappingNode ScalarNode SequenceNode YamlNode compose_yaml",
-        },
-    )
+    __getattr__, __dir__, __all__ = face(__name__)

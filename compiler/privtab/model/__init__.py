@@ -11,6 +11,4 @@ if TYPE_CHECKING:
     from privtab.model.nodes import Policy
     from privtab.model.resolution import resolve
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__, {"names": "DeclaredNames", "nodes": "Policy", "resolution": "resolve"}
-    )
+    __getattr__, __dir__, __all__ = face(__name__)

@@ -10,10 +10,4 @@ if TYPE_CHECKING:
     from privtab.reference.evaluate import EvaluationContext, Reference, Source
     from privtab.reference.witness import WitnessBuilder
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__,
-        {
-            "evaluate": "EvaluationContext Reference Source",
-            "witness": "WitnessBuilder",
-        },
-    )
+    __getattr__, __dir__, __all__ = face(__name__)

@@ -41,25 +41,4 @@ if TYPE_CHECKING:
     from privtab.state.read_yaml import read_yaml_rows
     from privtab.state.shards import PartText
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__,
-        {
-            "attribute_rows": "attribute_parts attribute_texts",
-            "coded": "CodedColumn RawTable",
-            "findings": "RowLocation StateFinding",
-            "folders": "TableFiles",
-            "holdings": "Holdings",
-            "index": "index_bytes index_document",
-            "large": "ColumnChecker",
-            "large_index": "ColumnIndex",
-            "links": "GROUP_PREFIX ROLE_PREFIX ScopeOverlap as_written LINK_COLUMNS derived_rows with_derived_rows",
-            "load": "conflicts from_tables load_raw_state validate validate_with_places",
-            "located": "locations lying_in",
-            "names": "Places RowProblem StateNames UsedParts",
-            "nodes": "Assignment AttributeRow ColumnRows ENTITY_COLUMNS Grant Placement State",
-            "principal_rows": "may_name_entity principal_entity scoped_principal",
-            "raw": "RawReader RawRow RawState TABLE_COLUMNS arrow_cells row_sentence row_text",
-            "read_yaml": "read_yaml_rows",
-            "shards": "PartText",
-        },
-    )
+    __getattr__, __dir__, __all__ = face(__name__)

@@ -16,25 +16,4 @@ if TYPE_CHECKING:
     from privtab_analysis.principals import Evidence, Principal, WhoCan, who_can
     from privtab_analysis.turns import Remedies, remedies
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__,
-        {
-            "changes": "Change apply change_text",
-            "effects": "Path Step",
-            "explanation": "RequestExplanation explain",
-            "goals": "Goal goal operation_goal",
-            "paths": "ReachableRights SearchSpace escalations",
-            "permissions": "AllowedOperation WhatCan what_can",
-            "principals": "Evidence Principal WhoCan who_can",
-            "turns": "Remedies remedies",
-        },
-        former={
-            "Ground": "SearchSpace",
-            "May": "AllowedOperation",
-            "Reach": "ReachableRights",
-            "Through": "Evidence",
-            "Ways": "Remedies",
-            "Why": "RequestExplanation",
-            "ways": "remedies",
-        },
-    )
+    __getattr__, __dir__, __all__ = face(__name__)

@@ -11,4 +11,4 @@ if TYPE_CHECKING:
     from privtab_logs.replaying import replay
     from privtab_logs.row_use import unused
 else:
-    __getattr__, __dir__, __all__ = face(__name__, {"reading": "read", "replaying": "replay", "row_use": "unused"})
+    __getattr__, __dir__, __all__ = face(__name__)

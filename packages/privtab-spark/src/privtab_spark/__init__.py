@@ -20,16 +20,4 @@ if TYPE_CHECKING:
     from privtab_spark.policies import OpenPolicy, open_policy
     from privtab_spark.state import SparkState, read_state
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__,
-        {
-            "certification.certifying": "certify",
-            "choose": "Choice Limits plan",
-            "deciding": "decide each_batch",
-            "executors": "decide_with",
-            "functions": "register_function require user visible",
-            "policies": "OpenPolicy open_policy",
-            "matrix.frame": "entitlements",
-            "state": "SparkState read_state",
-        },
-    )
+    __getattr__, __dir__, __all__ = face(__name__)

@@ -13,6 +13,4 @@ if TYPE_CHECKING:
     from privtab_web._answers import Caller, Tell, acting_as, caller, decision
     from privtab_web._guard import Guard, allowed, bind, requires
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__, {"_answers": "Caller Tell acting_as caller decision", "_guard": "Guard allowed bind requires"}
-    )
+    __getattr__, __dir__, __all__ = face(__name__)

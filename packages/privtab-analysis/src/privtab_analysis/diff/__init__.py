@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from privtab.base import Worker, face
+from privtab.base import Worker
 from privtab.ir import Program, Tool
 from privtab_analysis.diff.compare import Comparison, cell
 from privtab_analysis.diff.declared import compare_declared
@@ -24,8 +24,6 @@ from privtab_analysis.diff.renames import Renames, declared_renames
 MIN_PAIRS_PER_PROCESS = 100
 """The number of operations that one process compares in the time that it takes to start another process."""
 __all__ = ["DeclarationChange", "Diff", "RowChange", "Verdict", "comparable", "diff"]
-
-__getattr__ = face(__name__, {}, former={"Declared": "DeclarationChange"})[0]
 
 
 def diff(

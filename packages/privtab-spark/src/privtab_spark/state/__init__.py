@@ -13,13 +13,4 @@ if TYPE_CHECKING:
     from privtab_spark.state.tables import SparkState
     from privtab_spark.state.worker import Build, opened
 else:
-    __getattr__, __dir__, __all__ = face(
-        __name__,
-        {
-            "builder": "build",
-            "opening": "import_state state_tables",
-            "read": "Read read_state",
-            "tables": "SparkState",
-            "worker": "Build opened",
-        },
-    )
+    __getattr__, __dir__, __all__ = face(__name__)
