@@ -7,9 +7,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from privtab.base.lazy import face
+from privtab.base.lazy import TYPE_CHECKING, face
 
 __version__ = "0.1.0"
 

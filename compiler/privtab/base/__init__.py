@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from privtab.base.lazy import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from privtab.base.arrow import array_truth
@@ -65,6 +65,6 @@ if TYPE_CHECKING:
     from privtab.base.vocabulary import Vocabulary
     from privtab.base.worker import Worker
 else:
-    from privtab.base import lazy
+    from privtab.base.lazy import face
 
-    __getattr__, __dir__, __all__ = lazy.face(__name__)
+    __getattr__, __dir__, __all__ = face(__name__)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+
+TYPE_CHECKING = False
+"""As that of `typing`, whose import takes longer than all else of `privtab --version`."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 _BLOCK = "if TYPE_CHECKING:\n"
-_IMPORT = r"from ([\w.]+) import (?:\(([^)]*)\)|(.*))"
 
 
 def face(package: str, *others: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -25,9 +27,9 @@ def face(package: str, *others: str) -> tuple[Callable[[str], Any], Callable[[],
     source = module.__spec__.loader.get_data(module.__spec__.origin).decode()
     imports = source.partition(_BLOCK)[2].partition("\nelse:")[0]
     places = {
-        name: place
-        for place, listed, inline in re.findall(_IMPORT, imports)
-        for name in re.findall(r"\w+", listed or inline)
+        name.strip(): place
+        for place, _, listed in (line.partition(" import ") for line in imports.split("    from ")[1:])
+        for name in listed.strip("(,) \n").split(",")
     }
     names = sorted((*places, *others))
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import gc
 import sys
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from io import TextIOWrapper
-from typing import TYPE_CHECKING
 
 from privtab import __version__
-from privtab.base.errors import ExitCode
-from privtab.base.lazy import face
-from privtab.base.resources import how_to_install
+from privtab.base.lazy import TYPE_CHECKING, face
 
 if TYPE_CHECKING:
     from privtab.command._app import Commands
@@ -56,19 +53,23 @@ the time."""
 
 def main() -> None:
     """Run the command line. Without the `compiler` extra, only `--version` works; the rest prints how to install it."""
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        version = sys.argv[1:] == ["--version"]
-        if version:
-            sys.stdout.write(f"privtab {__version__}\n")
+    version = sys.argv[1:] == ["--version"]
+    if version:
+        sys.stdout.write(f"privtab {__version__}\n")
+    if missing := [name for name in NEEDED if PathFinder.find_spec(name) is None]:
+        from privtab.base.errors import ExitCode
+        from privtab.base.resources import how_to_install
+
         sys.stderr.write(
             f"privtab: the command line needs the extra `compiler` (missing: {', '.join(missing)}): "
             f"{how_to_install('compiler')}\n"
         )
         sys.exit(ExitCode.OK if version else ExitCode.EXTERNAL)
+    if version:
+        return
+    gc.set_threshold(_ALLOCATIONS)
     from privtab.command._app import run
 
-    gc.set_threshold(_ALLOCATIONS)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # The same bytes under every locale. A lone surrogate becomes `\udXXX`, as in JSON.
