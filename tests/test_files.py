@@ -24,7 +24,7 @@ from privtab.base.signatures import key_text
 from privtab.client._address import Token
 from privtab.command._app import run
 from privtab.state import load as states
-from privtab_pages.tables import page_source
+from privtab_pages.page_files import page_source
 
 POLICY = 'privtab: 1\nsystem: lake\nversion: "1"\nentities: {cat: {tab:}}\nprivileges: [READ]\ntables: {tab: {read: READ (tab)}}\n'
 SCENARIOS = "scenarios: 1\npolicy: lake.yaml\nstate: {state}\ncases:\n  - {{user: a, action: read, resource: 'tab:a/b', decision: deny}}\n"

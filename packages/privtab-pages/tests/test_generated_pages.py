@@ -15,7 +15,7 @@ from seeds import seeds
 
 from privtab.base import FileError, UsageError
 from privtab_pages.imported import TableReader
-from privtab_pages.tables import page_source, tables
+from privtab_pages.page_files import page_source, tables
 
 PARTS = ("Entity", "Operation", "Privileges")
 TYPES = ("table", "view", "topic")

@@ -12,8 +12,8 @@ from privtab.language import format_source
 from privtab.pipeline import find_policy, load_program, policy_names
 from privtab_analysis.diff import diff
 from privtab_pages.imported import TableReader, edited, own_policy
+from privtab_pages.page_files import page_source, tables
 from privtab_pages.policy import PolicyPage
-from privtab_pages.tables import page_source, tables
 
 HEAD = "privtab: 1\nsystem: shop\nversion: draft\nentities: {shop: {shelf: {}}}\nprivileges: [READ, WRITE]\n"
 EXPECTED = f"""{HEAD}semantics: {{owner: {{creator: false}}}}
@@ -342,6 +342,8 @@ def test_tables_that_are_not_seen_are_named(around: str, tmp_path: Path) -> None
         ("# Shop\n\n> {}\n", ["shop"]),
         ("---\ntitle: Wiki\n---\n# Shop\n{}\n", ["shop"]),
         ("# Shop\n\n<details><summary>Old</summary>\n\nno table\n\n</details>\n\n{}\n", ["shop"]),
+        ("# Door\n\n**Shop**\n\n{}\n", ["shop"]),
+        ("# Door\n\n<details open><summary>Shop</summary>\n\n{}\n\n</details>\n", ["shop"]),
     ],
 )
 def test_tables_are_read_under_their_heading(page: str, pairs: list[str], tmp_path: Path) -> None:
@@ -355,8 +357,6 @@ def test_tables_are_read_under_their_heading(page: str, pairs: list[str], tmp_pa
 @pytest.mark.parametrize(
     "page",
     [
-        "# Shop\n\n**Door**\n\n{}\n",
-        "# Shop\n\n<details open><summary>Door</summary>\n\n{}\n\n</details>\n",
         "{}\n",
         "# Shop <sup>1</sup>\n\n{}\n",
         "# ~~Shop~~\n\n{}\n",

@@ -257,6 +257,10 @@ class TableReader:
             return [(given[0], text)]
         if not self._plain(cell):
             return []
+        if cell.notes:
+            advice = f"name it: `--name {quote(text)}=NAME`"
+            self._refuse(cell, f"`{text}` has the footnote `{cell.notes[0]}`, which may ask for more", advice)
+            return []
         if _NAME.fullmatch(cell.text):
             return [(_identifier(text), text)]
         self._refuse(cell, f"`{text}` cannot be the name of one {what}", f"name it: `--name {quote(text)}=NAME`")

@@ -52,7 +52,7 @@ def _rows(sheet: Any, formulas: Any) -> Iterator[str]:
             span = spans.get(cell.coordinate)
             spanned = f' rowspan="{len(span.left)}" colspan="{len(span.top)}"' if span else ""
             unseen = " hidden" if cell.column in hidden or ";;;" in cell.number_format else ""
-            written.append(f'<td data-cell="{line},{cell.column}"{spanned}{unseen}>{text}</td>')
+            written.append(f'<td data-place="{line},{cell.column}"{spanned}{unseen}>{text}</td>')
         if any(map(_filled, row)) or any(merged.min_row <= line <= merged.max_row for merged in spans.values()):
             yield f"<tr{' hidden' if shape.hidden or shape.height == 0 else ''}>{''.join(written)}</tr>\n"
 

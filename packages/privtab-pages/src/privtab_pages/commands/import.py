@@ -62,8 +62,8 @@ def table(
     from privtab.ir import Program
     from privtab.pipeline import load_program
     from privtab_pages.imported import HEADINGS, TableReader, edited, no_table, own_policy
+    from privtab_pages.page_files import page_source, tables
     from privtab_pages.policy import PolicyPage
-    from privtab_pages.tables import page_source, tables
 
     source = page_source(page)
     found_tables = tables(source)
