@@ -19,4 +19,6 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, points: str, source: 
     (info / "entry_points.txt").write_text(points, encoding="utf-8")
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "toy_plugin", raising=False)
-    monkeypatch.setattr(plugins, "_found", plugins._found.__wrapped__)  # what other tests found is known no more
+    monkeypatch.setattr(
+        plugins, "plugin_places", plugins.plugin_places.__wrapped__
+    )  # what other tests found is known no more

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from privtab.base.errors import UsageError
@@ -26,7 +30,7 @@ Group: TypeAlias = Literal[
 
 def plugin_names(group: Group) -> tuple[str, ...]:
     """The names of all plug-ins of a kind: `plugin_names("privtab.gates")` may be `("replay", "test")`."""
-    return tuple(sorted(_found(group)))
+    return tuple(sorted(plugin_places(group)))
 
 
 def load_plugin(group: Group, name: str, built_in: Sequence[str] = ()) -> Any:
@@ -36,26 +40,52 @@ def load_plugin(group: Group, name: str, built_in: Sequence[str] = ()) -> Any:
 
         load_plugin("privtab.gates", "test").failed_cases(policy, variant, readings, engine)
     """
-    found = _found(group).get(name)
-    if found is None:
+    value = plugin_places(group).get(name)
+    if value is None:
         known = sorted({*built_in, *plugin_names(group)})
         near = hint(name, known) or (f"; there are {listed_names(known)}" if known else "")
         raise UsageError(f"no installed package has `{name}` among its entry points `{group}`{near}")
+    module, _, attribute = value.partition(":")
     try:
-        return found.load()
+        loaded = import_module(module)
+        return attrgetter(attribute)(loaded) if attribute else loaded
     except ImportError as error:
-        package = found.value.partition(".")[0]
+        package = module.partition(".")[0]
         if (error.name or "").partition(".")[0] != package:
             raise  # a library that an extra installs, which the caller names
         raise UsageError(f"`{name}` is in the package `{package}`, which cannot be imported: {error}") from error
 
 
 @cache
-def _found(group: Group) -> dict[str, EntryPoint]:
-    """The entry points of a group by name. Raises UsageError where two packages give one name."""
-    found: dict[str, EntryPoint] = {}
-    for point in entry_points(group=group):
-        other = found.setdefault(point.name, point)
-        if other.value != point.value:
-            raise UsageError(f"two entry points `{group}` are `{point.name}`: {other.value} and {point.value}")
+def plugin_places(group: Group) -> dict[str, str]:
+    """The modules of the plug-ins of a kind, by name. Raises UsageError where two packages give one name."""
+    found: dict[str, str] = {}
+    for name, value in _points(group):
+        if (other := found.setdefault(name, value)) != value:
+            raise UsageError(f"two entry points `{group}` are `{name}`: {other} and {value}")
     return found
+
+
+def _points(group: Group) -> Iterator[tuple[str, str]]:
+    """The entry points of a group, of each distribution once: as `importlib.metadata`, whose import takes longer than a command."""
+    folders = [path for path in map(Path, sys.path) if path.exists()]
+    elsewhere = sum(hasattr(finder, "find_distributions") for finder in sys.meta_path) > 1
+    if elsewhere or any(folder.is_file() for folder in folders):
+        from importlib.metadata import entry_points
+
+        yield from ((point.name, point.value) for point in entry_points(group=group))
+        return
+    seen: set[str] = set()
+    for info in (info for folder in folders for info in folder.iterdir()):
+        name = info.name.partition("-")[0].replace(".", "_").lower()
+        if name in seen or info.suffix not in {".dist-info", ".egg-info"}:
+            continue
+        seen.add(name)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            section = ""
+            for line in map(str.strip, (info / "entry_points.txt").read_text(encoding="utf-8").splitlines()):
+                word, equals, value = line.partition("=")
+                if line.startswith("["):
+                    section = line
+                elif section == f"[{group}]" and equals and not line.startswith("#"):
+                    yield word.strip(), value.strip()
