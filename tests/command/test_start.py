@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import privtab
+from privtab.base import plugins
+from privtab.command import _app
 
 STARTED = """
 import atexit, sys
@@ -43,3 +46,34 @@ def test_the_version_is_said_before_anything_is_loaded(start: str, tmp_path: Pat
     own = {name for name in modules if name.partition(".")[0] == "privtab"}
     assert own <= {"privtab", "privtab.__main__", "privtab.base", "privtab.base.lazy", "privtab.command"}
     assert not unwanted(modules, ("dataclasses", "inspect", "typing", "json", "typer", "rich", "importlib.metadata"))
+
+
+LIST = Path(_app.__file__).with_name("commands.tsv")
+
+
+def test_the_list_of_commands_is_that_of_the_commands(golden: Callable[[Path, str], None]) -> None:
+    places = _app.MODULES | plugins.plugin_places("privtab.commands")
+    lines = []
+    for name, place in sorted(places.items()):
+        found: Any = _app.command()
+        for word in name.split("."):
+            found = found.commands[word]
+        kind = "group" if hasattr(found, "commands") else "command"
+        meaning = " ".join(found.help.partition("\n\n")[0].split()).replace("\\[", "[")
+        lines.append("\t".join((name, place, "" if "." in name else found.rich_help_panel, kind, meaning)))
+    golden(LIST, "".join(f"{line}\n" for line in lines))
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--help"], ["state", "--help"], ["bundle"], ["nope"], ["state", "nope"]], ids=" ".join
+)
+def test_help_from_the_list_is_the_help_of_the_commands(
+    words: list[str], privtab: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from_list = privtab(*words)
+    loads: dict[str, Callable[[], Any]] = {}
+    monkeypatch.setattr(_app, "_listed", lambda: loads)
+    monkeypatch.setattr(_app, "command", _app.command.__wrapped__)
+    whole = privtab(*words)
+    assert (from_list.code, from_list.out, from_list.err) == (whole.code, whole.out, whole.err)
+    assert whole.out + whole.err

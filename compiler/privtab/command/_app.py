@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import os
 import re
 import sys
 import warnings
@@ -10,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Annotated, Any
 
 import typer
@@ -22,7 +23,6 @@ from privtab import __version__
 from privtab.base import errors, files, plugins, staged
 from privtab.base.errors import UsageError
 from privtab.base.printable import printable_output
-from privtab.command._output import Terminal, deliver, print_error, show_findings
 from privtab.command._parameters import options_of_arguments, with_options
 
 EXAMPLE = "Example:\n"
@@ -74,11 +74,23 @@ def _paragraph(text: str) -> str:
     return f"{EXAMPLE}\n[dim][/dim]{plain[len(EXAMPLE) :]}" if text.startswith(EXAMPLE) else " ".join(plain.split())
 
 
+_UNUSED = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
+"""The classes that Typer imports for markup and tracebacks that this application does not have: a third of the time of `--help`."""
+
+
 class _RichUtils(ModuleType):
     """Stands for `typer.rich_utils` until it prints help or an error: loading it takes as long as checking a thousand rows."""
 
     def __getattr__(self, name: str) -> Any:
+        from privtab.command._output import Terminal
+
+        unused = {module: ModuleType(module) for module in _UNUSED if module not in sys.modules}
+        for module, stand_in in unused.items():
+            setattr(stand_in, _UNUSED[module], type(_UNUSED[module], (), {}))
+        sys.modules.update(unused)
         loaded = import_module(self.__name__)  # replaces this in `typer`
+        for module in unused:
+            del sys.modules[module]
         loaded.Console = Terminal  # type: ignore[attr-defined]  # Typer's own messages repeat arguments
         loaded.RICH_HELP = "Try '{command_path} {help_option}' for help."  # type: ignore[attr-defined]  # a pipe shows markup
         return getattr(loaded, name)
@@ -94,8 +106,8 @@ FIRST = ("init", "lint", "test", "diff", "explain", "compile", "deploy")
 
 def modules_of(folders: Sequence[str] = (str(Path(__file__).parent),)) -> dict[str, str]:
     """The module of each command: every one in these folders whose name does not begin with `_`."""
-    names = sorted(module.name for module in iter_modules(folders))
-    return {name.replace("_", "-"): f"privtab.command.{name}" for name in names if not name.startswith("_")}
+    names = sorted(module.stem for folder in folders for module in Path(folder).glob("[!_]*.py"))
+    return {name.replace("_", "-"): f"privtab.command.{name}" for name in names}
 
 
 def moved_first(args: list[str], option: Sequence[str]) -> list[str]:
@@ -155,16 +167,30 @@ def application(commands: Mapping[str, Callable[[], Any]]) -> Commands:
     )
     ordered = dict.fromkeys((*filter(commands.__contains__, FIRST), *sorted(commands)))
     modules = {name: module for name in ordered if (module := commands[name]()) is not None}
+    groups = {name: _group(module.app) for name, module in modules.items() if hasattr(module, "app")}
     for name, module in sorted(modules.items(), key=_place):
         group, _, own = name.rpartition(".")
-        if hasattr(module, "app"):
-            root.add_typer(module.app, name=name, rich_help_panel=module.PANEL)
+        if name in groups:
+            root.add_typer(groups[name], name=name, rich_help_panel=module.PANEL)
         elif not group:
             _register(root, own, module, rich_help_panel=module.PANEL)
+        elif own in _subcommands(groups[group]):
+            raise UsageError(f"an installed package has a command `{own}`, which its group has itself")
         else:
-            _add(modules[group].app, own, module)
+            _register(groups[group], own, module)
     root.callback()(_top)
     return root
+
+
+def _group(app: typer.Typer) -> typer.Typer:
+    """A group to which commands can be added; the group in its module stays as it is."""
+    found = copy.copy(app)
+    found.registered_commands = [*app.registered_commands]
+    return found
+
+
+def _subcommands(group: typer.Typer) -> set[str | None]:
+    return {found.name for found in group.registered_commands} | {found.name for found in group.registered_groups}
 
 
 def _place(command: tuple[str, Any]) -> int:
@@ -178,28 +204,9 @@ def _register(group: typer.Typer, name: str, module: Any, **settings: Any) -> No
     group.command(name, **settings, **getattr(module, "SETTINGS", {}))(getattr(module, "run", module))
 
 
-_added: set[tuple[int, str]] = set()
-"""The commands that packages added to groups, which stay as they are."""
-
-
-def _add(group: typer.Typer, name: str, module: Any) -> None:
-    """Add a command of a package to a group, once. Raises UsageError where the group has it itself."""
-    if (id(group), name) in _added:
-        return
-    if name in subcommands(group):
-        raise UsageError(f"an installed package has a command `{name}`, which its group has itself")
-    _added.add((id(group), name))
-    _register(group, name, module)
-
-
-def subcommands(group: typer.Typer) -> set[str | None]:
-    """The names of the commands and groups of a group, as far as it has them."""
-    return {found.name for found in group.registered_commands} | {found.name for found in group.registered_groups}
-
-
 def _version(value: bool) -> None:  # noqa: FBT001  Typer passes the flag by position
     if value:
-        deliver(f"privtab {__version__}\n")
+        sys.stdout.write(f"privtab {__version__}\n")
         raise typer.Exit
 
 
@@ -232,20 +239,35 @@ def plugged() -> dict[str, Callable[[], Any]]:
 
 
 @cache
-def command(name: str | None = None, *, own: bool = False) -> Any:
-    """The application, or only its command with this name: Typer reads the signature of every command that it has.
+def command(first: str = "", second: str = "", *, listed: bool = False) -> Any:
+    """The application, or its command with these words: Typer reads the signature of every command that it has.
 
-    `own`: without the commands that packages add to a group, whose entry points take as long to read as a small command runs.
+    `listed`: with all other commands, as `commands.tsv` lists them for help and completion; further ones of a group are listed, too.
     """
-    found: dict[str, Callable[[], Any]] = {
-        word: partial(import_module, module) for word, module in MODULES.items() if name in (word, None)
-    }
-    added = {} if own else plugged()
-    if name is None:
-        found |= {word: partial(_said, load) for word, load in added.items()}
-    else:
-        found |= {word: load for word, load in added.items() if name in (word, word.partition(".")[0])}
+    found: dict[str, Callable[[], Any]] = {}
+    lines = _listed() if first or listed else {}
+    loads = {word: partial(import_module, module) for word, module in MODULES.items()}
+    for word, load in (loads | plugged()).items():
+        if word in (first, f"{first}.{second}"):
+            found[word] = load
+        elif listed or not first or word.startswith(f"{first}."):
+            found[word] = lines.get(word) or partial(_said, load)
     return typer.main.get_command(application(found))
+
+
+def _listed() -> dict[str, Callable[[], Any]]:
+    """Stand for modules of commands, with what help and completion say of them; a test writes the list from the modules."""
+    places = MODULES | plugins.plugin_places("privtab.commands")
+    text = Path(__file__).with_name("commands.tsv").read_text(encoding="utf-8")
+    lines = (line.split("\t") for line in text.splitlines())
+    return {word: partial(_stand_in, *said) for word, place, *said in lines if places.get(word) == place}
+
+
+def _stand_in(panel: str, kind: str, meaning: str) -> Any:
+    def run() -> None: ...
+
+    run.__doc__ = meaning
+    return SimpleNamespace(PANEL=panel, **({"app": Commands(help=meaning)} if kind == "group" else {"run": run}))
 
 
 def _said(load: Callable[[], Any]) -> Any:
@@ -253,19 +275,18 @@ def _said(load: Callable[[], Any]) -> Any:
     try:
         return load()
     except UsageError as error:
-        print_error(str(error))
+        _print_error(str(error))
         return None
 
 
 def _command(arguments: Sequence[str]) -> Any:
-    """The part of the application that a command line needs: for help, completion and words that nothing has, all of it."""
-    first, second, *_ = *(word for word in arguments[:2] if not word.startswith("-")), "", ""
-    if not first and "--version" in arguments:
-        return command(FIRST[0], own=True)
-    if first not in MODULES:
-        return command(first if first in plugged() else None)
-    group = getattr(import_module(MODULES[first]), "app", None)
-    return command(first, own=group is None or (second in subcommands(group) and (id(group), second) not in _added))
+    """The part of the application that a command line needs, or a line that a shell completes."""
+    if completing := "_PRIVTAB_COMPLETE" in os.environ:
+        line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+        arguments = line.split()[1:]
+    first, second, *_ = *(word for word in arguments if not word.startswith("-")), "", ""
+    known = first in MODULES or first in plugged()
+    return command(first if known else "", second, listed=completing or not known)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -280,9 +301,15 @@ def run(arguments: Sequence[str]) -> int:
 def _show_warning(others: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any) -> None:
     """Print a warning about a secret as a line of the command, any other as Python does."""
     if issubclass(category, files.SecretWarning):
-        print_error(f"warning: {message}")
+        _print_error(f"warning: {message}")
     else:
         others(message, category, *place)
+
+
+def _print_error(message: str) -> None:
+    from privtab.command._output import print_error
+
+    print_error(message)
 
 
 def _ask(question: str) -> bool:
@@ -298,14 +325,22 @@ def _moved(arguments: Sequence[str]) -> Sequence[str]:
     for count in (1, 2):
         if (now := MOVED.get(tuple(arguments[:count]))) is not None:
             was = " ".join(arguments[:count])
-            print_error(
+            _print_error(
                 f"`privtab {was}` is `privtab {' '.join(now)}` now; the earlier name goes with the next version"
             )
             return [*now, *arguments[count:]]
     if arguments[:1] == ["serve"] and any(word.partition("=")[0] == "--registry" for word in arguments):
-        print_error("`privtab serve --registry` is `privtab serve registry` now; the option goes with the next version")
+        _print_error(
+            "`privtab serve --registry` is `privtab serve registry` now; the option goes with the next version"
+        )
         return ["serve", "registry", *arguments[1:]]
     return arguments
+
+
+def _show(findings: Any) -> None:
+    from privtab.command._output import show_findings
+
+    show_findings(findings)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -315,18 +350,18 @@ def _run(arguments: Sequence[str]) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except (errors.PolicyInvalid, errors.SettingsInvalid) as error:
-        show_findings(error.diagnostics)
+        _show(error.diagnostics)
         return error.exit_code
     except errors.StateInvalid as error:
-        show_findings(error.findings)
+        _show(error.findings)
         return error.exit_code
     except errors.InvalidRequest as error:
-        print_error(error.written(r"`--with \1=TYPE:PATH`"))
+        _print_error(error.written(r"`--with \1=TYPE:PATH`"))
         return error.exit_code
     except errors.PrivtabError as error:
-        print_error(str(error))
+        _print_error(str(error))
         return error.exit_code
     except OSError as error:
-        print_error(str(error))
+        _print_error(str(error))
         return errors.ExitCode.EXTERNAL
     return errors.ExitCode.OK
