@@ -16,7 +16,7 @@ from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import reached_atoms
 from privtab.ir.nodes import ByType, HasBelow, OwnsBelow, Program, Rule
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.reference.witness import WitnessBuilder
+from privtab_analysis.diff.witness_builder import WitnessBuilder
 
 SEEDS = range(24)
 

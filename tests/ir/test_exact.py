@@ -15,7 +15,7 @@ from privtab.ir.canonical import minimal_sets
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.nodes import Has, Program, Rule, Target
 from privtab.pipeline import load_program
-from privtab.reference.witness import WitnessBuilder
+from privtab_analysis.diff.witness_builder import WitnessBuilder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         quoted_privilege,
         unusable_character,
     )
-    from privtab.base.paths import Locations, base_type
+    from privtab.base.paths import Locations, base_type, level_of
     from privtab.base.plugins import load_plugin, plugin_names
     from privtab.base.printable import count, no_formula, printable_json, printable_output, printable_text
     from privtab.base.request import NOT_SET, Decision, Entity, Request

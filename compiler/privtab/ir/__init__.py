@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from privtab.ir.canonical import Leaf, Listing, canonical_form
     from privtab.ir.deserialise import program_from_json
     from privtab.ir.exact import ImplicationChecker
-    from privtab.ir.facts import Fact
+    from privtab.ir.facts import EVERYONE, Fact, FactSemantics
     from privtab.ir.formula import (
         RequestAlgebra,
         Truth,

@@ -14,8 +14,8 @@ from privtab.base.errors import Undecided
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, canonical_form
 from privtab.ir.comparisons import Comparisons
-from privtab.ir.facts import Assigned, Fact, Facts, FactSemantics, Granted, Holding, Owned
-from privtab.ir.formula import Truth, reached_atoms, resolve_can, uses_below, walk_condition, walk_reached, without_name
+from privtab.ir.facts import Fact, Facts, FactSemantics
+from privtab.ir.formula import Truth, resolve_can, uses_below, walk_condition, walk_reached, without_name
 from privtab.ir.shapes import depends_on_request
 from privtab.ir.solver import Slots, Solver
 from privtab.ir.unroll import levels_that_matter, unrolled
@@ -62,7 +62,7 @@ class ImplicationChecker:
     @staticmethod
     def compared(facts: Facts) -> set[ir.Compare]:
         """The comparisons among some facts."""
-        return {fact.compare for fact in facts if isinstance(fact, Holding)}
+        return {fact.compare for fact in facts if fact.kind == "comparison"}
 
     @cached_property
     def solver(self) -> Solver:
@@ -232,25 +232,6 @@ class ImplicationChecker:
             self._same_paths[type_] = self.semantics.place(type_) == self.other_semantics.place(type_)
         return self._same_paths[type_]
 
-    def plainest_facts(self, f: ir.Formula, g: ir.Formula) -> list[Fact]:
-        """The facts that `f` in one program and `g` in the other depend on, plainest first.
-
-        The first facts take one row, about the caller alone, and name privileges. Grants are near their object. Who owns is the owner of
-        the root, which objects of a request may share. Last are comparisons in other conditions, which these may imply.
-        """
-        found: dict[Fact, tuple[object, ...]] = {}
-        for semantics, condition in ((self.semantics, f), (self.other_semantics, g)):
-            for atom in dict.fromkeys(reached_atoms(semantics.program, condition)):
-                denials = frozenset().union(*(given.denying for given in semantics.giving(atom)))
-                for fact in (*semantics.options(atom), *denials):
-                    target = getattr(fact, "target", None)
-                    depth = 0 if target is None else len(semantics.program.chain(target.type))
-                    place = depth if isinstance(fact, Owned) else -depth
-                    oddity = _oddity(semantics.program, fact)
-                    found.setdefault(fact, (*oddity, 0 if fact in denials else place, repr(fact)))
-        others = (fact for fact in self.solver.facts if isinstance(fact, Holding) and fact not in found)
-        return [*sorted(found, key=found.__getitem__), *others]
-
     def implies(
         self,
         f: ir.Formula,
@@ -266,17 +247,6 @@ class ImplicationChecker:
         `unnamed`: the resource's type, if the request omits its last name.
         """
         return self.implies_with(f, g, flags, {slot: (type_,) for slot, type_ in (types or {}).items()}, unnamed)
-
-
-def _oddity(program: ir.Program, fact: Fact) -> tuple[int, bool, bool, bool, bool]:
-    """The number of rows that a fact takes besides its own, and further reasons to prefer other facts."""
-    carrier, name = getattr(fact, "carrier", None) or "user", getattr(fact, "name", None)
-    by_role = getattr(fact, "kind", "") == "role"
-    if isinstance(fact, Granted):
-        by_role = ("user" if carrier == "user" else "group") not in program.semantics.grantees
-    is_set = name is not None and name not in program.privileges
-    is_denial = getattr(fact, "effect", "allow") == "deny"
-    return by_role + (carrier == "group"), carrier != "user", is_set, is_denial, isinstance(fact, Assigned)
 
 
 def _same_semantics(first: ir.Program, second: ir.Program) -> bool:

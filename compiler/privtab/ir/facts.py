@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import Literal, TypeAlias, assert_never
+from typing import ClassVar, Literal, TypeAlias, assert_never
 
 from privtab.base.names import PrincipalKind
 from privtab.base.paths import base_type
@@ -23,12 +23,14 @@ Carrier: TypeAlias = str
 through the group of every user, after `EVERYONE`.
 """
 EVERYONE = "everyone: "
+"""The beginning of a carrier that is the group of every user: `everyone: all users`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
     """A row of `grants`; `name` may be a privilege, an alias or a set."""
 
+    kind: ClassVar[Literal["grant"]] = "grant"
     effect: Literal["allow", "deny"]
     name: str
     target: ir.Target
@@ -39,8 +41,9 @@ class Granted:
 class Owned:
     """A row of `owners`: the caller, or a group or role of theirs, owns the target."""
 
+    kind: ClassVar[Literal["owner"]] = "owner"
     target: ir.Target
-    kind: PrincipalKind = "user"
+    owner: PrincipalKind = "user"
     carrier: Carrier = "user"
 
 
@@ -48,6 +51,7 @@ class Owned:
 class BelongsTo:
     """A row of `members`. With a `carrier`: a row of `memberships`, or a group of the request; the target is then a group."""
 
+    kind: ClassVar[Literal["member"]] = "member"
     target: ir.Target
     carrier: Carrier | None = None
 
@@ -56,6 +60,7 @@ class BelongsTo:
 class Assigned:
     """The caller has a declared role, everywhere or within the scope."""
 
+    kind: ClassVar[Literal["assignment"]] = "assignment"
     role: str
     scope: ir.Target | None = None
     carrier: Carrier = "user"
@@ -65,6 +70,7 @@ class Assigned:
 class HasRole:
     """The target is a role that the caller holds."""
 
+    kind: ClassVar[Literal["role"]] = "role"
     target: ir.Target
     carrier: Carrier = "user"
 
@@ -73,12 +79,15 @@ class HasRole:
 class IsCaller:
     """The target is the caller."""
 
+    kind: ClassVar[Literal["caller"]] = "caller"
     target: ir.Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Administers:
     """The caller is a service administrator."""
+
+    kind: ClassVar[Literal["administrator"]] = "administrator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +97,7 @@ class GrantedBelow:
     No denial between the target and that entity applies; one on the target or above it may.
     """
 
+    kind: ClassVar[Literal["grant below"]] = "grant below"
     privilege: str
     target: ir.Target
 
@@ -96,24 +106,22 @@ class GrantedBelow:
 class OwnedBelow:
     """The caller owns an entity strictly below the target, which is not one of the request's."""
 
+    kind: ClassVar[Literal["owner below"]] = "owner below"
     target: ir.Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """A comparison of attributes holds. Facts whose comparisons no values make true are none of a state (`comparisons.py`).
+    """A comparison of attributes holds. Facts whose comparisons no values make true are none of a state (`comparisons.py`)."""
 
-    Example:
-        compared = {fact.compare for fact in facts if isinstance(fact, Holding)}
-    """
-
+    kind: ClassVar[Literal["comparison"]] = "comparison"
     compare: ir.Compare
 
 
 Fact: TypeAlias = (
     Granted | Owned | BelongsTo | Assigned | HasRole | IsCaller | Administers | GrantedBelow | OwnedBelow | Holding
 )
-"""Any kind of fact: `facts: frozenset[Fact]`."""
+"""Any fact; its `kind` says which: `[fact.compare for fact in facts if fact.kind == "comparison"]`."""
 Facts: TypeAlias = frozenset[Fact]
 FactsByPlace: TypeAlias = tuple[tuple[Fact, ...], ...]
 """The facts of each object on a path, from the root down."""
@@ -145,6 +153,9 @@ class Giving:
 
 class FactSemantics:
     """Evaluates facts under the semantics of one program; a fact that the program does not know has no effect.
+
+    Example:
+        holds = FactSemantics(program).holds(rule.condition, facts)
 
     `unused_names`: names that no fact uses. `slots`: the objects that requests have, if not the slots of the program's rules.
     """
@@ -455,7 +466,7 @@ class GivingFacts:
         key = "own", "", target
         if key not in self._known_rows:
             found = tuple(
-                Owned(target=target, kind=kind, carrier=carrier)
+                Owned(target=target, owner=kind, carrier=carrier)
                 for kind in sorted(self.semantics.kinds, key=("user", "role", "group").index)
                 for carrier in sorted(self.semantics.carriers_of(kind), reverse=True)
             )

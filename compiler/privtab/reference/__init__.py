@@ -8,6 +8,5 @@ from privtab.base.lazy import face
 
 if TYPE_CHECKING:
     from privtab.reference.evaluate import EvaluationContext, Reference, Source
-    from privtab.reference.witness import WitnessBuilder
 else:
     __getattr__, __dir__, __all__ = face(__name__)

@@ -25,9 +25,10 @@ from privtab.ir import (
     replace_atoms,
     resolve_can,
 )
-from privtab.reference import EvaluationContext, Reference, WitnessBuilder
+from privtab.reference import EvaluationContext, Reference
 from privtab.state import from_tables, validate
 from privtab_analysis.diff.nodes import Decided, PathForm, Shape, Shows, Tables, Types, Witness
+from privtab_analysis.diff.witness_builder import WitnessBuilder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +132,7 @@ def separation(exact: ImplicationChecker, first: Shape, second: Shape, *, denied
             )
         applies = solver.literal(condition, 0), -solver.literal(unless, 0)
         must_hold = [*applies, -other_holds if denied else other_holds, *constraints]
-        model = solver.fewest(must_hold, slots, partial(exact.plainest_facts, asked, other_asked))
+        model = solver.fewest(must_hold, slots, partial(_plainest_facts, exact, asked, other_asked))
         if model is not None and (best is None or len(model.facts) < len(best.facts)):
             flags = model.flags & (first.flags | second.flags)
             unset = {
@@ -142,6 +143,37 @@ def separation(exact: ImplicationChecker, first: Shape, second: Shape, *, denied
             found = Separation(facts=model.facts, flags=flags | unset, types=model.types, form=form)
             best = _with_values(exact, found, other_asked if denied else other_unless, unless)
     return best
+
+
+def _plainest_facts(exact: ImplicationChecker, f: Formula, g: Formula) -> list[Fact]:
+    """The facts that `f` in one program and `g` in the other depend on, plainest first.
+
+    The first facts take one row, about the caller alone, and name privileges. Grants are near their object. Who owns is the owner of
+    the root, which objects of a request may share. Last are comparisons in other conditions, which these may imply.
+    """
+    found: dict[Fact, tuple[object, ...]] = {}
+    for semantics, condition in ((exact.semantics, f), (exact.other_semantics, g)):
+        for atom in dict.fromkeys(reached_atoms(semantics.program, condition)):
+            denials = frozenset().union(*(given.denying for given in semantics.giving(atom)))
+            for fact in (*semantics.options(atom), *denials):
+                target = getattr(fact, "target", None)
+                depth = 0 if target is None else len(semantics.program.chain(target.type))
+                place = depth if fact.kind == "owner" else -depth
+                oddity = _oddity(semantics.program, fact)
+                found.setdefault(fact, (*oddity, 0 if fact in denials else place, repr(fact)))
+    others = (fact for fact in exact.solver.facts if fact.kind == "comparison" and fact not in found)
+    return [*sorted(found, key=found.__getitem__), *others]
+
+
+def _oddity(program: Program, fact: Fact) -> tuple[int, bool, bool, bool, bool]:
+    """The number of rows that a fact takes besides its own, and further reasons to prefer other facts."""
+    carrier, name = getattr(fact, "carrier", None) or "user", getattr(fact, "name", None)
+    by_role = fact.kind == "owner" and fact.owner == "role"
+    if fact.kind == "grant":
+        by_role = ("user" if carrier == "user" else "group") not in program.semantics.grantees
+    is_set = name is not None and name not in program.privileges
+    is_denial = fact.kind == "grant" and fact.effect == "deny"
+    return by_role + (carrier == "group"), carrier != "user", is_set, is_denial, fact.kind == "assignment"
 
 
 class ProgramPairWitnessBuilder(WitnessBuilder):

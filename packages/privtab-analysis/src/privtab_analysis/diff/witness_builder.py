@@ -6,36 +6,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
-from typing import assert_never
+from typing import Any, Literal, TypeAlias, assert_never
 
-from privtab.base.attributes import AttributeValue, GivenAttributes
-from privtab.base.names import LEFT_OUT
-from privtab.base.paths import base_type, level_of
-from privtab.base.request import Entity, Request
-from privtab.ir.comparisons import Values
-from privtab.ir.facts import (
-    EVERYONE,
-    Administers,
-    Assigned,
-    BelongsTo,
-    Carrier,
-    Fact,
-    Facts,
-    FactSemantics,
-    Granted,
-    GrantedBelow,
-    HasRole,
-    Holding,
-    IsCaller,
-    Owned,
-    OwnedBelow,
-)
-from privtab.ir.nodes import RESOURCE, Program, Rule, Target, Term
-from privtab.state import attribute_rows
-from privtab.state.nodes import Assignment, AttributeRow, Effect, Grant, Placement, State
+from privtab.base import LEFT_OUT, Entity, GivenAttributes, Request, base_type, level_of
+from privtab.ir import EVERYONE, RESOURCE, Fact, FactSemantics, Program, Rule, Target, Term
+from privtab.state import Assignment, AttributeRow, Grant, Placement, State, attribute_texts
 
 GROUP, REQUEST_GROUP = "team", "guests"
 """Names of the group in the state and of the group that a request brings."""
+Carrier: TypeAlias = str
+"""How a row applies to the caller; see `Fact`."""
 
 
 class WitnessBuilder:
@@ -51,9 +31,9 @@ class WitnessBuilder:
         program: Program,
         rule: Rule,
         types: Mapping[str, str] | None = None,
-        facts: Facts = frozenset(),
+        facts: frozenset[Fact] = frozenset(),
         *,
-        values: Values = MappingProxyType({}),
+        values: Mapping[Term, Any] = MappingProxyType({}),
         user: str = "alice",
         unnamed: bool = False,
         slash: bool = False,
@@ -106,7 +86,7 @@ class WitnessBuilder:
 
     def _given(self) -> GivenAttributes:
         """The values that only the request can give."""
-        found: dict[str, dict[str, AttributeValue]] = {}
+        found: dict[str, dict[str, Any]] = {}
         for term, value in self.values.items():
             if not self.is_in_state(term):
                 slot = term.kind if term.target is None else f"with {term.target.slot}"
@@ -127,7 +107,7 @@ class WitnessBuilder:
         for term, value in self.values.items():
             if self.is_in_state(term):
                 entity = None if term.target is None else self.entity(term.target)
-                for text in attribute_rows.attribute_texts(value):
+                for text in attribute_texts(value):
                     user = self.user if entity is None else None
                     yield AttributeRow(user=user, entity=entity, attribute=term.attribute, value=text)
 
@@ -159,9 +139,10 @@ class WitnessBuilder:
             names = self.path_names(Target(slot=slot, type=type_))
             yield from self._placed(type_, names[:-1] if unnamed else names)
         for fact in self.facts:
-            if isinstance(fact, GrantedBelow | OwnedBelow):
-                privilege = fact.privilege if isinstance(fact, GrantedBelow) else None
-                yield from self._placed(*self._names_elsewhere(fact.target, privilege))
+            if fact.kind == "grant below":
+                yield from self._placed(*self._names_elsewhere(fact.target, fact.privilege))
+            elif fact.kind == "owner below":
+                yield from self._placed(*self._names_elsewhere(fact.target))
 
     def _placed(self, type_: str, names: Sequence[str]) -> Iterator[Placement]:
         """The places of what has a flat id on a path with these names."""
@@ -185,10 +166,10 @@ class WitnessBuilder:
 
     def _name(self, target: Target) -> str:
         """The name of one entity: the caller's or their group's if the facts say so, otherwise one made from its type."""
-        if IsCaller(target=target) in self.facts:
+        if any(fact.kind == "caller" and fact.target == target for fact in self.facts):
             return self.user
         for fact in self.facts:
-            if isinstance(fact, BelongsTo) and fact.target == target and fact.carrier is not None:
+            if fact.kind == "member" and fact.target == target and fact.carrier is not None:
                 return _group(fact.carrier)
         is_object = target.type == self.types[target.slot]
         is_first = target.slot == RESOURCE or (not self.separate_ancestors and not is_object)
@@ -205,34 +186,34 @@ class WitnessBuilder:
         return State.merged((*rows, further))
 
     def _rows(self, fact: Fact) -> State:
-        match fact:
-            case Granted(effect=effect, name=name, target=target, carrier=carrier):
-                return self._grant(effect, name, self.entity(target), carrier)
-            case Owned(target=target, kind="role", carrier=carrier):
-                owners = ((self.entity(target), f"role:{self._role}"),)
-                return State.merged((State(owners=owners), self._assigned(self._role, carrier)))
-            case Owned(target=target, carrier=carrier):
-                owner = (self.entity(target), self._principal(carrier))
-                return State(owners=(owner,), memberships=self._memberships(carrier))
-            case BelongsTo(target=target, carrier=None):
-                return State(members=((self.user, self.entity(target)),))
-            case BelongsTo(carrier="group"):
-                return State(memberships=((self.user, GROUP),))
-            case Assigned(role=role, scope=scope, carrier=carrier):
-                return self._assigned(role, carrier, None if scope is None else self.entity(scope))
-            case HasRole(target=target, carrier=carrier):
-                return self._assigned(self.entity(target).id.rpartition("/")[2], carrier)
-            case BelongsTo() | IsCaller() | Holding():
+        match fact.kind:
+            case "grant":
+                return self._grant(fact.effect, fact.name, self.entity(fact.target), fact.carrier)
+            case "owner" if fact.owner == "role":
+                owners = ((self.entity(fact.target), f"role:{self._role}"),)
+                return State.merged((State(owners=owners), self._assigned(self._role, fact.carrier)))
+            case "owner":
+                owner = (self.entity(fact.target), self._principal(fact.carrier))
+                return State(owners=(owner,), memberships=self._memberships(fact.carrier))
+            case "member" if fact.carrier is None:
+                return State(members=((self.user, self.entity(fact.target)),))
+            case "member":
+                return State(memberships=self._memberships(fact.carrier or ""))
+            case "assignment":
+                return self._assigned(fact.role, fact.carrier, None if fact.scope is None else self.entity(fact.scope))
+            case "role":
+                return self._assigned(self.entity(fact.target).id.rpartition("/")[2], fact.carrier)
+            case "caller" | "comparison":
                 return State()
-            case Administers():
+            case "administrator":
                 return State(service_admins=(self.user,))
-            case GrantedBelow(privilege=privilege, target=target):
-                return State.merged(self._granted_below(privilege, target))
-            case OwnedBelow(target=target):
-                place = self._entity(self.program, *self._names_elsewhere(target))
+            case "grant below":
+                return State.merged(self._granted_below(fact.privilege, fact.target))
+            case "owner below":
+                place = self._entity(self.program, *self._names_elsewhere(fact.target))
                 return State(owners=((place, f"user:{self.user}"),))
             case _:
-                assert_never(fact)
+                assert_never(fact.kind)
 
     def _granted_below(self, privilege: str, target: Target) -> Iterator[State]:
         """A grant somewhere below a target, and denials of what it implies, unless that is held there as well."""
@@ -241,10 +222,11 @@ class WitnessBuilder:
         yield self._grant("allow", privilege, place, "user")
         for implied in self.program.privileges[privilege].implies if self._semantics.denies else ():
             denied = self._semantics.privileges_of(implied, type_, "deny")
-            if denied and privilege not in denied and GrantedBelow(privilege=implied, target=target) not in self.facts:
+            also = any(f.kind == "grant below" and (f.privilege, f.target) == (implied, target) for f in self.facts)
+            if denied and privilege not in denied and not also:
                 yield self._grant("deny", implied, place, "user")
 
-    def _grant(self, effect: Effect, privilege: str, entity: Entity, carrier: Carrier) -> State:
+    def _grant(self, effect: Literal["allow", "deny"], privilege: str, entity: Entity, carrier: Carrier) -> State:
         """A grant to the caller or their group; to a role that these hold, or to the other of both, where the policy refuses other grantees."""
         holder = self._grant_holder(carrier)
         if holder is None:
