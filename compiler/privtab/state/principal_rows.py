@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from privtab.base.errors import InvalidRequest
 from privtab.base.moments import ALWAYS, Window
-from privtab.base.names import SCOPED, encode_name, last_name
+from privtab.base.names import SCOPED, encode_name
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -37,19 +37,6 @@ def principal_entity(program: Program, kind: str, name: str) -> Entity | None:
     entities = [*(Entity(type_, name) for type_ in inner), *(Entity(type_, encode_name(name)) for type_ in outer)]
     found = [entity for entity in entities if _is_path(program, entity)]
     return found[0] if len(found) == 1 else None
-
-
-def may_name_entity(program: Program, kind: str, name: str, entity: Entity) -> bool:
-    """Return whether a name in a row is that of an entity, or does not say of which entity with this last name.
-
-    For example:
-
-        may_name_entity(program, "role", "analyst", Entity("role", "m/analyst"))
-    """
-    if program.entities[entity.type].principal != kind:
-        return False
-    named = principal_entity(program, kind, name)
-    return name == last_name(entity.id) if named is None else named == entity
 
 
 def _is_path(program: Program, entity: Entity) -> bool:

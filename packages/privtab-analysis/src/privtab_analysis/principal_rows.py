@@ -5,15 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from privtab.base import Entity, Locations
+from privtab.base import Entity, Locations, last_name
 from privtab.ir import Program
-from privtab.state import State, locations, may_name_entity, principal_entity
+from privtab.state import State, locations, principal_entity
 
 
 def place_of(program: Program, where: Locations, entity: Entity) -> str | None:
     """The key of the nearest entity with a name of its own that contains a principal; None for one that lies in none."""
     above = (where.find(entity) or ())[:-1]
     return next((key for key in reversed(above) if not program.entities[key.partition(":")[0]].single), None)
+
+
+def may_name_entity(program: Program, kind: str, name: str, entity: Entity) -> bool:
+    """Return whether a name in a row is that of an entity, or does not say of which entity with this last name.
+
+    For example:
+
+        may_name_entity(program, "role", "analyst", Entity("role", "m/analyst"))
+    """
+    if program.entities[entity.type].principal != kind:
+        return False
+    named = principal_entity(program, kind, name)
+    return name == last_name(entity.id) if named is None else named == entity
 
 
 def about_principal(state: State, table: str, principal: Entity, program: Program) -> State:

@@ -31,8 +31,8 @@ from privtab.base import (
 )
 from privtab.ir import Compare, Program, privilege_names, vocabulary, walk_reached
 from privtab.reference import Reference
-from privtab.state import TABLE_COLUMNS, State, UsedParts, locations, may_name_entity, principal_entity, row_text
-from privtab_analysis.principal_rows import place_of
+from privtab.state import TABLE_COLUMNS, State, UsedParts, locations, principal_entity, row_text
+from privtab_analysis.principal_rows import may_name_entity, place_of
 from privtab_server.store.excerpt import Excerpt
 from privtab_server.store.lookups import types_of_kind
 

@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeAlias, assert_never
 
 from privtab.base import Entity, InvalidRequest, PrivtabError, Request, StateInvalid, UnsupportedError, UsageError
 from privtab.ir import vocabulary
-from privtab.state import StateFinding, from_tables, may_name_entity, validate
+from privtab.state import StateFinding, from_tables, validate
+from privtab_analysis.principal_rows import may_name_entity
 from privtab_server.store.authority import PRINCIPAL_OF, VERBS, Authority, Verb, given_by, naming
 from privtab_server.store.excerpt import reached
 from privtab_server.store.journal import Journal

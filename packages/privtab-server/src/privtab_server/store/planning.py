@@ -29,11 +29,10 @@ from privtab.state import (
     State,
     from_tables,
     locations,
-    may_name_entity,
     principal_entity,
     row_text,
 )
-from privtab_analysis.principal_rows import about_principal
+from privtab_analysis.principal_rows import about_principal, may_name_entity
 from privtab_server.errors import StoreConflict
 from privtab_server.store.authority import check_delegated, check_named, check_reach
 from privtab_server.store.conflicts import check_conflicts
