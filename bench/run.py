@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+import activation
 import americas
 import client
 import compile as compile_times
@@ -61,6 +62,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "client": client.report,
     "memory": memory.report,
     "compile": compile_times.report,
+    "activation": activation.report,
     "embedded": embedded.report,
     "tables": tables.report,
     "load": load.report,

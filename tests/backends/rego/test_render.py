@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,14 @@ def test_output_is_formatted(compiled: Path, opa_binary: Path) -> None:
     assert run(opa_binary, "fmt", "--list", compiled / "privtab") == ""
 
 
+def test_a_package_is_one_module(compiled: Path) -> None:
+    # For each module of a package, OPA copies the names of all of its rules.
+    texts = [path.read_text(encoding="utf-8") for path in compiled.rglob("*.rego")]
+    packages = [re.findall(r"(?m)^package (\S+)$", text) for text in texts]
+    assert all(len(named) == 1 for named in packages)
+    assert len({named[0] for named in packages}) == len(texts)
+
+
 def test_each_row_has_one_annotated_rule(compiled: Path, opa_binary: Path) -> None:
     found = json.loads(run(opa_binary, "inspect", "--annotations", "--format", "json", compiled))
     ids = [
@@ -106,4 +115,4 @@ tables:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     run(opa_binary, "check", "--strict", "--bundle", tmp_path / "out")
-    assert (tmp_path / "out/privtab/odd/rows_policy.rego").exists()
+    assert {path.parent.name for path in (tmp_path / "out").rglob("*.rego")} == {"odd", "lib", "explain"}

@@ -196,8 +196,12 @@ def render(
         "optional_objects": any(LEFT_OUT in slot.types for rule in program.rules.values() for slot in rule.withs),
     }
     base = f"privtab/{name}"
+    dispatch: dict[str, TypeDispatch] = {}
+    if not indexed:
+        rows, dispatch = dispatched(rows, emitter)
+    # One module for each package: for every module OPA copies the names of all rules of its package.
     modules = {
-        f"{base}/policy.rego": rego_template("policy.rego.j2").render(**common),
+        f"{base}/policy.rego": rego_template("policy.rego.j2").render(**common, rows=rows.values(), dispatch=dispatch),
         f"{base}/lib/lib.rego": rego_template("lib.rego.j2").render(
             **common,
             **_named_groups(program),
@@ -229,12 +233,6 @@ def render(
             no_identifier=NO_IDENTIFIER,
             denial=DENIAL,
         )
-    if not indexed:
-        rows, found = dispatched(rows, emitter)
-        modules[f"{base}/dispatch.rego"] = rego_template("dispatch.rego.j2").render(**common, dispatch=found)
-    rows_template = rego_template("rows.rego.j2")
-    for entity, entity_rows in rows.items():
-        modules[f"{base}/rows_{entity}.rego"] = rows_template.render(name=name, rows=entity_rows)
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
 
 

@@ -65,10 +65,10 @@ def test_a_pushed_policy_decides_and_a_later_push_says_what_it_replaced(opa: Opa
 
 
 def test_a_module_that_the_new_policy_has_not_is_removed(opa: OpaServer, tmp_path: Path) -> None:
-    both = POLICY.replace("  dataset:\n", "  project:\n    open: READ (project)\n  dataset:\n")
-    push(opa.url, policy_artifacts(program(tmp_path, both)), None)
+    filtered = "dialect: postgres\ntypes:\n  dataset:\n    row_filters: {all: {requires: READ (dataset), sql: 'TRUE'}}\ntables:"
+    push(opa.url, policy_artifacts(program(tmp_path, POLICY.replace("tables:", filtered))), None)
     pushed = push(opa.url, policy_artifacts(program(tmp_path)), None)
-    assert pushed.removed == ("privtab_push/studio/rows_project",)
+    assert pushed.removed == ("privtab_push/studio/filters",)
 
 
 def test_policies_of_active_bundles_are_left_alone(tmp_path: Path) -> None:
