@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         State,
     )
     from privtab.state.principal_rows import principal_entity, scoped_principal
-    from privtab.state.raw import TABLE_COLUMNS, RawReader, RawRow, RawState, arrow_cells, row_sentence, row_text
+    from privtab.state.raw import TABLE_COLUMNS, RawReader, RawRow, RawState, arrow_cells, row_text
     from privtab.state.read_yaml import read_yaml_rows
     from privtab.state.shards import PartText
 else:

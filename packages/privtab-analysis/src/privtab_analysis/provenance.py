@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeAlias, assert_never
 from privtab.base import ANY_PRIVILEGE, Entity, Window
 from privtab.ir import Atom, Compare, Has, Term, value_text
 from privtab.reference import EvaluationContext, Source
-from privtab.state import ROLE_PREFIX, Grant, Places, RowLocation, State, StateNames, attribute_texts, row_sentence
+from privtab.state import ROLE_PREFIX, Grant, Places, RowLocation, State, StateNames, attribute_texts
+from privtab_analysis.row_sentences import row_sentence
 
 StepKind: TypeAlias = Literal[
     "grant",

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from privtab.base import UsageError, Window, moment_text
 from privtab.ir import Program
-from privtab.state import ROLE_PREFIX, Places, RowLocation, State, row_sentence
+from privtab.state import ROLE_PREFIX, Places, RowLocation, State
+from privtab_analysis.row_sentences import row_sentence
 from privtab_analysis.state_diff.rows import changed_rows
 from privtab_logs.distinct import Log
 from privtab_logs.excerpts import USER, Row, StateRows

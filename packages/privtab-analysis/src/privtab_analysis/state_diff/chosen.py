@@ -9,7 +9,8 @@ from heapq import nlargest
 from typing import Any, TypeVar
 
 from privtab.base import UsageError, nearest
-from privtab.state import TABLE_COLUMNS, Places, RawRow, RawState, RowLocation, State, row_sentence
+from privtab.state import TABLE_COLUMNS, Places, RawRow, RawState, RowLocation, State
+from privtab_analysis.row_sentences import row_sentence
 
 T = TypeVar("T")
 _LINE = re.compile(r"(?P<path>.+):(?P<line>[0-9]{1,9})")

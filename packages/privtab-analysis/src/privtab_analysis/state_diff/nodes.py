@@ -9,7 +9,8 @@ from math import prod
 
 from privtab.base import Entity, GivenAttributes, Vocabulary
 from privtab.ir import RESOURCE, Rule
-from privtab.state import RowLocation, row_sentence
+from privtab.state import RowLocation
+from privtab_analysis.row_sentences import row_sentence
 from privtab_analysis.state_diff.entities import EntityClass
 
 

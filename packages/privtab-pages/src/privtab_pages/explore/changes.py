@@ -8,9 +8,10 @@ from urllib.parse import parse_qsl
 
 from privtab.base import UsageError, count, parse_key_values
 from privtab.ir import Program, Tool
-from privtab.state import TABLE_COLUMNS, State, from_tables, row_sentence, validate
+from privtab.state import TABLE_COLUMNS, State, from_tables, validate
 from privtab_analysis.diff import diff
 from privtab_analysis.diff.summary import page_values
+from privtab_analysis.row_sentences import row_sentence
 from privtab_analysis.state_diff import Comparison, StateDiff, state_diff
 from privtab_analysis.state_diff.chosen import without_rows
 from privtab_analysis.state_diff.subjects import Side

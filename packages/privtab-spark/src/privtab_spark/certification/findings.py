@@ -9,7 +9,7 @@ from time import time_ns
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from privtab.base import quoted_privilege
-from privtab.state import row_sentence
+from privtab_analysis.row_sentences import row_sentence
 
 if TYPE_CHECKING:
     from privtab.ir import Program
