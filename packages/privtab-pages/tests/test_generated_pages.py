@@ -15,7 +15,8 @@ from seeds import seeds
 
 from privtab.base import FileError, UsageError
 from privtab_pages.imported import TableReader
-from privtab_pages.page_files import page_source, tables
+from privtab_pages.names import identifier
+from privtab_pages.page_files import page_of, page_source, tables
 
 PARTS = ("Entity", "Operation", "Privileges")
 TYPES = ("table", "view", "topic")
@@ -102,7 +103,7 @@ def added(random: Random, rows: Rows) -> Made:
             rows[at][2] = cell(random.choice(UNREADABLE))
         case _:
             rows[at][random.randrange(2)] = cell(
-                random.choice(("GET /v1/x", "Table / View", "a/b/c", "12", "2. Drop", "查看", "a.b"))
+                random.choice(("12", "查看", "\u043epen", "=A2", "(see below)", "\u27e6x\u27e7"))
             )
     return Made([("", rows)])
 
@@ -138,7 +139,8 @@ def in_markdown(made: Made, random: Random, path: Path) -> None:
         prefix = random.choice(("", "> ", "   ")) if number not in made.hidden else ""
         level = f"# {heading}" if random.random() < 0.5 else f"{heading}\n==="
         lines += [level if heading else "", "", "<details>\n" if number in made.hidden else ""]
-        bars = random.choice(("| {} |", "{} |")) if rows[0][0].text else "| {} |"
+        # A line that begins with `2.` or `[` would be an item, or a reference.
+        bars = random.choice(("| {} |", "{} |")) if all(row[0].text[:1].isalpha() for row in rows) else "| {} |"
         body = [bars.format(" | ".join(marked(text, random, markdown=True) for text in row)) for row in rows]
         lines += [prefix + line for line in (body[0], "|".join(["---"] * len(rows[0])), *body[1:])]
         lines += ["", "</details>\n" if number in made.hidden else ""]
@@ -238,9 +240,164 @@ def misread(seeds: range, folder: Path) -> Iterator[str]:
             yield f"{seed}: {path.read_text(encoding='utf-8') if kind != 'xlsx' else made}"
 
 
+ROLES = ("Guest", "Reporter", "Developer", "Maintainer", "Project Admin", "Owner", "Read only", "Viewer")
+ACTIONS = (
+    "Open",
+    "See the list of projects",
+    "Create/edit labels",
+    "GET /v1/tables/{name}",
+    "Add or remove members, groups",
+    "Export (CSV)",
+    "Manage \u201cown\u201d pages",
+    "2. Delete a project",
+    "[Labels]: add",
+    "CI/CD analytics",
+)
+STYLES = (
+    ("✓", ""),
+    ("✔", "✖"),
+    ("✅", "❌"),
+    ("x", ""),
+    ("Yes", "No"),
+    ("Y", "-"),
+    ("●", "○"),
+    ("[x]", "[ ]"),
+    ("X", "—"),
+)
+CONDITIONAL = (
+    "{} (1)",
+    "{}*",
+    "{} own",
+    "View",
+    "Limited",
+    "?",
+    "(2)",
+    "{} / {}",
+    "{}\u200b",
+    "if asked",
+    "~{}",
+    "partial",
+)
+Cells = dict[tuple[str, str], bool]
+"""What a matrix says of an action and a role."""
+
+
+def matrix(random: Random) -> tuple[Rows, Cells]:
+    """A matrix of actions and roles, and what it says."""
+    yes, no = random.choice(STYLES)
+    roles = random.sample(ROLES, random.randrange(2, 6))
+    actions = random.sample(ACTIONS, random.randrange(3, 9))
+    says = {(action, role): random.random() < 0.5 for action in actions for role in roles}
+    says |= {(actions[0], role): True for role in roles} | {(actions[1], roles[0]): False}
+    rows = [[*map(cell, ("Action", *roles))]]
+    rows += [[cell(action), *(cell(yes if says[action, role] else no) for role in roles)] for action in actions]
+    return rows, says
+
+
+def decorated(random: Random, rows: Rows, says: Cells) -> tuple[Made, set[tuple[str, str]]]:
+    """A page of a matrix with additions, and the cells that need not be as the matrix says: they are to be denied."""
+    rows = [list(row) for row in rows]
+    names, loose = [row[0].text for row in rows], set[tuple[str, str]]()
+    roles = [text.text for text in rows[0][1:]]
+    hidden: set[int] = set()
+    tables: list[tuple[str, Rows]] = [("Project roles", rows)]
+    for _ in range(random.randrange(1, 4)):
+        at, column = random.randrange(1, len(names)), random.randrange(1, len(roles) + 1)
+        chosen = rows[at][column]
+        if chosen.how:
+            continue
+        mine = {(names[at], roles[column - 1])}
+        match random.randrange(10):
+            case 0:
+                rows[at][column] = cell(random.choice(CONDITIONAL).replace("{}", chosen.text or "✓"))
+                loose |= mine
+            case 1:
+                rows[at][column] = Text(chosen.text or "Yes", random.choice(("struck", "hidden")))
+                loose |= {(names[at], role) for role in roles}
+            case 2:
+                rows[at][column] = Text(chosen.text, random.choice(("struck before", "hidden before")), "Yes")
+                loose |= {(names[at], role) for role in roles}
+            case 3 if not rows[at][0].how:
+                rows[at][0] = cell(rows[at][0].text + random.choice(FOOTNOTES[:2] + FOOTNOTES[4:8]))
+                loose |= {(names[at], role) for role in roles}
+            case 4:
+                rows[0][column] = cell(rows[0][column].text + random.choice(("*", " (1)", " [2]")))
+                loose |= {(name, roles[column - 1]) for name in names}
+            case 5 if len(rows[0]) == len(roles) + 1:
+                for number, row in enumerate(rows):
+                    row.append(cell("Only if" if not number else "it is day" if number == at else ""))
+                loose |= {(names[at], role) for role in roles}
+            case 6:
+                glossary = [[*map(cell, ("Term", "Meaning"))], [*map(cell, (names[at], "only by night"))]]
+                tables.append(("Glossary", glossary))
+            case 7:
+                old = [[*map(cell, ("Action", *roles))], [*map(cell, ("drop all", *["Yes"] * len(roles)))]]
+                hidden.add(len(tables))
+                tables.append(("Old", old))
+            case 8:
+                plans = [[*map(cell, ("Feature", "Free", "Premium"))], [*map(cell, (names[at], "✓", "✓"))]]
+                tables.append(("Plans", plans))
+            case _:
+                rows[at] = [Text(text.text, "struck") if text.text else text for text in rows[at]]
+                loose |= {(names[at], role) for role in roles}
+    return Made(tables, frozenset(hidden)), loose
+
+
+def stated(path: Path) -> tuple[set[tuple[str, str, bool]], int]:
+    """The cells of a page that its draft states, by the names of action and role, and the number of findings."""
+    reader = TableReader(system="page", version="draft", document="page")
+    page = page_of(page_source(path))
+    policy = reader.read(page.tables, page.lines)
+    if policy is None:
+        return set(), 1
+    document = yaml.safe_load(policy)
+    roles = document["roles"].items()
+    granted = {(role, name) for role, of in roles for names in of.get("grants", {}).values() for name in names}
+    marks = {(mark.operation, mark.role, mark.allowed) for mark in reader.draft.marks}
+    assert {(role, operation.upper()) for operation, role, may in marks if may} == granted
+    return marks, len(reader.found)
+
+
+def misread_matrices(seeds: range, folder: Path) -> Iterator[str]:
+    """The pages of a matrix of which a cell was read otherwise than it says, or not read without a finding."""
+    for seed in seeds:
+        random = Random(seed)
+        rows, says = matrix(random)
+        kind = random.choice((*("md", "html") * 4, "csv", "xlsx"))
+        plain, path = folder / f"plain.{kind}", folder / f"page.{kind}"
+        if kind in ("md", "html"):
+            WRITERS[kind](Made([("Project roles", rows)]), random, plain)
+            read, found = stated(plain)
+            whole = {(identifier(action), identifier(role), may) for (action, role), may in says.items()}
+            if found or read != whole:
+                yield f"plain {seed}: {plain.read_text(encoding='utf-8')}"
+        made, loose = decorated(random, rows, says)
+        texts = [text for _, table in made.tables for row in table for text in row]
+        if kind == "csv" and (made.hidden or len(made.tables) > 1 or any(text.how for text in texts)):
+            continue
+        WRITERS[kind](made, random, path)
+        read, found = stated(path)
+        right = {(identifier(action), identifier(role), may) for (action, role), may in says.items()}
+        certain = {(identifier(action), identifier(role), says[action, role]) for action, role in says.keys() - loose}
+        if not read <= right or not (found or (not loose and certain <= read)):
+            yield f"{seed}: {path.read_text(encoding='utf-8') if kind != 'xlsx' else made} {read - right}"
+        if kind in ("md", "html") and read and not certain <= read:  # without a mark that allows, nothing is read
+            yield f"lost {seed}: {path.read_text(encoding='utf-8')} {certain - read}"
+
+
 @pytest.mark.parametrize("seed", seeds(range(40), quick=10))
 def test_an_addition_to_a_page_is_reported(seed: int, tmp_path: Path) -> None:
     assert list(misread(range(seed * 5, seed * 5 + 5), tmp_path)) == []
+
+
+@pytest.mark.parametrize("seed", seeds(range(40), quick=10))
+def test_cells_of_a_matrix_are_read_or_reported(seed: int, tmp_path: Path) -> None:
+    assert list(misread_matrices(range(seed * 5, seed * 5 + 5), tmp_path)) == []
+
+
+@pytest.mark.long
+def test_cells_of_many_matrices_are_read_or_reported(search_seed: int, tmp_path: Path) -> None:
+    assert list(misread_matrices(range(search_seed, search_seed + 10_000), tmp_path)) == []
 
 
 @pytest.mark.long

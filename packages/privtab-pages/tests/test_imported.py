@@ -11,7 +11,8 @@ from privtab.base import Diagnostic, FileError, SourceFile
 from privtab.language import format_source
 from privtab.pipeline import find_policy, load_program, policy_names
 from privtab_analysis.diff import diff
-from privtab_pages.imported import TableReader, edited, own_policy
+from privtab_pages.imported import TableReader
+from privtab_pages.own_pages import edited, own_policy
 from privtab_pages.page_files import page_source, tables
 from privtab_pages.policy import PolicyPage
 
@@ -95,7 +96,11 @@ def test_a_workbook_is_read(tmp_path: Path) -> None:
         ("", "cannot read ``: the cell is empty"),
         ("READ (Shop) and (see below)", "cannot read"),
         ("not READ (Shop)", "cannot read"),
-        ("READ", "cannot read"),
+        ("maybe", "cannot read"),
+        ("READ, WRITE", "cannot read"),
+        ("Read/Write", "cannot read"),
+        ("N/A", "cannot read"),
+        ("READ [1]", "has the footnote `[1]`"),
     ],
 )
 def test_a_cell_that_follows_no_pattern_is_reported_and_its_operation_left_out(
@@ -357,7 +362,6 @@ def test_tables_are_read_under_their_heading(page: str, pairs: list[str], tmp_pa
 @pytest.mark.parametrize(
     "page",
     [
-        "{}\n",
         "# Shop <sup>1</sup>\n\n{}\n",
         "# ~~Shop~~\n\n{}\n",
         "# Shop / Door\n\n{}\n",
@@ -395,8 +399,6 @@ def test_rows_and_tables_that_are_not_read_are_named(more: str, tmp_path: Path) 
         "open*",
         "open \u2020",
         "open[^1]",
-        "GET /v1/{name}",
-        "Create/edit",
         "12",
         "2. Open",
         "\u67e5\u770b",
@@ -550,3 +552,94 @@ def test_comments_end_where_browsers_end_them(comment: str, tmp_path: Path) -> N
     policy, found = read(tmp_path / "wiki.html", text)
     assert found == []
     assert rules(policy) == {("shop", "open"): "READ (entity)", ("shop", "see"): "READ (entity)"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "names"),
+    [
+        ("GET /v1/{name}", ["get_v1_name"]),
+        ("Create/edit", ["create_edit"]),
+        ("`GET /v1/a`<br>`GET /v1/a?b=1`", ["get_v1_a", "get_v1_a_b_1"]),
+        ("[Labels](x.md):<br>Add", ["labels_add"]),
+        ("2. Shut", ["shut"]),
+        ("SetOwner", ["set_owner"]),
+    ],
+)
+def test_names_are_the_words_of_a_text(operation: str, names: list[str], tmp_path: Path) -> None:
+    policy, found = read(tmp_path / "wiki.md", f"{TABLE}Shop | {operation} | none |\n")
+    assert found == []
+    assert [name for _, name in rules(policy)] == ["open", *names]
+
+
+def test_two_texts_never_have_one_name(tmp_path: Path) -> None:
+    policy, (finding,) = read(
+        tmp_path / "wiki.md", f"{TABLE}Shop | Create/edit | none |\nShop | Create, edit | anyone |\n"
+    )
+    assert "would both be the operation `create_edit`" in finding.message
+    assert len(rules(policy)) == 2
+
+
+@pytest.mark.parametrize(
+    ("cell", "condition"),
+    [
+        ("READ", "READ (entity)"),
+        ("Read", "Read (entity)"),
+        ("CREATE TABLE", '"CREATE TABLE" (entity)'),
+        ("READ and WRITE", "READ (entity) and WRITE (entity)"),
+        ("ReadAcl or ReadAll", "ReadAcl (entity) or ReadAll (entity)"),
+        ("cluster:admin/x/get", "cluster:admin.x.get (entity)"),
+    ],
+)
+def test_privileges_without_a_target_are_on_the_entity(cell: str, condition: str, tmp_path: Path) -> None:
+    policy, found = read(tmp_path / "wiki.md", f"{TABLE}Shop | shut | {cell} |\n")
+    assert found == []
+    assert rules(policy)["shop", "shut"] == condition
+
+
+def test_tables_that_name_no_type_have_one_root(tmp_path: Path) -> None:
+    text = "| Action | Requires |\n|---|---|\n| open | READ (entity) |"
+    assert [*rules(read(tmp_path / "wiki.md", text)[0])] == [("system", "open")]
+    assert [*rules(read(tmp_path / "wiki.md", text, entity="shop")[0])] == [("shop", "open")]
+    policy, found = read(tmp_path / "wiki.md", text, entity="shop", inside={})
+    assert (found, "entities:\n  shop: {}" in (policy or "")) == ([], True)
+
+
+@pytest.mark.parametrize(("several", "word"), [("any", "or"), ("all", "and")])
+def test_several_rows_of_an_operation_are_combined_as_said(several: str, word: str, tmp_path: Path) -> None:
+    more = "Shop | open | WRITE (Shop) |\n"
+    policy, found = read(tmp_path / "wiki.md", TABLE + more, several=several)
+    assert found == []
+    assert rules(policy) == {("shop", "open"): f"(READ (shop)) {word} (WRITE (shop))"}
+    policy, (finding,) = read(tmp_path / "wiki.md", f"{TABLE}{more}Shop | open | see below |\n", several=several)
+    assert finding.span.line == 5
+    assert bool(rules(policy)) == (several == "any")
+
+
+def test_privileges_and_their_objects_may_be_in_two_columns(tmp_path: Path) -> None:
+    head = "API (key) | Operation | Resource | Note |\n---|---|---|---|\n"
+    rows = "PRODUCE (0) | Write | Topic | |\nPRODUCE (0) | Write | Cluster | |\nFETCH (1) | Read | Topic | from 2.0 |\nLIST (2) | Read | Topic | |\nDROP (3) | Write | Topic | |\n"
+    policy, found = read(tmp_path / "wiki.md", head + rows)
+    assert found == []
+    assert rules(policy) == {
+        ("topic", "produce_0"): "Write (entity)",
+        ("topic", "fetch_1"): "Read (entity)",
+        ("topic", "list_2"): "Read (entity)",
+        ("topic", "drop_3"): "Write (entity)",
+        ("cluster", "produce_0"): "Write (entity)",
+    }
+
+
+def test_a_cell_may_name_several_calls(tmp_path: Path) -> None:
+    head = "Object type | Privilege name | Relevant API description |\n---|---|---|\n"
+    rows = "Shop | Load | LoadShop/GetLoadState |\nShop | Drop | DropShop |\nShop | List | ListShops |\nShop | Own | CreateUser CreateRole |\nShop | Look | SeeShop |\nShop | All | All API calls |\n"
+    policy, (finding,) = read(tmp_path / "wiki.md", head + rows)
+    assert "cannot read `All`" in finding.message
+    assert {name: text for (_, name), text in rules(policy).items()} == {
+        "load_shop": "Load (entity)",
+        "get_load_state": "Load (entity)",
+        "drop_shop": "Drop (entity)",
+        "list_shops": "List (entity)",
+        "create_user": "Own (entity)",
+        "create_role": "Own (entity)",
+        "see_shop": "Look (entity)",
+    }

@@ -163,16 +163,17 @@ class _Reader:
     def _state(self, node: Any, around: _Node) -> str:
         """The reason why the text of an element is no text of the page; empty if it is."""
         tag, given = node.tag, node.attributes or {}
+        outside = around.node
+        closed = outside.tag in ("details", "dialog") and "open" not in outside.attributes and tag != "summary"
+        if closed or around.state == HIDDEN:
+            return HIDDEN
         if tag == "-text":
             return around.state
-        if around.state == HIDDEN:
-            return HIDDEN
         names = (tag, f"#{given.get('id')}", *(f".{name}" for name in (given.get("class") or "").split()))
         selected = {self._styles.get(name) for name in (*names, *(f"{tag}{name}" for name in names[1:]))}
         state = _style(given.get("style") or "")
-        closed = around.node.tag in ("details", "dialog") and "open" not in around.node.attributes and tag != "summary"
         unseen = tag in ("template", "noscript", "datalist") or (tag == "dialog" and "open" not in given)
-        if closed or unseen or "hidden" in given or HIDDEN in (state, *selected):
+        if unseen or "hidden" in given or HIDDEN in (state, *selected):
             return HIDDEN
         if tag in ("s", "del", "strike") or STRUCK in (state, *selected):
             return STRUCK

@@ -1,4 +1,4 @@
-"""Turns a table on a page into a policy: it reads cells that follow a pattern, and reports every cell that does not."""
+"""Turns the tables of a page into a policy: it reads cells whose meaning is plain, and reports every other cell."""
 
 from __future__ import annotations
 
@@ -6,77 +6,43 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from html import unescape
-from itertools import zip_longest
 from shlex import quote
-from typing import Any, Literal, NamedTuple
-from unicodedata import normalize
-
-import yaml
+from typing import Literal, NamedTuple
 
 from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, UsageError, did_you_mean, listed_names
-from privtab.language import cell_names, format_source
-from privtab_pages.tables import STRUCK, Cell, Table
+from privtab.language import cell_names
+from privtab_pages.conditions import condition, privileges_of, quoted
+from privtab_pages.draft import Draft
+from privtab_pages.matrix import MatrixReader
+from privtab_pages.names import FOOTNOTE, Names, identifier, without_notes
+from privtab_pages.shapes import FORMS, HEADINGS, Form, Shape, Shapes, all_columns
+from privtab_pages.tables import STRUCK, Cell, Row, Table, words
 
-UNREADABLE = FindingKind("T101", "unreadable-cell", Severity.ERROR)
 TWICE = FindingKind("T102", "row-twice", Severity.ERROR)
-EDITED = FindingKind("T103", "edited-page", Severity.ERROR)
-LEFT_OUT = FindingKind("T104", "left-out", Severity.ERROR)
-COMPARED = 4
-"""The number of columns of a page's rows that say what the policy does: the operation, its condition, the smallest sets, effects."""
-_OWN_MARKDOWN = re.compile(r"^(?P<fence>`{3,})yaml privtab\n(?P<policy>.*?)^(?P=fence)$", re.MULTILINE | re.DOTALL)
-_OWN_HTML = re.compile(r'<pre id="policy">(?P<policy>.*?)</pre>', re.DOTALL)
-_EDIT = "pages are made from policies: change the policy that the page carries, or the one it was made from"
-
-HEADINGS: dict[str, tuple[str, ...]] = {
-    "entity": ("entity", "object", "resource", "type", "securable", "securable object", "entity type"),
-    "operation": ("operation", "action", "api", "command", "operation name"),
-    "requires": (
-        "requires",
-        "required privileges",
-        "required privilege",
-        "privileges",
-        "privilege",
-        "permissions",
-        "required permissions",
-        "required condition",
-        "required condition(s)",
-    ),
-    "effects": ("on success", "resultant privileges", "effects", "grants"),
-    "note": ("notes", "note", "description", "comment", "comments", "remarks"),
-}
-"""The headings of columns that hold a part of a row."""
-PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\bAND\b"), "and"),
-    (re.compile(r"\bOR\b"), "or"),
-    (re.compile(r"\bon (?:the |an? )?(\w+)(?=$| and\b| or\b|\))"), r"(\1)"),
-    (re.compile(r"\bowner of (?:the |an? )?(\w+)"), r"owner (\1)"),
-    (
-        re.compile(
-            r"^(?:none|no privileges?|no privileges? (?:is |are )?(?:required|needed)|anybody|everyone)$", re.IGNORECASE
-        ),
-        "anyone",
-    ),
-)
-"""Ways of writing a condition beside the language's own, each with its meaning."""
-_WORDS = re.compile(r"[A-Za-z0-9]+")
-_NEXT_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+ROOT = "system"
+"""The type of rows that no column and no heading says the type of."""
 _WORD = re.compile(r"\w")
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[ _-]+[A-Za-z0-9]+)*")
-_IGNORED = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+_UNREAD = re.compile(r"~~|\^|\u27e6")
+"""What a heading has that is struck out, raised or a picture."""
+_SEVERAL = re.compile("[/&,]")
+_COMMON = words(
+    "a access grants actions an and api apis authorization based built by capabilities check checks control default each for important in its level levels list matrix member members note of on operations overview permission permissions privilege privileges rbac reference required requirements rights role roles security supported table tables tip the to user users warning what which who with your"
 )
-"""Characters that Unicode has as printable, and fonts show as nothing."""
+"""Words of headings that name no type."""
+_CALL = re.compile(r"[A-Z][a-z0-9]+(?:[A-Z][A-Za-z0-9]*)?")
+_CALLS = re.compile(r"[/,;]\s*|\s+")
 
 
 class _Row(NamedTuple):
     """The operations of a row of the page."""
 
-    entity: str
+    types: Sequence[str]
     operations: Sequence[tuple[str, str]]
     parts: Mapping[str, Cell]
-    whole: bool
-    """True if everything was read or accepted as left out."""
+    condition: str | None
+    """What the row requires, with the policy's names; None if it was not read."""
+    objects: Mapping[str, str]
+    """The type of each further object that it is required on."""
 
 
 @dataclass(kw_only=True)
@@ -96,44 +62,61 @@ class TableReader:
     """Names that stand for several privileges: `READ,WRITE`."""
     accepted: Collection[str] = ()
     """The parts that may be left out, by the names that findings give them."""
+    entity: str = ""
+    """The type of tables in which no column says it; else their headings do."""
+    shape: Form | None = None
+    several: Literal["", "any", "all"] = ""
+    """What an operation requires that has several rows: what one of them says, or what all say."""
     found: list[Diagnostic] = field(default_factory=list)
+    forms: list[str] = field(default_factory=list)
+    """A line for each table that was read: as what."""
+    unread: list[str] = field(default_factory=list)
+    """The tables that are not read, each with the reason."""
 
-    def read(self, tables: Sequence[Table]) -> str | None:
-        """The policy as YAML, without the rows that could not be read whole; None if no table is one of privileges."""
-        columns_of = [(table, None if table.lost else self._columns(table)) for table in tables]
-        chosen = [(table, columns) for table, columns in columns_of if columns]
+    def read(self, tables: Sequence[Table], lines: Sequence[str] = ()) -> str | None:
+        """The policy as YAML, without the rows that could not be read whole; None if no table is one of privileges.
+
+        `lines`: the text of the page beside the tables, in which marks are explained.
+        """
+        shapes = Shapes(columns=self.columns, wanted=self.shape, lines=lines)
+        shape_of = [(table, f"is {table.lost}" if table.lost else shapes.of(table)) for table in tables]
+        chosen = [(table, shape) for table, shape in shape_of if isinstance(shape, Shape)]
+        self.unread = [f"table `{table.heading}` {why}" for table, why in shape_of if isinstance(why, str)]
         if not chosen:
             return None
-        self._titles: dict[str, str] = {}
-        self._privileges: dict[str, None] = {}
+        self._names = Names(given=self.names, accepted=self.accepted, found=self.found)
+        self.draft = Draft(
+            system=self.system, version=self.version, document=self.document, inside=dict(self.inside), sets=self.sets
+        )
         self._unknown: dict[str, Cell] = {}
-        self._owners = False
-        self._spans = {0: chosen[0][0].header.cells[0].span}
+        self._spans = {0: chosen[0][0].first.span}
+        matrices = MatrixReader(names=self._names, draft=self.draft, lines=lines)
         rows: list[_Row] = []
-        for table, columns in columns_of:
-            if columns:
-                rows += self._rows(table, columns)
-            else:
-                first = table.header.cells[0]
-                name = _joined(table.heading.strip("~ ") or first.text or "".join(text for _, text in first.lost))
-                name = f"sheet {table.sheet}" if table.sheet else f"table {name or 'without a name'}"
-                why = f"is {table.lost}" if table.lost else "has no columns for operations and what these require"
-                self._leave_out(first, name, f"{name} is not read: it {why}")
+        for table, shape in shape_of:
+            if isinstance(shape, str):
+                self._not_read(table, shape)
+                continue
+            self.forms.append(f"{table.heading or 'table'}: read as {self._shown(table, shape)}")
+            self._seen(table.header.cells)
+            read = [row for row in table.rows if self._seen(row.cells)]
+            missed = list(self._missed(table, shape))
+            if shape.form in ("requires", "marks"):
+                rows += self._rows(replace(table, rows=tuple(table.rows)), shape, missed, {*map(id, read)})
+            elif scope := self._type_of_table(table, strict=False):
+                matrices.read(
+                    table, shape, scope, {id(row) for row in read if not any(_at(row, at).text for at in missed)}
+                )
         for name in (*self.inside, *self.inside.values()):
-            self._titles.setdefault(name, "")
-        written: dict[str, dict[str, Any]] = {}
-        times = Counter((row.entity, operation) for row in rows for operation, _ in row.operations)
-        for row in rows:
-            for operation, title in row.operations:
-                self._row(written, row, operation, title, times)
+            self.draft.titles.setdefault(name, "")
+        self._write(rows)
         for name, cell in self._unknown.items():
-            if name not in self._privileges:
+            if name not in self.draft.privileges:
                 message = f"`{name}` is no privilege that a row of the page requires"
-                advice = f"if it stands for several: `--set {name}=READ,WRITE`"
-                self._refuse(cell, message, advice)
-        if not written and not self.found:
-            self._refuse(chosen[0][0].header.cells[0], "the table has no row")
-        return self._yaml(written)
+                self._names.refuse(cell, message, f"if it stands for several: `--set {name}=READ,WRITE`")
+        self._spans |= matrices.spans
+        if not self.draft.rows and not self.found:
+            self._names.refuse(chosen[0][0].first, "the table has no row")
+        return self.draft.policy()
 
     def on_page(self, finding: Diagnostic, policy: SourceFile) -> Diagnostic:
         """A finding of the policy that was read, at the condition of the page that it comes from."""
@@ -142,76 +125,182 @@ class TableReader:
         span = self._spans.get(int(row[1]) if row else 0, self._spans[0])
         return replace(finding, span=span, fix=None, related=())
 
-    def _leave_out(self, cell: Cell, name: str, message: str, advice: str = "") -> bool:
-        """Return whether a part may be left out; reports a finding if nobody accepted that."""
-        if name not in self.accepted:
-            self.found.append(LEFT_OUT.at(cell.span, message, f"to do without: `--accept {quote(name)}`{advice}"))
-        return name in self.accepted
+    def without(self, findings: Sequence[Diagnostic]) -> str | None:
+        """The policy without the rows in which these findings lie, on the page; None if they lie in no row."""
+        lines = {finding.span.line for finding in findings}
+        before = sum(map(len, self.draft.rows.values()))
+        self.draft.rows = {
+            type_: kept
+            for type_, rows in self.draft.rows.items()
+            if (kept := {name: row for name, row in rows.items() if row.get("source") not in lines})
+        }
+        return self.draft.policy() if sum(map(len, self.draft.rows.values())) < before else None
 
-    def _refuse(self, cell: Cell, message: str, advice: str | None = None) -> None:
-        self.found.append(UNREADABLE.at(cell.span, message, advice))
+    def _not_read(self, table: Table, why: str) -> None:
+        name = table.heading.strip("~ ") or table.first.line or "".join(text for _, text in table.first.lost).strip()
+        name = f"sheet {table.sheet}" if table.sheet else f"table {name or 'without a name'}"
+        self._names.leave_out(table.first, name, f"{name} is not read: it {why}")
 
-    def _columns(self, table: Table) -> dict[str, int] | None:
-        """The position of each part in the rows of a table; None if the table has no operations with requirements."""
-        texts = list(map(_heading, table.header.cells))
-        wanted = HEADINGS | {part: (name.lower(),) for part, name in self.columns.items()}
-        named = {part: next(filter(texts.__contains__, wanted[part]), None) for part in HEADINGS}
-        found = {part: texts.index(name) for part, name in named.items() if name is not None}
-        return found if {"operation", "requires"} <= found.keys() else None
+    def _shown(self, table: Table, shape: Shape) -> str:
+        marks = shape.marks
+        cells = [_at(row, at) for row in table.rows for at in shape.marked]
+        allowing = sum(bool(marks and marks.allows(without_notes(cell)[0])) for cell in cells)
+        numbers = f", {len(shape.marked)} columns, {allowing} marks" if shape.marked else ""
+        return f"{FORMS[shape.form]}, {len(table.rows)} rows{numbers}"
 
-    def _rows(self, table: Table, columns: Mapping[str, int]) -> Iterator[_Row]:
+    def _type_of_table(self, table: Table, *, strict: bool) -> str | None:
+        """The type that the headings of a table say, or the one root type; None, and a finding, for a heading that is not plain."""
+        if self.entity:
+            self.draft.titles.setdefault(self.entity, "")
+            return self.entity
+        for title in reversed(table.headings):
+            cell = Cell(title, table.first.span)
+            if title in self.names:
+                return self._type(cell)[0]
+            named = [word for word in re.findall(r"\w+", title) if word.lower() not in _COMMON]
+            plain = title.isascii() and not _SEVERAL.search(title)
+            if _UNREAD.search(title) or (strict and not plain and len(named) in (1, 2)):
+                message = f"nothing says for sure what the rows below `{title}` are about"
+                self._names.refuse(cell, message, "name their type: `--entity TYPE`")
+                return None
+            if plain and len(named) in (1, 2) and identifier(" ".join(named)):
+                found = self._type(Cell(" ".join(named), table.first.span))
+                return found[0] if found else None
+        self.draft.titles.setdefault(ROOT, "")
+        return ROOT
+
+    def _rows(self, table: Table, shape: Shape, missed: Sequence[int], read: Collection[int]) -> Iterator[_Row]:
         """The rows of a table that name operations."""
-        entity = Cell("" if "entity" in columns else table.heading, table.header.cells[0].span)
-        self._seen(table.header.cells)
-        missed = list(self._missed(table, columns))
+        columns = shape.columns
+        entity = Cell("", table.first.span)
+        numbered = _numbered(table, columns["operation"])
+        calls = _are_calls(table, columns["operation"])
+        scope = None if "entity" in columns else self._type_of_table(table, strict=True)
+        if scope is None and "entity" not in columns:
+            return
         for row in table.rows:
-            blank = Cell("", row.cells[0].span)
-            cells = [*row.cells, *[blank] * len(table.header.cells)]
-            whole = self._seen(row.cells) and not any(cells[at].text for at in missed if at < len(cells))
+            cells = [*row.cells, *[Cell("", row.cells[0].span)] * len(table.header.cells)]
+            whole = id(row) in read and not any(cells[at].text for at in missed if at < len(cells))
             parts = {part: cells[at] for part, at in columns.items()}
             if self._lacks_first(cells, columns):
-                message = f"`{_joined(cells[0].text)}` lacks its entity: is it an operation of the one above?"
-                whole &= not cells[0].text or self._leave_out(cells[0], "shifted", message)
+                message = f"`{cells[0].line}` lacks its entity: is it an operation of the one above?"
+                whole &= not cells[0].text or self._names.leave_out(cells[0], "shifted", message)
                 parts = {part: cells[at - 1] for part, at in columns.items() if part != "entity"}
             elif (first := parts.get("entity")) and (first.text or first.lost):
                 entity = first
+            marked = [cells[at] for at in shape.marked]
             stated = [cell for part, cell in parts.items() if cell.text and part != "entity"]
+            stated += [cell for cell in marked if cell.text]
             if not stated:
                 continue
-            if len({*map(id, (*stated, entity))}) <= len(stated):
-                self._refuse(stated[0], "one cell stands under several headings")
-            elif not _WORD.search(parts["operation"].text):
-                text = _joined(" | ".join(cell.text for cell in row.cells))
-                self._refuse(stated[0], f"`{text}` names no operation", "write the operation in its cell")
-            elif not entity.text:
-                message = f"nothing says what `{_joined(parts['operation'].text)}` is done to"
-                self._refuse(parts["operation"], message, "write the type as a heading or in a column `Entity`")
-            elif (type_ := self._type(entity)) and (operations := self._named(parts["operation"], "operation")):
-                hidden = [part for part in ("requires", "effects") if part in parts and not self._plain(parts[part])]
-                yield _Row(type_, operations, parts, whole and not hidden)
+            called = parts["operation"]
+            spans = len({*map(id, row.cells)}) == 1
+            if called.bold and (spans or (shape.marked and len(stated) == 1)):
+                continue  # a heading within the table
+            if len({*map(id, (*stated, entity))}) <= len(stated) and not shape.marked:
+                self._names.refuse(stated[0], "one cell stands under several headings")
+            elif not _WORD.search(called.text):
+                text = " | ".join(cell.line for cell in row.cells)
+                self._names.refuse(stated[0], f"`{text}` names no operation", "write the operation in its cell")
+            elif not entity.text and scope is None:
+                message = f"nothing says what `{called.line}` is done to"
+                self._names.refuse(called, message, "write the type as a heading or in a column `Entity`")
+            elif types := [scope] if scope else self._type(entity):
+                operations = self._operations(called, types[0], numbered=numbered, calls=calls)
+                if operations is None:
+                    continue
+                objects: dict[str, str] = {}
+                if shape.marked:
+                    found = self._marked(table, shape, cells, types[0], objects)
+                else:
+                    found = self._required(parts["requires"])
+                hidden = [
+                    part for part in ("requires", "effects") if part in parts and not self._names.plain(parts[part])
+                ]
+                where = parts.get("requires", called)
+                yield _Row(
+                    types, operations, {"requires": where, **parts}, found if whole and not hidden else None, objects
+                )
+
+    def _operations(self, cell: Cell, type_: str, *, numbered: bool, calls: bool) -> list[tuple[str, str]] | None:
+        """The names of operations in a cell; None, and a finding, if it has none, or a footnote that may ask for more."""
+        text, notes = (cell.text, cell.notes) if numbered else without_notes(cell)
+        if calls and len(parts := _CALLS.split(text.strip())) > 1 and all(map(_CALL.fullmatch, parts)):
+            return [
+                name for part in parts for name in self._names.of(cell._replace(text=part), "operation", within=type_)
+            ]
+        if not numbered and notes and not self._noted(cell, notes):
+            return None
+        return self._names.of(cell._replace(text=text), "operation", within=type_) or None
+
+    def _noted(self, cell: Cell, notes: Sequence[str]) -> bool:
+        message = f"`{cell.line}` has the footnote `{notes[0]}`, which may ask for more"
+        return self._names.leave_out(cell, FOOTNOTE, message)
+
+    def _marked(
+        self, table: Table, shape: Shape, cells: Sequence[Cell], type_: str, objects: dict[str, str]
+    ) -> str | None:
+        """All the privileges whose columns are marked in a row; None, and a finding, if a mark is not plain or there is none.
+
+        A privilege in a column is required on a further object, called as the column, which is added to `objects`.
+        """
+        assert shape.marks is not None
+        required = []
+        for at in shape.marked:
+            column = table.header.cells[at]
+            allowed, names = shape.marks.allows(cells[at].text), privileges_of(cells[at].text)
+            if not (allowed is False or ((allowed or names) and not (column.notes or without_notes(column)[1]))):
+                message = (
+                    f"`{column.line}` of `{cells[shape.columns['operation']].line}`: cannot read `{cells[at].line}`"
+                )
+                self._names.refuse(cells[at], message, _HELP)
+                return None
+            if allowed and identifier(column.text) in ("owner", "ownership"):
+                required.append("owner (entity)")
+                self.draft.owners = True
+            elif names and allowed is None:
+                self.draft.privileges |= dict.fromkeys(names, "")
+                held = f"{identifier(column.text)}_object"
+                objects[held] = type_
+                required += [f"{quoted(name)} ({held})" for name in names]
+            elif allowed:
+                name = identifier(column.text).upper()
+                self.draft.privileges.setdefault(name, "" if name == column.line.upper() else column.line)
+                required.append(f"{name} (entity)")
+        if not required:
+            self._names.refuse(cells[0], f"nothing says what `{cells[0].line}` requires", _HELP)
+        return " and ".join(required) or None
+
+    def _required(self, cell: Cell) -> str | None:
+        """The condition of a cell with the policy's names."""
+        text, notes = without_notes(cell)
+        if notes and not self._noted(cell, notes):
+            return None
+        return self._text(cell, condition(text, column=True), "condition")
 
     def _seen(self, cells: Sequence[Cell]) -> bool:
         """Return whether all text of a row is there, but for parts that may be left out."""
         whole = True
         for cell in dict.fromkeys(cells):
             for state in dict.fromkeys(state for state, _ in cell.lost):
-                text = _joined("".join(text for other, text in cell.lost if other == state))
+                text = " ".join("".join(text for other, text in cell.lost if other == state).split())
                 message = f"`{text}` is not read: it is {'struck out' if state == STRUCK else 'hidden'}"
-                whole &= self._leave_out(cell, state, message)
+                whole &= self._names.leave_out(cell, state, message)
         return whole
 
-    def _missed(self, table: Table, columns: Mapping[str, int]) -> Iterator[int]:
+    def _missed(self, table: Table, shape: Shape) -> Iterator[int]:
         """The columns with text that hold no part of a row, and that nobody said to leave out."""
-        for at, cells in enumerate(zip_longest(*(row.cells for row in (table.header, *table.rows)))):
+        for at, cells in all_columns(table):
             first = next((cell for cell in cells if cell and cell.text), None)
-            if first is None or at in columns.values():
+            if first is None or at in shape.columns.values() or at in shape.marked:
                 continue
-            heading = _joined(cells[0].text if cells[0] else "")
+            heading = cells[0].line if cells[0] else ""
             part = next((part for part, known in HEADINGS.items() if heading.lower() in known), "note")
             also = "" if part in ("note", *self.columns) else f", and may hold the part `{part}`, too"
             advice = f"; or say what it holds: `--column {part}={quote(heading)}`" if heading else ""
             name = heading or f"column {at + 1}"
-            if not self._leave_out(first, name, f"the column `{name}` is not read: it may ask for more{also}", advice):
+            message = f"the column `{name}` is not read: it may ask for more{also}"
+            if not self._names.leave_out(first, name, message, advice):
                 yield at
 
     def _lacks_first(self, cells: Sequence[Cell], columns: Mapping[str, int]) -> bool:
@@ -219,199 +308,117 @@ class TableReader:
 
         Only if nothing stands where its condition would be: a condition that cannot be read moves no other.
         """
-        at = columns["requires"]
+        at = columns.get("requires", 0)
         if (
             columns.get("entity") != 0
             or columns["operation"] != 1
             or any(cell.text or cell.lost for cell in cells[at:])
         ):
             return False
-        return bool(cells[at - 1].text) and not isinstance(cell_names(_condition(cells[at - 1].text), "condition"), str)
+        above = cells[at - 1].text
+        return bool(above) and not isinstance(cell_names(condition(above, column=False), "condition"), str)
 
-    def _plain(self, cell: Cell) -> bool:
-        """Return whether all characters of a cell are seen as what they are; reports a finding if not."""
-        for character in cell.text.replace("\n", ""):
-            if not character.isprintable() or _IGNORED.match(character) or normalize("NFKC", character) != character:
-                message = f"`{_joined(cell.text)}` has the character U+{ord(character):04X}, which is not seen as it is"
-                self._refuse(cell, message, "write it without")
-                return False
+    def _type(self, cell: Cell) -> list[str]:
+        """The types that a cell or a heading names; types that another text also names are not merged."""
+        text, notes = without_notes(cell)
+        if notes and not self._noted(cell, notes):
+            return []
+        found = self._names.of(cell._replace(text=text), "type")
+        for name, title in found:
+            self.draft.titles.setdefault(name, title)
+        return [name for name, _ in found]
+
+    def _write(self, rows: Sequence[_Row]) -> None:
+        """Write the rows whose operations have one condition, or several that are to be combined."""
+        named = [(type_, operation, row) for row in rows for type_ in row.types for operation in row.operations]
+        times = Counter((type_, name) for type_, (name, _), _ in named)
+        refused = set()
+        for type_, (name, title), row in named:
+            cell = row.parts["requires"]
+            if times[type_, name] > 1 and not self.several:
+                advice = "say whether one of them suffices: `--several any`, or `--several all`"
+                self.found.append(TWICE.at(cell.span, f"`{type_}` has several rows `{name}`", advice))
+            elif not self._write_row(self.draft.rows.setdefault(type_, {}), name, title, row) and self.several == "all":
+                refused.add((type_, name))  # the others say too little
+        kept = {
+            type_: {name: row for name, row in written.items() if (type_, name) not in refused}
+            for type_, written in self.draft.rows.items()
+        }
+        self.draft.rows = {type_: written for type_, written in kept.items() if written}
+
+    def _write_row(self, written: dict[str, dict[str, object]], name: str, title: str, row: _Row) -> bool:
+        cell, effects = row.parts["requires"], row.parts.get("effects")
+        grants = self._text(effects, effects.line, "effects") if effects and effects.text else ""
+        if grants is None or row.condition is None:
+            return False
+        required = row.condition
+        if name in written:
+            required = f"({written[name]['requires']}) {'or' if self.several == 'any' else 'and'} ({required})"
+        self._spans[cell.span.line] = cell.span
+        note = row.parts["note"].line if "note" in row.parts else ""
+        written[name] = {
+            **({} if name.replace("_", " ") == title else {"title": title}),
+            **({"with": dict(row.objects)} if row.objects else {}),
+            "requires": required,
+            **({"grants": grants} if grants else {}),
+            **({"note": note} if note else {}),
+            "source": cell.span.line,
+        }
         return True
-
-    def _type(self, cell: Cell) -> str | None:
-        """The type that a cell or a heading names; types that another text also names are not merged."""
-        for name, text in self._named(cell, "type"):
-            other = self._titles.setdefault(name, text)
-            if _joined(other).lower() == text.lower() or text in self.names:
-                return name
-            message = f"`{text}` and `{_joined(other)}` would both be the type `{name}`"
-            self._refuse(cell, message, f"name it: `--name {quote(text)}=TYPE`")
-        return None
-
-    def _named(self, cell: Cell, what: str) -> list[tuple[str, str]]:
-        """The names that a text stands for, each with its title: its own words, unless `--name` says others."""
-        text = _joined(cell.text)
-        given = [name.strip() for name in self.names.get(text, "").split(",")]
-        if len(given) > 1 and what == "operation":
-            return [(name, name) for name in given]
-        if given != [""]:
-            return [(given[0], text)]
-        if not self._plain(cell):
-            return []
-        if cell.notes:
-            advice = f"name it: `--name {quote(text)}=NAME`"
-            self._refuse(cell, f"`{text}` has the footnote `{cell.notes[0]}`, which may ask for more", advice)
-            return []
-        if _NAME.fullmatch(cell.text):
-            return [(_identifier(text), text)]
-        self._refuse(cell, f"`{text}` cannot be the name of one {what}", f"name it: `--name {quote(text)}=NAME`")
-        return []
-
-    def _row(
-        self, written: dict[str, dict[str, Any]], row: _Row, operation: str, title: str, times: Counter[tuple[str, str]]
-    ) -> None:
-        cell = row.parts["requires"]
-        condition = self._text(cell, _condition(cell.text), "condition")
-        grants = None
-        if (effects := row.parts.get("effects")) and effects.text:
-            grants = self._text(effects, _joined(effects.text), "effects")
-            if grants is None:
-                return
-        if times[row.entity, operation] > 1:
-            self.found.append(TWICE.at(cell.span, f"`{row.entity}` has several rows `{operation}`"))
-        elif condition is not None and row.whole:
-            self._spans[cell.span.line] = cell.span
-            note = row.parts["note"].text if "note" in row.parts else ""
-            written.setdefault(row.entity, {})[operation] = {
-                **({} if operation.replace("_", " ") == title else {"title": title}),
-                "requires": condition,
-                **({"grants": grants} if grants else {}),
-                **({"note": _joined(note)} if note else {}),
-                "source": cell.span.line,
-            }
 
     def _text(self, cell: Cell, text: str, kind: Literal["condition", "effects"]) -> str | None:
         """A condition or effects with the policy's names; None, and a finding, if some name is unknown or it follows no pattern."""
         names = cell_names(text, kind)
         if isinstance(names, str):
-            self._refuse(cell, f"cannot read `{_joined(cell.text)}`: {names}", _HELP)
+            self._names.refuse(cell, f"cannot read `{cell.line}`: {names}", _HELP)
             return None
         targets = [use.name for use in names if use.kind == "target"]
-        self._owners |= any(use.kind == "owner" for use in names)
+        self.draft.owners |= any(use.kind == "owner" for use in names)
         for name in (use.name for use in names if use.kind == "privilege"):
             if name.text not in self.sets and kind == "condition":
-                self._privileges.setdefault(name.text)
-            elif name.text not in (*self.sets, *self._privileges):
+                self.draft.privileges.setdefault(name.text, "" if name.text in cell.line else cell.line)
+            elif name.text not in (*self.sets, *self.draft.privileges):
                 self._unknown[name.text] = cell
-        known = {**dict.fromkeys(self._titles), "entity": None, "parent": None}
+        known = {**dict.fromkeys(self.draft.titles), "entity": None, "parent": None}
         for target in reversed(targets):
             type_ = self.names.get(target.text, target.text)
-            type_ = type_ if type_ in known else _identifier(type_)
+            type_ = type_ if type_ in known else identifier(type_)
             if type_ not in known:
-                hint = did_you_mean(type_, known) or f"the types are {listed_names(list(self._titles))}"
-                message = f"cannot read `{_joined(cell.text)}`: `{target.text}` is no type"
-                advice = f"{hint}; or name it by `--name {target.text}=TYPE`"
-                self._refuse(cell, message, advice)
+                hint = did_you_mean(type_, known) or f"the types are {listed_names(list(self.draft.titles))}"
+                message = f"cannot read `{cell.line}`: `{target.text}` is no type"
+                self._names.refuse(cell, message, f"{hint}; or name it by `--name {target.text}=TYPE`")
                 return None
             text = text[: target.start] + type_ + text[target.end :]
         return text
-
-    def _yaml(self, written: Mapping[str, Mapping[str, Any]]) -> str:
-        document = {
-            "privtab": 1,
-            "system": self.system,
-            "version": self.version,
-            "sources": {"page": {"document": self.document}},
-            "entities": self._tree(None),
-            "types": {name: {"title": title} for name, title in self._titles.items() if title and title != name},
-            "privileges": list(self._privileges),
-            "sets": {name: [part.strip() for part in members.split(",")] for name, members in self.sets.items()},
-            # What a page does not say is read as narrowly as can be.
-            "semantics": {
-                "inheritance": "none",
-                "deny": "none",
-                **({"owner": {"creator": False}} if self._owners else {}),
-            },
-            "tables": written,
-        }
-        text = yaml.safe_dump(
-            {key: value for key, value in document.items() if value},
-            sort_keys=False,
-            allow_unicode=True,
-            width=120,
-            default_flow_style=None,
-        )
-        formatted, _ = format_source(SourceFile.of("policy.yaml", text))
-        return formatted or text
-
-    def _tree(self, parent: str | None) -> dict[str, Any]:
-        return {name: self._tree(name) for name in self._titles if self.inside.get(name) == parent}
 
 
 _HELP = "write it as the language does: `READ (table)`, `READ/WRITE (table)`, `owner (schema) and USE (catalog)`"
 
 
-def _condition(text: str) -> str:
-    """A condition as the language writes it: as it stands, else using the patterns."""
-    written = text = _joined(text)
-    if isinstance(cell_names(text, "condition"), str):
-        for pattern, instead in PATTERNS:
-            text = pattern.sub(instead, text)
-    return written if isinstance(cell_names(text, "condition"), str) else text
+def _at(row: Row, at: int) -> Cell:
+    return row.cells[at] if at < len(row.cells) else Cell("", row.cells[0].span)
 
 
-def _heading(cell: Cell) -> str:
-    return _joined(cell.text.lower())
+def _numbered(table: Table, at: int) -> bool:
+    """Return whether all names of a column end in a number, which is then no footnote."""
+    cells = [_at(row, at) for row in table.rows if _at(row, at).text]
+    return len(cells) > 2 and all(re.search(r"\(\d+\)$", cell.text) for cell in cells)
 
 
-def _joined(text: str) -> str:
-    return " ".join(text.split())
+def _are_calls(table: Table, at: int) -> bool:
+    """Return whether the names of a column are those of calls, `ListTables`, of which a cell may have several."""
+    texts = [_at(row, at).text for row in table.rows]
+    return sum(bool(re.fullmatch(r"(?:[A-Z][a-z0-9]+){2,}", text)) for text in texts) > max(2, len(texts) // 3)
 
 
-def _identifier(text: str) -> str:
-    return "_".join(_WORDS.findall(_NEXT_WORD.sub("_", text))).lower()
-
-
-def own_policy(source: SourceFile) -> str | None:
-    """The policy that a page of `privtab docs` carries; None for other pages and for pages made from bundles."""
-    pattern = _OWN_HTML if source.path.endswith((".html", ".htm")) else _OWN_MARKDOWN
-    found = pattern.search(source.text)
-    return None if found is None else unescape(found["policy"]) if pattern is _OWN_HTML else found["policy"]
-
-
-def edited(given: Sequence[Table], made: Sequence[Table]) -> Iterator[Diagnostic]:
-    """The cells of a page that are not as its policy makes them; `made`: the tables of the page made again."""
-    rows = {row.anchor: row for table in made for row in table.rows if row.anchor}
-    seen = set()
-    shown = [table for table in given if not table.lost and any(row.anchor for row in table.rows)]
-    for row in (row for table in shown for row in table.rows):
-        expected = rows.get(row.anchor)
-        if expected is None or row.anchor in seen:
-            name = row.anchor or _joined(row.cells[0].text)
-            message = f"the policy of this page has no {'other ' * (row.anchor in seen)}row `{name}`"
-            yield EDITED.at(row.cells[0].span, message, _EDIT)
-            continue
-        seen.add(row.anchor)
-        empty = Cell("", row.cells[0].span)
-        for cell, other in zip_longest(row.cells[:COMPARED], expected.cells[:COMPARED], fillvalue=empty):
-            if cell.text != other.text:
-                message = f"the page says `{_joined(cell.text)}`, its policy `{_joined(other.text)}`"
-                yield EDITED.at(cell.span, message, _EDIT)
-    for table in given:
-        if table not in shown and {"operation", "requires"} <= {*map(_heading, table.header.cells)}:
-            yield EDITED.at(table.header.cells[0].span, "the policy of this page has no such table", _EDIT)
-    for anchor in (anchor for anchor in rows if anchor not in seen):
-        top = (given or made)[0].header.cells[0].span
-        yield EDITED.at(top, f"the row `{anchor}` of the policy is not on the page", _EDIT)
-
-
-def no_table(path: str, tables: Sequence[Table]) -> UsageError:
-    """The reason why no table of a page can be read, as an error."""
+def no_table(path: str, tables: Sequence[Table], why: Sequence[str]) -> UsageError:
+    """The reasons why no table of a page can be read, as an error."""
     headers = [
         ", ".join(f"`{cell.text}`" for cell in table.header.cells if cell.text) for table in tables if not table.lost
     ]
     if not headers:
         return UsageError(f"{path} has no table{' that can be seen' if tables else ''}")
     return UsageError(
-        f"no table of {path} has a column for operations and one for what these require (columns: {'; '.join(headers)}): "
-        "name them by `--column operation=NAME` and `--column requires=NAME`"
+        f"no table of {path} is read: {'; '.join(why)} (columns: {'; '.join(headers)}): "
+        "name columns by `--column operation=NAME` and `--column requires=NAME`"
     )

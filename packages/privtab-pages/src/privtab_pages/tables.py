@@ -81,6 +81,11 @@ def joined(text: str) -> str:
     return " ".join(text.split())
 
 
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
 def plain_lines(text: str) -> str:
     """A text without empty lines, and with single blanks in each."""
     lines = (_BLANKS.sub(" ", line).strip() for line in text.split("\n"))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from privtab.base import PolicyInvalid, UsageError, parse_key_values
-from privtab.command import Commands, OutputOption, argument, deliver, fail_if, option, show_findings
+from privtab.command import Commands, OutputOption, argument, deliver, err, fail_if, option, show_findings
 
 PANEL = "Write"
 
@@ -41,6 +41,15 @@ def table(
     accept: Annotated[
         list[str] | None, option("--accept NAME", "Accept the loss that a finding names; repeatable.")
     ] = None,
+    entity: Annotated[str, option("--entity TYPE", "Type of the rows of tables that name none.")] = "",
+    shape: Annotated[
+        Literal["requires", "roles", "grants", "marks"] | None,
+        option("--shape SHAPE", "Content of the tables, where two shapes fit."),
+    ] = None,
+    several: Annotated[
+        Literal["any", "all"] | None,
+        option("--several any|all", "Meaning of several rows for one operation."),
+    ] = None,
     allow_partial: Annotated[
         bool, option("--allow-partial", "Leave out rows that could not be read whole instead of stopping.")
     ] = False,
@@ -48,10 +57,11 @@ def table(
 ) -> None:
     """Read the privilege tables of a page as a policy.
 
-    A page made using `privtab docs` gives back its policy unchanged. In other tables, the command reads cells that follow the
-    language or a common way to write it (`READ on the table`). It guesses nothing: it reports every other cell, and then
-    writes nothing or, with `--allow-partial`, denies the operations of such rows. Columns, tables and texts that are left
-    out are also reported, unless `--accept` names them. Check the policy against the page before you use it.
+    A page made using `privtab docs` gives back its policy unchanged. Other tables become a draft: operations with what they
+    require, and matrices of marks of roles; the command says as what it read each table. It guesses nothing: it reports every
+    cell that is not plain, and then writes nothing or, with `--allow-partial`, a policy that denies what such cells are about.
+    Columns, tables, footnotes and texts that are left out are also reported, unless `--accept` names them. With `-o`, the
+    scenarios of the page's cells are written beside the policy. Check the policy against the page before you use it.
 
     Example:
       privtab import table docs/cdap.md -o policy.yaml
@@ -61,17 +71,19 @@ def table(
     from privtab.base import SourceFile
     from privtab.ir import Program
     from privtab.pipeline import load_program
-    from privtab_pages.imported import HEADINGS, TableReader, edited, no_table, own_policy
-    from privtab_pages.page_files import page_source, tables
+    from privtab_pages.imported import TableReader, no_table
+    from privtab_pages.own_pages import edited, own_policy
+    from privtab_pages.page_files import page_of, page_source, tables
     from privtab_pages.policy import PolicyPage
+    from privtab_pages.shapes import HEADINGS
 
     source = page_source(page)
-    found_tables = tables(source)
+    read = page_of(source)
     if own := own_policy(source):
         made: Program = load_program(SourceFile.of(str(page), own))
         again = PolicyPage(program=made, revision="")
         text = again.html() if page.suffix in (".html", ".htm") else again.markdown()
-        found = list(edited(found_tables, tables(SourceFile.of(str(page), text))))
+        found = list(edited(read.tables, tables(SourceFile.of(str(page), text))))
         show_findings(found, {str(page): source.text})
         fail_if(found)
         deliver(own, output)
@@ -88,17 +100,29 @@ def table(
         inside=parse_key_values(inside, "--inside", "TYPE=PARENT", example="table=schema"),
         sets=parse_key_values(set_, "--set", "NAME=A,B", example="ALL=READ,WRITE"),
         accepted=accept or (),
+        entity=entity,
+        shape=shape,
+        several=several or "",
     )
-    policy = reader.read(found_tables)
+    policy = reader.read(read.tables, read.lines)
     if policy is None:
-        raise no_table(str(page), found_tables)
-    show_findings(reader.found, {str(page): source.text})
-    if not reader.found or allow_partial:
+        raise no_table(str(page), read.tables, reader.unread)
+    for form in reader.forms:
+        err().print(form)
+    unread = list(reader.found)
+    program = None
+    while program is None and policy is not None:
         written = SourceFile.of("policy.yaml", policy)
         try:
-            load_program(written)
+            program = load_program(written)
         except PolicyInvalid as error:
-            show_findings([reader.on_page(found, written) for found in error.diagnostics], {str(page): source.text})
-            fail_if(error)
-        deliver(policy, output)
-    fail_if(reader.found and not allow_partial)
+            wrong = [reader.on_page(found, written) for found in error.diagnostics]
+            unread += wrong
+            policy = reader.without(wrong) if allow_partial else None
+    show_findings(unread, {str(page): source.text})
+    fail_if(program is None or (unread and not allow_partial))
+    assert program is not None
+    scenarios = reader.draft.scenarios(program, output.name) if output else ""
+    deliver(policy, output)
+    if output is not None:
+        deliver(scenarios, output.with_name(f"{output.stem}.scenarios.yaml"))

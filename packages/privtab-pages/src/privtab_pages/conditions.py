@@ -1,0 +1,68 @@
+"""Conditions of the language from the cells of a page."""
+
+from __future__ import annotations
+
+import re
+
+from privtab.language import cell_names
+from privtab_pages.tables import joined, words
+
+PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\bAND\b"), "and"),
+    (re.compile(r"\bOR\b"), "or"),
+    (re.compile(r"\bon (?:the |an? )?(\w+)(?=$| and\b| or\b|\))"), r"(\1)"),
+    (re.compile(r"\bowner of (?:the |an? )?(\w+)"), r"owner (\1)"),
+    (
+        re.compile(
+            r"^(?:none|no privileges?|no privileges? (?:is |are )?(?:required|needed)|anybody|everyone)$", re.IGNORECASE
+        ),
+        "anyone",
+    ),
+)
+"""Ways of writing a condition beside the language's own, each with its meaning."""
+_PRIVILEGE = re.compile(
+    r"[A-Z][A-Z0-9_]+(?: [A-Z][A-Z0-9_]+){0,3}|[A-Za-z][\w-]*(?:[.:_][A-Za-z][\w-]*)+|\w+:[\w.:/-]*\w|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+"
+)
+"""A privilege that stands without what it is held on: its form says that it is a name."""
+_WORD = re.compile(r"[A-Z][a-z]+")
+_NO_PRIVILEGE = words(
+    "yes no none any all na tbd public anonymous authenticated unknown varies optional deprecated various custom other default see same"
+)
+_BETWEEN = re.compile(r"\s+(and|or|AND|OR|&|\+)\s+")
+
+
+def condition(text: str, *, column: bool) -> str:
+    """A condition as the language writes it: as it stands, else using the patterns, else privileges on the entity of the row.
+
+    `column`: the cell stands in a column of privileges, so that a word with a capital is the name of one.
+    """
+    written = text = joined(text)
+    if isinstance(cell_names(text, "condition"), str):
+        for pattern, instead in PATTERNS:
+            text = pattern.sub(instead, text)
+    if not isinstance(cell_names(text, "condition"), str):
+        return text
+    names, word = _privileges(written, column=column)
+    return f" {word} ".join(f"{quoted(name)} (entity)" for name in names) or written
+
+
+def privileges_of(text: str) -> list[str]:
+    """The privileges that a cell lists, all of which it names; empty for other texts."""
+    names, word = _privileges(joined(text), column=False)
+    return names if word == "and" else []
+
+
+def _privileges(text: str, *, column: bool) -> tuple[list[str], str]:
+    """Privileges without what they are held on, and the one kind of word between them; none for other texts."""
+    parts = _BETWEEN.split(text)
+    names, between = parts[::2], {"and" if part.lower() in ("and", "&", "+") else "or" for part in parts[1::2]}
+    named = all(_PRIVILEGE.fullmatch(name) or (column and _WORD.fullmatch(name)) for name in names)
+    if not named or len(between) > 1 or any(name.lower() in _NO_PRIVILEGE for name in names):
+        return [], ""
+    return names, next(iter(between), "and")
+
+
+def quoted(name: str) -> str:
+    """A privilege as conditions write it; a name of the language has no slash."""
+    name = name.replace("/", ".")
+    return f'"{name}"' if " " in name else name

@@ -1,0 +1,170 @@
+"""The policy that is made of a page, and the scenarios of its cells."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import yaml
+
+from privtab.base import SourceFile
+from privtab.ir import Program
+from privtab.language import format_source
+from privtab_testing.scenarios.suggest import Setting, suggestions
+
+_PRINCIPALS = ("user", "group", "role")
+"""The types whose entities are principals, unless a policy says otherwise."""
+
+
+_PLAIN: Setting = (frozenset(), (), "")
+"""A request without flags and further objects."""
+
+
+class Mark(NamedTuple):
+    """What a cell says of a role and an operation."""
+
+    role: str
+    scope: str
+    type: str
+    operation: str
+    allowed: bool
+    line: int
+
+
+@dataclass(kw_only=True)
+class Draft:
+    """Collects the types, privileges, roles and rows of a page."""
+
+    system: str
+    version: str
+    document: str
+    inside: dict[str, str]
+    """The type that contains each; the others are roots."""
+    sets: Mapping[str, str]
+    titles: dict[str, str] = field(default_factory=dict)
+    """The types, each with its title on the page."""
+    privileges: dict[str, str] = field(default_factory=dict)
+    """The privileges, each with its title where it is another."""
+    roles: dict[str, str] = field(default_factory=dict)
+    """The roles, each with its title."""
+    scopes: dict[str, list[str]] = field(default_factory=dict)
+    """The types on which each role is held."""
+    marks: list[Mark] = field(default_factory=list)
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    owners: bool = False
+
+    def allow(self, mark: Mark, *, certain: bool) -> None:
+        """Take what a cell says; of a cell that is not read, only that its role is there."""
+        scopes = self.scopes.setdefault(mark.role, [])
+        if mark.scope not in scopes:
+            scopes.append(mark.scope)
+        if certain:
+            self.marks.append(mark)
+
+    def role_name(self, role: str, scope: str) -> str:
+        """The name of a role; a role of several types is declared once for each."""
+        return role if len(self.scopes[role]) == 1 else f"{scope}_{role}"
+
+    def policy(self) -> str:
+        """The policy as YAML."""
+        conditions = " ".join(str(row["requires"]) for rows in self.rows.values() for row in rows.values())
+        asked = re.search(r"\b(?:self|holds|member)\b", conditions)
+        types = {
+            name: {
+                **({"title": title} if title and title != name else {}),
+                **({"principal": "none"} if name in _PRINCIPALS and not asked else {}),
+            }
+            for name, title in self.titles.items()
+        }
+        titled = {name: {"title": title} if title else None for name, title in self.privileges.items()}
+        document = {
+            "privtab": 1,
+            "system": self.system,
+            "version": self.version,
+            "sources": {"page": {"document": self.document}},
+            "entities": self._tree(None),
+            "types": {name: properties for name, properties in types.items() if properties},
+            "privileges": titled if any(titled.values()) else list(titled),
+            "sets": {name: [part.strip() for part in members.split(",")] for name, members in self.sets.items()},
+            # What a page does not say is read as narrowly as can be.
+            "semantics": {
+                "inheritance": "none",
+                "deny": "none",
+                **({"owner": {"creator": False}} if self.owners else {}),
+            },
+            "roles": dict(self._roles()),
+            "tables": self.rows,
+        }
+        return _formatted({key: value for key, value in document.items() if value})
+
+    def _roles(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for role, scopes in self.scopes.items():
+            for scope in scopes:
+                grants: dict[str, list[str]] = {}
+                for mark in self.marks:
+                    if (mark.role, mark.scope, mark.allowed) == (role, scope, True):
+                        grants.setdefault(mark.type, []).append(mark.operation.upper())
+                title = self.roles[role]
+                yield (
+                    self.role_name(role, scope),
+                    {
+                        **({"title": title} if title != role else {}),
+                        "scope": scope,
+                        **({"grants": grants} if grants else {}),
+                    },
+                )
+
+    def _tree(self, parent: str | None) -> dict[str, Any]:
+        return {name: self._tree(name) for name in self.titles if self.inside.get(name) == parent}
+
+    def scenarios(self, program: Program, policy: str) -> str:
+        """One case for each mark of the page, and what each row requires that has a condition; for `policy`, a file beside it."""
+        users = [
+            {"principal": f"user:{name}", "role": name, "scope": self._entity(scope)}
+            for role, scopes in self.scopes.items()
+            for scope in scopes
+            for name in [self.role_name(role, scope)]
+        ]
+        cases = [
+            {
+                "user": self.role_name(role, scope),
+                "action": [mark.operation for mark in marks],
+                "resource": self._entity(type_),
+                "decision": "allow" if allowed else "deny",
+                "source": [mark.line for mark in marks],
+            }
+            for (role, scope, type_, allowed), marks in (
+                (key, list(found)) for key, found in groupby(sorted(self.marks, key=_group), _group)
+            )
+        ]
+        marked = {(mark.type, mark.operation) for mark in self.marks}
+        rules = {rule.id: (rule, {_PLAIN}) for key, rule in program.rules.items() if key not in marked}
+        needs = suggestions(program, rules) if rules else ""
+        parts = {"state": {"assignments": users} if users else None, "cases": cases}
+        written = "".join(_dumped({name: part}) for name, part in parts.items() if part)
+        text = f"scenarios: 1\npolicy: {json.dumps(policy)}\n{written}{needs}"
+        return format_source(SourceFile.of("page.scenarios.yaml", text))[0] or text
+
+    def _entity(self, type_: str) -> str:
+        """An entity of a type, each of whose names is `x`."""
+        depth, above = 1, self.inside.get(type_)
+        while above is not None and depth < len(self.titles):
+            depth, above = depth + 1, self.inside.get(above)
+        return f"{type_}:{'/'.join('x' * depth)}"
+
+
+def _group(mark: Mark) -> tuple[str, str, str, bool]:
+    return mark.role, mark.scope, mark.type, mark.allowed
+
+
+def _dumped(document: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
+
+
+def _formatted(document: Mapping[str, Any]) -> str:
+    text = _dumped(document)
+    return format_source(SourceFile.of("policy.yaml", text))[0] or text

@@ -1,0 +1,271 @@
+"""Matrices of marks become roles with grants; what is no plain mark is reported, and denied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privtab.base import Diagnostic, SourceFile
+from privtab.pipeline import load_program
+from privtab_pages.imported import TableReader
+from privtab_pages.page_files import page_of
+from privtab_pages.roles import default_roles
+
+Allowed = dict[str, dict[str, set[str]]]
+
+
+def read(text: str, name: str = "page.md", **options: Any) -> tuple[str | None, list[Diagnostic], TableReader]:
+    reader = TableReader(system="page", version="draft", document=name, **options)
+    page = page_of(SourceFile.of(name, text))
+    return reader.read(page.tables, page.lines), reader.found, reader
+
+
+def allowed(policy: str | None) -> Allowed:
+    """For each type and operation, the roles that may do it."""
+    assert policy is not None
+    matrix = default_roles(load_program(SourceFile.of("policy.yaml", policy)))
+    assert matrix is not None
+    found: Allowed = {}
+    for (type_, operation), cells in matrix.cells.items():
+        roles = {role for role, cell in zip(matrix.roles, cells, strict=True) if cell}
+        found.setdefault(type_, {})[operation] = roles
+    return found
+
+
+def table(*rows: str, head: str = "Action | Guest | Admin", title: str = "Shop roles") -> str:
+    return f"# {title}\n\n| {head} |\n|{'---|' * (head.count('|') + 1)}\n" + "".join(f"| {row} |\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("yes", "no"),
+    [
+        ("✓", ""),
+        ("✔️", "✖️"),
+        ("✅", "❌"),
+        ("x", ""),
+        ("X", "-"),
+        ("Yes", "No"),
+        ("Y", "N"),
+        ("●", "○"),
+        ("[x]", "[ ]"),
+        (":white_check_mark:", ":x:"),
+        (":heavy_check_mark:", ":no_entry:"),
+        ("![yes](a.png)", "![no](b.png)"),
+        ('<Icon icon="square-check" iconType="solid" />', '<Icon icon="xmark" iconType="solid" />'),
+        ('<i class="fa fa-check"></i>', '<i class="fa fa-times"></i>'),
+        ("✓", "x"),
+        ("**Yes**", "—"),
+        ("allowed", "not allowed"),
+        ("Yes", "N/A"),
+    ],
+)
+def test_marks_allow_and_deny(yes: str, no: str) -> None:
+    policy, found, reader = read(table(f"open | {yes} | {yes}", f"shut | {no} | {yes}", f"sell | {no} | {no}"))
+    assert found == []
+    assert allowed(policy) == {"shop": {"open": {"guest", "admin"}, "shut": {"admin"}, "sell": set()}}
+    assert reader.forms == ["Shop roles: read as actions x roles, 3 rows, 2 columns, 3 marks"]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "✓ (1)",
+        "✓<sup>1</sup>",
+        "✓ *",
+        "(1)",
+        "✓ own",
+        "View",
+        "Limited",
+        "?",
+        "◐",
+        "2",
+        "![](a.png)",
+        "✓ / -",
+        "~~✓~~",
+        "<span hidden>✓</span>",
+        "✓\u200b",
+        "Yes, if allowed",
+        "&#10003;&#x338;",
+        "Y/N",
+        "not ✓",
+    ],
+)
+def test_what_is_no_plain_mark_is_reported_and_denied(cell: str) -> None:
+    policy, found, _ = read(table("open | ✓ | ✓", f"shut | {cell} | ✓", "sell | - | ✓", "see | ✓ | ✓"))
+    assert [finding.span.line for finding in found] == [6]
+    assert "guest" not in allowed(policy)["shop"]["shut"]
+    assert allowed(policy)["shop"]["open"] == {"guest", "admin"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "more"),
+    [
+        (
+            ("open | ✓ | ✓", "shut | x | ✓", "sell |  | ✓"),
+            {"open": {"guest", "admin"}, "shut": {"admin"}, "sell": {"admin"}},
+        ),
+        (("open | ✖ | ✖", "shut | | ✖"), None),
+        (("open | ○ | ○", "shut | ✗ | ○"), None),
+        (("open | x | \u00d7", "shut | | x"), None),
+    ],
+)
+def test_crosses_and_circles_are_told_by_the_other_marks(
+    rows: tuple[str, ...], more: dict[str, set[str]] | None
+) -> None:
+    policy, _, _ = read(table(*rows))
+    assert policy is None if more is None else allowed(policy) == {"shop": more}
+
+
+def test_a_legend_says_what_marks_mean() -> None:
+    rows = ("open | Y | S", "shut | N | Y", "sell | N | Y")
+    policy, found, _ = read(table(*rows) + "\nY = Allowed\n\nN = Not allowed\n\nS = Allowed only within the own shop\n")
+    assert [finding.span.line for finding in found] == [5]
+    assert allowed(policy)["shop"] == {"open": {"guest"}, "shut": {"admin"}, "sell": {"admin"}}
+    policy, found, _ = read(table(*rows[1:], "open | Y | ✓") + "\nY: allowed by day only\n")
+    assert allowed(policy)["shop"] == {"open": {"admin"}, "shut": set(), "sell": set()}
+    assert len(found) == 3
+
+
+def test_a_footnote_of_an_action_or_a_role_denies_until_it_is_accepted() -> None:
+    text = table("open (1) | ✓ | ✓", "shut | ✓ | ✓", head="Action | Guest* | Admin") + "\n(1) only by day\n"
+    policy, found, _ = read(text)
+    assert [(finding.span.line, finding.span.column) for finding in found] == [(3, 12), (5, 3)]
+    assert str(found[1].help).endswith("`--accept footnote`; the page says: (1) only by day")
+    assert allowed(policy)["shop"] == {"open": set(), "shut": {"admin"}}
+    policy, found, _ = read(text, accepted=("footnote",))
+    assert (found, allowed(policy)["shop"]["open"]) == ([], {"guest", "admin"})
+
+
+def test_rows_of_one_text_are_headings_within_the_table() -> None:
+    rows = ("**Doors** | | |", "open | ✓ | ✓", "create | - | ✓", "**Shelves** | | |", "create | ✓ | ✓")
+    policy, found, _ = read(table(*rows, head="Feature | Guest | Admin |"))
+    assert found == []
+    assert allowed(policy)["shop"] == {
+        "open": {"guest", "admin"},
+        "doors_create": {"admin"},
+        "shelves_create": {"guest", "admin"},
+    }
+
+
+def test_a_row_without_marks_is_an_action_that_nobody_may_do() -> None:
+    policy, _, _ = read(table("open | ✓ | ✓", "see | | ✓", "sell | | "))
+    assert allowed(policy)["shop"]["sell"] == set()
+
+
+def test_rows_twice_are_denied() -> None:
+    policy, (finding,), reader = read(table("open | ✓ | ✓", "open | | ✓", "see | | ✓"))
+    assert (finding.span.line, allowed(policy)["shop"]["open"]) == (6, set())
+    assert not any(mark.operation == "open" for mark in reader.draft.marks)
+
+
+def test_cells_may_list_the_actions_of_a_resource() -> None:
+    rows = (
+        "Feature Flags | - | View | View<br></br>Add<br></br>Edit",
+        "Sources | - | View, Edit\\* | View and Edit",
+        "Manage Team | - | - | Yes",
+    )
+    policy, (finding,), _ = read(table(*rows, head=" | No Access | Collaborator | Admin", title="Access"))
+    assert finding.span.line == 6
+    assert allowed(policy) == {
+        "feature_flags": {"view": {"collaborator", "admin"}, "add": {"admin"}, "edit": {"admin"}},
+        "sources": {"view": set(), "edit": {"admin"}} | {"view": {"admin"}},
+        "system": {"manage_team": {"admin"}},
+    }
+
+
+def test_a_column_of_entities_says_the_types() -> None:
+    policy, found, _ = read(
+        table("Door | open | ✓ | ✓", " | shut | | ✓", "Shelf | fill | | ✓", head="Resource | Action | Guest | Admin")
+    )
+    assert found == []
+    assert allowed(policy) == {"door": {"open": {"guest", "admin"}, "shut": {"admin"}}, "shelf": {"fill": {"admin"}}}
+
+
+def test_a_column_that_may_ask_for_more_denies() -> None:
+    policy, (finding,), _ = read(
+        table("open | ✓ | ✓ | by day", "shut | ✓ | ✓ | ", head="Action | Guest | Admin | Only if")
+    )
+    assert "`Only if` is not read" in finding.message
+    assert allowed(policy)["shop"] == {"open": set(), "shut": {"guest", "admin"}}
+
+
+def test_roles_of_several_types_are_declared_for_each() -> None:
+    text = table("open | ✓ | ✓", "see | | ✓", title="Project members permissions") + table(
+        "open | ✓ | ✓", "see | ✓ | ✓", title="Group members permissions"
+    )
+    policy, found, _ = read(text)
+    assert found == []
+    assert allowed(policy) == {
+        "project": {"open": {"project_guest", "project_admin"}, "see": {"project_admin"}},
+        "group": {"open": {"group_guest", "group_admin"}, "see": {"group_guest", "group_admin"}},
+    }
+
+
+def test_rows_of_roles_are_grants() -> None:
+    policy, found, _ = read(table("reader | x | | ", "writer | x | x | ", head="Role | Select | Insert | Drop"))
+    assert found == []
+    assert allowed(policy)["shop"] == {"select": {"reader", "writer"}, "insert": {"writer"}, "drop": set()}
+
+
+@pytest.mark.parametrize("title", ["Plans", "Roles"])
+def test_plans_are_no_roles(title: str) -> None:
+    text = table("SSO | - | ✓ | ✓", head="Feature | Free | Premium | Ultimate", title=title)
+    policy, _, _ = read(text)
+    assert policy is None
+    policy, _, _ = read(text, shape="roles")
+    assert policy is not None
+
+
+def test_marks_of_privileges_are_required_together() -> None:
+    rows = ("ANALYZE | Y | Y | ", "DROP | | | Y", "LOAD | | Y (output) | ", "SHOW | Y | | ")
+    head, legend = "Action | Select | Insert | Ownership", "\nY: Privilege required.\n"
+    policy, (finding,), _ = read(table(*rows, head=head, title="Privileges") + legend)
+    assert finding.span.line == 7
+    program = load_program(SourceFile.of("policy.yaml", policy or ""))
+    assert {name: rule.requires_text for (_, name), rule in program.rules.items()} == {
+        "analyze": "SELECT (entity) and INSERT (entity)",
+        "drop": "owner (entity)",
+        "show": "SELECT (entity)",
+    }
+
+
+def test_privileges_in_columns_are_required_on_what_the_columns_name() -> None:
+    rows = (
+        "append | NO | N/A | WRITE",
+        "mkdirs | NO | WRITE | N/A",
+        "own | YES | N/A | N/A",
+        "list | NO | N/A | READ, WRITE",
+        "stat | NO | N/A | N/A",
+    )
+    policy, found, _ = read(table(*rows, head="Operation | Ownership | Parent | Final", title="Checks"))
+    assert [finding.span.line for finding in found] == [8, 9]
+    program = load_program(SourceFile.of("policy.yaml", policy or ""))
+    assert {name: rule.requires_text for (_, name), rule in program.rules.items()} == {
+        "append": "WRITE (final_object)",
+        "mkdirs": "WRITE (parent_object)",
+        "own": "owner (entity)",
+    }
+
+
+def test_marks_that_may_mean_two_things_are_asked_about() -> None:
+    text = table("open | x | ", "shut | | x", head="Thing | Alpha | Beta", title="Overview")
+    policy, _, reader = read(text)
+    assert policy is None
+    assert "--shape roles" in str(reader.unread[0])
+    assert allowed(read(text, shape="roles")[0])["system"]["open"] == {"alpha"}
+
+
+def test_a_draft_is_a_policy_with_a_scenario_for_each_cell(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    page, policy = tmp_path / "page.md", tmp_path / "shop.yaml"
+    page.write_text(table("open | ✓ | ✓", "shut | ✓ (1) | ✓", "sell | - | -"), encoding="utf-8")
+    refused = privtab("import", "table", page, "-o", policy)
+    assert (refused.code, policy.exists()) == (1, False)
+    assert "Shop roles: read as actions x roles, 3 rows, 2 columns, 4 marks" in refused.err
+    assert "page.md:6:10" in refused.err
+    assert privtab("import", "table", page, "-o", policy, "--allow-partial").code == 0
+    assert privtab("lint", policy).code == 0
+    tested = privtab("test", policy)
+    assert (tested.code, "5 cases passed" in tested.out) == (0, True)
