@@ -13,7 +13,6 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from privtab.base.errors import (
-        AccessDenied,
         DecisionError,
         DecisionUnavailable,
         InvalidRequest,
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
         PrivtabError,
         UsageError,
     )
-    from privtab.base.request import Decision, Entity, Request
+    from privtab.base.request import AccessDenied, Decision, Entity, Request
     from privtab.client import AsyncClient, Client, Embedded, Mode, connect
 else:
     __getattr__, __dir__, __all__ = face(__name__, "__version__")

@@ -26,8 +26,8 @@ import pytest
 from failing_servers import Authority
 
 from privtab import pipeline
-from privtab.base.errors import AccessDenied, DecisionUnavailable, FileError, InvalidRequest, UsageError
-from privtab.base.request import Entity, Request
+from privtab.base.errors import DecisionUnavailable, FileError, InvalidRequest, UsageError
+from privtab.base.request import AccessDenied, Entity, Request
 from privtab.base.resources import how_to_install
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import json_bytes, packed_archive

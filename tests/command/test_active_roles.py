@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from privtab import Client, Embedded, Request
-from privtab.base.errors import AccessDenied, InvalidRequest
-from privtab.base.request import Entity
+from privtab.base.errors import InvalidRequest
+from privtab.base.request import AccessDenied, Entity
 from privtab.bundle import state_bundle
 from privtab.engines.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_artifacts

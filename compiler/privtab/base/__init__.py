@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span
     from privtab.base.effects import PRINCIPAL_TABLES, Change
     from privtab.base.errors import (
-        AccessDenied,
         BrokenBundle,
         DecisionError,
         DecisionUnavailable,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from privtab.base.paths import Locations, base_type, level_of
     from privtab.base.plugins import load_plugin, plugin_names
     from privtab.base.printable import count, no_formula, printable_json, printable_output, printable_text
-    from privtab.base.request import NOT_SET, Decision, Entity, Request
+    from privtab.base.request import NOT_SET, AccessDenied, Decision, Entity, Request
     from privtab.base.resources import Documents, how_to_install, text_templates
     from privtab.base.shard_names import sharded_revision
     from privtab.base.signatures import Trust

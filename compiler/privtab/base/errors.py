@@ -13,7 +13,7 @@ PrivtabError                  something outside of privtab failed (exit code 3, 
 ├── BrokenBundle              a bundle is incomplete, or not a bundle
 ├── OpaError                  OPA could not be found, built or started
 └── DecisionError             no answer that may be treated as an allow
-    ├── AccessDenied          the request is denied; says what is missing (exit code 1)
+    ├── AccessDenied          the request is denied; carries the decision (exit code 1; beside `Decision`)
     ├── InvalidRequest        the request uses names that the policy does not know; nothing was sent (exit code 2)
     ├── PolicyError           the decision point gave an invalid answer: undefined, wrong shape, 4xx
     │   └── SignatureRefused  a bundle is not signed as required
@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from privtab.base.diagnostics import Diagnostic, Span
-    from privtab.base.request import Decision, Request
 
 
 class ExitCode(IntEnum):
@@ -184,26 +183,9 @@ class OpaError(PrivtabError):
 class DecisionError(PrivtabError):
     """No answer that may be treated as an allow.
 
-    >>> all(issubclass(kind, DecisionError) for kind in (AccessDenied, InvalidRequest, PolicyError, DecisionUnavailable))
+    >>> all(issubclass(kind, DecisionError) for kind in (InvalidRequest, PolicyError, DecisionUnavailable))
     True
     """
-
-
-class AccessDenied(DecisionError):
-    """The request is denied. `decision` says by which rule and what is missing.
-
-    >>> from privtab.base import Decision, Entity, Request
-    >>> request = Request(user="ann", action="drop", resource=Entity.parse("table:m/c/s/t"))
-    >>> str(AccessDenied(request, Decision(allowed=False)))
-    'user:ann may not `drop` on table:m/c/s/t'
-    """
-
-    exit_code = ExitCode.FINDINGS
-
-    def __init__(self, request: Request, decision: Decision) -> None:
-        super().__init__(decision.describe(request))
-        self.request = request
-        self.decision = decision
 
 
 class InvalidRequest(DecisionError):

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from privtab.base.attributes import NO_ATTRIBUTES, Attribute, Attributes, Given, GivenAttributes
 from privtab.base.effects import Change, Effect, with_changes
-from privtab.base.errors import InvalidRequest
+from privtab.base.errors import DecisionError, ExitCode, InvalidRequest
 from privtab.base.names import LEFT_OUT, bare_name, decode_name, refers_to, unencoded_name
 
 _DENY = "deny "
@@ -384,6 +384,22 @@ class Decision:
         message = error.get("message") if isinstance(error, Mapping) else None
         explanation = message if isinstance(message, str) else self.why_denied(brief=brief)
         return f"user:{request.user} may not {operation}{f'; {explanation}' if explanation else ''}"
+
+
+class AccessDenied(DecisionError):
+    """The request is denied. `decision` says by which rule and what is missing.
+
+    >>> request = Request(user="ann", action="drop", resource=Entity.parse("table:m/c/s/t"))
+    >>> str(AccessDenied(request, Decision(allowed=False)))
+    'user:ann may not `drop` on table:m/c/s/t'
+    """
+
+    exit_code = ExitCode.FINDINGS
+
+    def __init__(self, request: Request, decision: Decision) -> None:
+        super().__init__(decision.describe(request))
+        self.request = request
+        self.decision = decision
 
 
 def roles_not_held(user: str, roles: Iterable[str]) -> dict[str, str]:

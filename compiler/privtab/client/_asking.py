@@ -15,8 +15,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from privtab.base.effects import Effect
-from privtab.base.errors import AccessDenied, DecisionError, InvalidRequest
-from privtab.base.request import Decision, Entity, Request
+from privtab.base.errors import DecisionError, InvalidRequest
+from privtab.base.request import AccessDenied, Decision, Entity, Request
 from privtab.base.sql_text import DIALECTS, AppliedFilter, FilterKind, shows_all
 from privtab.base.vocabulary import OperationShape, Vocabulary
 from privtab.client import _arguments as arguments
