@@ -643,3 +643,14 @@ def test_a_cell_may_name_several_calls(tmp_path: Path) -> None:
         "create_role": "Own (entity)",
         "see_shop": "Look (entity)",
     }
+
+
+def test_privileges_with_what_they_are_granted_on_are_rows(tmp_path: Path) -> None:
+    text = "Privilege | Levels | Description\n---|---|---\n`ALL` | Shop, Door | all\n`DROP` | Shop, Door | drops\n`ZONE CONFIG` | Door |\n"
+    policy, (finding,) = read(tmp_path / "wiki.md", text, inside={})
+    assert "cannot read `ALL`" in finding.message
+    assert rules(policy) == {
+        ("shop", "drop"): "DROP (entity)",
+        ("door", "drop"): "DROP (entity)",
+        ("door", "zone_config"): '"ZONE CONFIG" (entity)',
+    }

@@ -66,7 +66,7 @@ def test_marks_allow_and_deny(yes: str, no: str) -> None:
     policy, found, reader = read(table(f"open | {yes} | {yes}", f"shut | {no} | {yes}", f"sell | {no} | {no}"))
     assert found == []
     assert allowed(policy) == {"shop": {"open": {"guest", "admin"}, "shut": {"admin"}, "sell": set()}}
-    assert reader.forms == ["Shop roles: read as actions x roles, 3 rows, 2 columns, 3 marks"]
+    assert reader.forms == ["Shop roles: read as actions x roles, 3 rows, 2 roles, 3 marks"]
 
 
 @pytest.mark.parametrize(
@@ -263,9 +263,28 @@ def test_a_draft_is_a_policy_with_a_scenario_for_each_cell(privtab: Callable[...
     page.write_text(table("open | ✓ | ✓", "shut | ✓ (1) | ✓", "sell | - | -"), encoding="utf-8")
     refused = privtab("import", "table", page, "-o", policy)
     assert (refused.code, policy.exists()) == (1, False)
-    assert "Shop roles: read as actions x roles, 3 rows, 2 columns, 4 marks" in refused.err
+    assert "Shop roles: read as actions x roles, 3 rows, 2 roles, 4 marks" in refused.err
     assert "page.md:6:10" in refused.err
     assert privtab("import", "table", page, "-o", policy, "--allow-partial").code == 0
     assert privtab("lint", policy).code == 0
     tested = privtab("test", policy)
     assert (tested.code, "5 cases passed" in tested.out) == (0, True)
+
+
+@pytest.mark.parametrize("head", ["MFA required", "Denied to", "Approval", "Only if", "Not in trials"])
+def test_a_column_of_marks_that_may_ask_for_more_is_no_role(head: str) -> None:
+    policy, (finding,), _ = read(table("open | ✓ | ✓ | ✓", "shut | - | ✓ | ", head=f"Action | Guest | Admin | {head}"))
+    assert f"the column `{head}` is not read" in finding.message
+    assert allowed(policy)["shop"] == {"open": set(), "shut": {"admin"}}
+
+
+@pytest.mark.parametrize("title", ["What roles cannot do", "Denied roles", "Restricted members"])
+def test_a_table_whose_marks_may_deny_is_not_read(title: str) -> None:
+    text = table("open | ✓ | ✓", "shut | | ✓", title=title)
+    assert read(text)[0] is None
+    assert read(text, shape="roles")[0] is not None
+
+
+def test_notes_of_a_matrix_are_kept() -> None:
+    policy, found, _ = read(table("open | ✓ | ✓ | by day", head="Action | Guest | Admin | Notes"))
+    assert (found, "note: by day" in str(policy)) == ([], True)

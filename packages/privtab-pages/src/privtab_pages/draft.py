@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from privtab.base import SourceFile
+from privtab.base import SourceFile, Span
 from privtab.ir import Program
 from privtab.language import format_source
 from privtab_testing.scenarios.suggest import Setting, suggestions
@@ -32,7 +32,7 @@ class Mark(NamedTuple):
     type: str
     operation: str
     allowed: bool
-    line: int
+    span: Span
 
 
 @dataclass(kw_only=True)
@@ -135,7 +135,7 @@ class Draft:
                 "action": [mark.operation for mark in marks],
                 "resource": self._entity(type_),
                 "decision": "allow" if allowed else "deny",
-                "source": [mark.line for mark in marks],
+                "source": [mark.span.line for mark in marks],
             }
             for (role, scope, type_, allowed), marks in (
                 (key, list(found)) for key, found in groupby(sorted(self.marks, key=_group), _group)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import Literal, NamedTuple
 
-from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, UsageError, did_you_mean, listed_names
+from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, Span, UsageError, did_you_mean, listed_names
 from privtab.language import cell_names
 from privtab_pages.conditions import condition, privileges_of, quoted
 from privtab_pages.draft import Draft
 from privtab_pages.matrix import MatrixReader
 from privtab_pages.names import FOOTNOTE, Names, identifier, without_notes
-from privtab_pages.shapes import FORMS, HEADINGS, Form, Shape, Shapes, all_columns
+from privtab_pages.shapes import COLUMNS, FORMS, HEADINGS, Form, Shape, Shapes, all_columns
 from privtab_pages.tables import STRUCK, Cell, Row, Table, words
 
 TWICE = FindingKind("T102", "row-twice", Severity.ERROR)
@@ -72,6 +72,8 @@ class TableReader:
     """A line for each table that was read: as what."""
     unread: list[str] = field(default_factory=list)
     """The tables that are not read, each with the reason."""
+    spans: dict[int, Span] = field(default_factory=dict)
+    """The places of rows, by the line that is their source; 0 for the first table."""
 
     def read(self, tables: Sequence[Table], lines: Sequence[str] = ()) -> str | None:
         """The policy as YAML, without the rows that could not be read whole; None if no table is one of privileges.
@@ -89,7 +91,7 @@ class TableReader:
             system=self.system, version=self.version, document=self.document, inside=dict(self.inside), sets=self.sets
         )
         self._unknown: dict[str, Cell] = {}
-        self._spans = {0: chosen[0][0].first.span}
+        self.spans = {0: chosen[0][0].first.span}
         matrices = MatrixReader(names=self._names, draft=self.draft, lines=lines)
         rows: list[_Row] = []
         for table, shape in shape_of:
@@ -101,7 +103,7 @@ class TableReader:
             read = [row for row in table.rows if self._seen(row.cells)]
             missed = list(self._missed(table, shape))
             if shape.form in ("requires", "marks"):
-                rows += self._rows(replace(table, rows=tuple(table.rows)), shape, missed, {*map(id, read)})
+                rows += self._rows(table, shape, missed, {*map(id, read)})
             elif scope := self._type_of_table(table, strict=False):
                 matrices.read(
                     table, shape, scope, {id(row) for row in read if not any(_at(row, at).text for at in missed)}
@@ -113,7 +115,7 @@ class TableReader:
             if name not in self.draft.privileges:
                 message = f"`{name}` is no privilege that a row of the page requires"
                 self._names.refuse(cell, message, f"if it stands for several: `--set {name}=READ,WRITE`")
-        self._spans |= matrices.spans
+        self.spans |= matrices.spans
         if not self.draft.rows and not self.found:
             self._names.refuse(chosen[0][0].first, "the table has no row")
         return self.draft.policy()
@@ -122,7 +124,7 @@ class TableReader:
         """A finding of the policy that was read, at the condition of the page that it comes from."""
         begin = policy.starts[finding.span.line - 1] + finding.span.column - 1
         row = re.compile(r"\bsource: (\d+)").search(policy.text, begin)
-        span = self._spans.get(int(row[1]) if row else 0, self._spans[0])
+        span = self.spans.get(int(row[1]) if row else 0, self.spans[0])
         return replace(finding, span=span, fix=None, related=())
 
     def without(self, findings: Sequence[Diagnostic]) -> str | None:
@@ -145,7 +147,7 @@ class TableReader:
         marks = shape.marks
         cells = [_at(row, at) for row in table.rows for at in shape.marked]
         allowing = sum(bool(marks and marks.allows(without_notes(cell)[0])) for cell in cells)
-        numbers = f", {len(shape.marked)} columns, {allowing} marks" if shape.marked else ""
+        numbers = f", {len(shape.marked)} {COLUMNS[shape.form]}, {allowing} marks" if shape.marked else ""
         return f"{FORMS[shape.form]}, {len(table.rows)} rows{numbers}"
 
     def _type_of_table(self, table: Table, *, strict: bool) -> str | None:
@@ -174,6 +176,7 @@ class TableReader:
         columns = shape.columns
         entity = Cell("", table.first.span)
         numbered = _numbered(table, columns["operation"])
+        listed = columns["operation"] == columns.get("requires")
         calls = _are_calls(table, columns["operation"])
         scope = None if "entity" in columns else self._type_of_table(table, strict=True)
         if scope is None and "entity" not in columns:
@@ -182,6 +185,8 @@ class TableReader:
             cells = [*row.cells, *[Cell("", row.cells[0].span)] * len(table.header.cells)]
             whole = id(row) in read and not any(cells[at].text for at in missed if at < len(cells))
             parts = {part: cells[at] for part, at in columns.items()}
+            if listed:
+                parts["operation"] = Cell(*parts["requires"])
             if self._lacks_first(cells, columns):
                 message = f"`{cells[0].line}` lacks its entity: is it an operation of the one above?"
                 whole &= not cells[0].text or self._names.leave_out(cells[0], "shifted", message)
@@ -205,7 +210,7 @@ class TableReader:
             elif not entity.text and scope is None:
                 message = f"nothing says what `{called.line}` is done to"
                 self._names.refuse(called, message, "write the type as a heading or in a column `Entity`")
-            elif types := [scope] if scope else self._type(entity):
+            elif types := [scope] if scope else self._types(entity, listed=listed):
                 operations = self._operations(called, types[0], numbered=numbered, calls=calls)
                 if operations is None:
                     continue
@@ -328,14 +333,22 @@ class TableReader:
             self.draft.titles.setdefault(name, title)
         return [name for name, _ in found]
 
+    def _types(self, cell: Cell, *, listed: bool) -> list[str]:
+        """The types that a cell names, which lists several where privileges are listed with what they are granted on."""
+        parts = (
+            [cell._replace(text=text) for text in re.split(r"[,;\n]|\band\b|\bor\b", cell.text)] if listed else [cell]
+        )
+        return [name for part in parts if part.text.strip() for name in self._type(part)]
+
     def _write(self, rows: Sequence[_Row]) -> None:
         """Write the rows whose operations have one condition, or several that are to be combined."""
         named = [(type_, operation, row) for row in rows for type_ in row.types for operation in row.operations]
         times = Counter((type_, name) for type_, (name, _), _ in named)
         refused = set()
+        marked = {(type_, name) for type_, written in self.draft.rows.items() for name in written}
         for type_, (name, title), row in named:
             cell = row.parts["requires"]
-            if times[type_, name] > 1 and not self.several:
+            if (times[type_, name] > 1 and not self.several) or (type_, name) in marked:
                 advice = "say whether one of them suffices: `--several any`, or `--several all`"
                 self.found.append(TWICE.at(cell.span, f"`{type_}` has several rows `{name}`", advice))
             elif not self._write_row(self.draft.rows.setdefault(type_, {}), name, title, row) and self.several == "all":
@@ -354,7 +367,7 @@ class TableReader:
         required = row.condition
         if name in written:
             required = f"({written[name]['requires']}) {'or' if self.several == 'any' else 'and'} ({required})"
-        self._spans[cell.span.line] = cell.span
+        self.spans[cell.span.line] = cell.span
         note = row.parts["note"].line if "note" in row.parts else ""
         written[name] = {
             **({} if name.replace("_", " ") == title else {"title": title}),

@@ -40,6 +40,8 @@ _SAYS_YES = re.compile(
     r"(?:yes|allowed|granted|permitted|can\b|has (?:the )?(?:access|permission|privilege)|full|enabled|available|permission)",
     re.IGNORECASE,
 )
+_LONGEST = 200
+"""The most characters of a line that explains marks."""
 _REQUIRED = re.compile(r"(?:the )?(?:privilege|permission|right)?s? ?(?:is |are )?required\b", re.IGNORECASE)
 """How a page says that a mark stands for what an action requires."""
 _SAYS_NO = re.compile(r"(?:no\b|not\b|denied|never|cannot|can't|disabled|none\b|without)", re.IGNORECASE)
@@ -81,7 +83,7 @@ class Marks:
             yes |= crosses
         no |= circles if used & _FULL else set()
         legend = {}
-        for line in lines:
+        for line in (line for line in lines if len(line) < _LONGEST):
             for found in _LEGEND.finditer(line):
                 if (key := mark(found[1])) in used and key and not _VERB.fullmatch(key):
                     legend[key] = found[2].strip()

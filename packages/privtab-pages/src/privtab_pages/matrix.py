@@ -24,6 +24,7 @@ class _Action(NamedTuple):
     category: str
     called: Cell
     cells: Sequence[Cell]
+    note: str
     said: Sequence[bool | None]
     """What the cell of each role says; None for what is not read."""
 
@@ -80,17 +81,18 @@ class MatrixReader:
                 category = called.line
                 continue
             cells = [_cell(row, at) for at in roles]
+            note = _cell(row, columns["note"]).line if "note" in columns else ""
             if id(row) not in whole:
-                yield _Action(entity, category, called, cells, [None] * len(cells))
+                yield _Action(entity, category, called, cells, note, [None] * len(cells))
             elif shape.lists and any(verbs(without_notes(cell)[0]) for cell in cells):
-                yield from self._listed(called, category, cells, shape.marks)
+                yield from self._listed(called, category, cells, note, shape.marks)
             else:
                 heads = [table.header.cells[at] for at in roles]
                 pairs = zip(heads, cells, strict=True)
                 said = [self._said(f"`{head.line}` of `{called.line}`", cell, shape.marks) for head, cell in pairs]
-                yield _Action(entity, category, called, cells, said)
+                yield _Action(entity, category, called, cells, note, said)
 
-    def _listed(self, entity: Cell, category: str, cells: Sequence[Cell], marks: Marks) -> Iterator[_Action]:
+    def _listed(self, entity: Cell, category: str, cells: Sequence[Cell], note: str, marks: Marks) -> Iterator[_Action]:
         """An action for each that the cells of a row list; an action with a footnote is reported, and denied."""
         listed: dict[str, dict[int, bool | None]] = {}
         for number, cell in enumerate(cells):
@@ -103,7 +105,7 @@ class MatrixReader:
                     listed.setdefault(verb.lower(), {})[number] = True if certain else None
         for verb, by in listed.items():
             said = [by.get(number, False) for number in range(len(cells))]
-            yield _Action(entity, category, entity._replace(text=verb, notes=()), cells, said)
+            yield _Action(entity, category, entity._replace(text=verb, notes=()), cells, note, said)
 
     def _said(self, where: str, cell: Cell, marks: Marks) -> bool | None:
         """What a cell says: True, False, or None, and a finding, for what is no plain mark."""
@@ -145,11 +147,12 @@ class MatrixReader:
             self.draft.rows.setdefault(type_, {})[operation] = {
                 **({} if operation.replace("_", " ") == title else {"title": title}),
                 "requires": f"{privilege} ({type_})",
+                **({"note": action.note} if action.note else {}),
                 "source": line,
             }
             for (role, note), cell, allowed in zip(roles.values(), action.cells, action.said, strict=True):
                 known = allowed is False or (allowed is True and certain and not note)
-                mark = Mark(role, scope, type_, operation, allowed=bool(allowed), line=cell.span.line)
+                mark = Mark(role, scope, type_, operation, allowed=bool(allowed), span=cell.span)
                 self.draft.allow(mark, certain=known)
 
     def _noted(self, cell: Cell, notes: Sequence[str]) -> bool:

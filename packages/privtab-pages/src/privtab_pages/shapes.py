@@ -21,23 +21,16 @@ FORMS: Mapping[Form, str] = {
     "grants": "roles x privileges",
     "marks": "actions x all the privileges that they require",
 }
-HEADINGS: dict[str, tuple[str, ...]] = {
-    "entity": ("entity", "object", "resource", "type", "securable", "securable object", "entity type", "object type"),
-    "operation": ("operation", "action", "api", "command", "operation name"),
-    "requires": (
-        "requires",
-        "required privileges",
-        "required privilege",
-        "privileges",
-        "privilege",
-        "permissions",
-        "required permissions",
-        "required condition",
-        "required condition(s)",
-    ),
-    "effects": ("on success", "resultant privileges", "effects", "grants"),
-    "note": ("notes", "note", "description", "comment", "comments", "remarks", "details", "explanation"),
+COLUMNS: Mapping[Form, str] = {"roles": "roles", "grants": "privileges", "marks": "privileges"}
+"""The names of columns of marks."""
+_KNOWN = {
+    "entity": "entity|object|resource|type|securable|securable object|entity type|object type",
+    "operation": "operation|action|api|command|operation name",
+    "requires": "requires|required privileges|required privilege|privileges|privilege|permissions|required permissions|required condition|required condition(s)",
+    "effects": "on success|resultant privileges|effects|grants",
+    "note": "notes|note|description|comment|comments|remarks|details|explanation",
 }
+HEADINGS: Mapping[str, Sequence[str]] = {part: names.split("|") for part, names in _KNOWN.items()}
 """The headings of columns that hold a part of a row."""
 _WORDS: Mapping[str, re.Pattern[str]] = {
     "operation": re.compile(r"\b(?:operation|action|apis?|command|route|endpoint|method|request|protocol|statement)\b"),
@@ -61,6 +54,20 @@ _PLAN = re.compile(
 _RIGHTS = re.compile(
     r"\b(?:roles?|permissions?|privileges?|access|authori[sz]\w+|rbac|acls?|rights|allowed|members?)\b", re.IGNORECASE
 )
+_MORE = re.compile(
+    r"\b(?:requires?|required|needs?|needed|only|if|when|conditions?|approvals?|mfa|2fa|confirm\w*|audit(?:ed)?|logged|deprecated|supported|available|default|licen[cs]es?|den(?:y|ied)|forbidden|prohibited|blocked|restricted|cannot|not|without|except)\b"
+)
+"""Columns of marks that may ask for more, or turn a mark around."""
+_ONLY = re.compile(r"\b(?:read|view)[ -]only\b")
+_LEVELS = re.compile(
+    r"levels?|objects?|(?:object|channel|entity|securable) types?|securables?|applies to|scopes?|resources?"
+)
+"""Headings of what a privilege can be granted on."""
+_TURNED = re.compile(
+    r"\b(?:cannot|can't|can\u2019t|not|den(?:y|ied|ies)|restrict\w*|forbidden|prohibited|blocked|disallowed|without|revoked|exclu\w+)\b",
+    re.IGNORECASE,
+)
+"""Headings of tables whose marks may deny."""
 _HOLDERS = frozenset(("role", "roles", "user", "user role", "role name", "principal", "group", "profile", "persona"))
 
 
@@ -100,7 +107,7 @@ class Shapes:
     def _columns(self, table: Table) -> dict[str, int] | None:
         """The column of each part; None if the table has no operations with requirements."""
         texts = list(map(heading, table.header.cells))
-        wanted = HEADINGS | {part: (name.lower(),) for part, name in self.columns.items()}
+        wanted = {**HEADINGS} | {part: [name.lower()] for part, name in self.columns.items()}
         named = {part: next(filter(texts.__contains__, wanted[part]), None) for part in HEADINGS}
         found = {part: texts.index(name) for part, name in named.items() if name is not None}
         for part in (part for part in _WORDS if part not in (*found, *self.columns)):
@@ -112,6 +119,10 @@ class Shapes:
             called, privileges = _values(table, others[0]), _values(table, found["operation"])
             if 2 * len(privileges) <= len(called) and all(" " not in text for text in privileges):
                 found |= {"requires": found["operation"], "operation": others[0]}
+        levels = [at for at, text in enumerate(texts) if _LEVELS.fullmatch(text)]
+        if "operation" not in found and "requires" in found and len(levels) == 1 and found["requires"] != levels[0]:
+            # As in `Privilege | Levels`: each privilege is what may be done on each of its types.
+            found |= {"operation": found["requires"], "entity": levels[0]}
         return found if {"operation", "requires"} <= found.keys() else None
 
     def _of_marks(self, table: Table) -> Shape | str | None:
@@ -122,7 +133,11 @@ class Shapes:
         known = {at: part for part, names in HEADINGS.items() for at, text in enumerate(texts) if text in names}
         known |= {texts.index(name.lower()): part for part, name in self.columns.items() if name.lower() in texts}
         known |= {at: "category" for at, text in enumerate(texts) if at and text in _CATEGORY}
-        free = [at for at in range(1, len(texts)) if texts[at] and at not in known]
+        free = [
+            at
+            for at in range(1, len(texts))
+            if texts[at] and at not in known and not _MORE.search(_ONLY.sub("", texts[at]))
+        ]
         marked = [at for at in free if _marked(columns[at], marks, role=bool(_ROLE.search(texts[at])))]
         listed = [at for at in free if _listed(columns[at], marks)]
         allowing = sum(marks.allows(without_notes(cell)[0]) is True for at in marked for cell in columns[at])
@@ -161,6 +176,8 @@ class Shapes:
         rows = [row.cells[0].text for row in table.rows if row.cells[0].text]
         holders = texts[0] in _HOLDERS or 2 * sum(bool(_ROLE.search(text)) for text in rows) > len(rows) > 0
         required = marks.required
+        if any(map(_TURNED.search, (*table.headings[-1:], texts[0]))):
+            return "may say what is denied: if its marks allow, add `--shape roles`"
         if 2 * sum(bool(_PLAN.search(name)) for name in names) > len(names):
             return "may say what plans or versions have: if its columns are roles, add `--shape roles`"
         operations = bool(_WORDS["operation"].search(texts[0]))

@@ -50,6 +50,9 @@ def table(
         Literal["any", "all"] | None,
         option("--several any|all", "Meaning of several rows for one operation."),
     ] = None,
+    against: Annotated[
+        str | None, option("--against POLICY", "Compare the page with this policy instead of writing one.")
+    ] = None,
     allow_partial: Annotated[
         bool, option("--allow-partial", "Leave out rows that could not be read whole instead of stopping.")
     ] = False,
@@ -61,16 +64,18 @@ def table(
     require, and matrices of marks of roles; the command says as what it read each table. It guesses nothing: it reports every
     cell that is not plain, and then writes nothing or, with `--allow-partial`, a policy that denies what such cells are about.
     Columns, tables, footnotes and texts that are left out are also reported, unless `--accept` names them. With `-o`, the
-    scenarios of the page's cells are written beside the policy. Check the policy against the page before you use it.
+    scenarios of the page's cells are written beside the policy. `--against` says cell by cell where a page and a policy differ. Check the policy against the page before you use it.
 
     Example:
       privtab import table docs/cdap.md -o policy.yaml
       privtab import table wiki.html --system lake --inside schema=catalog --inside table=schema -o lake.yaml
+      privtab import table docs/permissions.md --against lake.yaml
       privtab import table matrix.csv --column requires=Needed --name Programs=program --set ALL=READ,WRITE
     """
     from privtab.base import SourceFile
     from privtab.ir import Program
     from privtab.pipeline import load_program
+    from privtab_pages.against import differences
     from privtab_pages.imported import TableReader, no_table
     from privtab_pages.own_pages import edited, own_policy
     from privtab_pages.page_files import page_of, page_source, tables
@@ -118,8 +123,13 @@ def table(
         except PolicyInvalid as error:
             wrong = [reader.on_page(found, written) for found in error.diagnostics]
             unread += wrong
-            policy = reader.without(wrong) if allow_partial else None
+            policy = reader.without(wrong) if allow_partial or against else None
+    if against is not None and program is not None:
+        unread += differences(reader.draft, program, load_program(against), reader.spans)
     show_findings(unread, {str(page): source.text})
+    if against is not None:
+        fail_if(unread or program is None)
+        return
     fail_if(program is None or (unread and not allow_partial))
     assert program is not None
     scenarios = reader.draft.scenarios(program, output.name) if output else ""
