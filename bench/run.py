@@ -19,6 +19,7 @@ from pathlib import Path
 
 import activation
 import americas
+import authzen
 import client
 import compile as compile_times
 import conformance
@@ -65,6 +66,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "activation": activation.report,
     "embedded": embedded.report,
     "tables": tables.report,
+    "authzen": authzen.report,
     "load": load.report,
     "spark": spark.report,
     "scale": spark_scale.report,

@@ -142,7 +142,8 @@ class Request:
         if not (
             type(resource) is Entity
             and type(self.user) is type(self.action) is type(resource.type) is type(resource.id) is str
-            and not (self.groups or self.with_ or self.flags or self.active_roles or self.attributes)
+            and not (self.groups or self.with_ or self.flags or self.active_roles)
+            and (self.attributes is GivenAttributes.NONE or not self.attributes)
         ):
             for name in ("user", "action", "resource", "groups", "with_", "flags", "active_roles", "attributes"):
                 object.__setattr__(self, name, exact(getattr(self, name)))

@@ -7,6 +7,9 @@ from typing import Any
 
 from privtab.base.names import is_unicode
 
+_SHORT = 1_000
+"""Characters up to which looking at the pairs of every object is faster than making a decoder that counts."""
+
 
 def strict_loads(text: str | bytes) -> Any:
     """The value of a JSON text in UTF-8. Raises ValueError, which says what is wrong.
@@ -20,7 +23,7 @@ def strict_loads(text: str | bytes) -> Any:
     """
     json_text = text.decode() if isinstance(text, bytes) else text
     try:
-        value = _compact(json_text)
+        value = _compact(json_text) if len(json_text) > _SHORT else None
         if value is None:
             value = _decode(json_text)
     except RecursionError:

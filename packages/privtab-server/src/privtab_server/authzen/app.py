@@ -15,7 +15,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as ScopeOfCall
 
 from privtab.base import DecisionUnavailable, PolicyError, PrivtabError, bare_name
 from privtab_server.authzen import messages
@@ -47,6 +48,7 @@ def metadata(base: str, *, searches: bool) -> dict[str, str]:
 LOG = logging.getLogger("privtab.serve")
 
 Method: TypeAlias = Callable[[Body], Awaitable[ResponseBody]]
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _JSON = "application/json"
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
@@ -84,6 +86,7 @@ class AppSettings:
 
 def application(settings: AppSettings) -> ASGIApp:
     """The ASGI application."""
+    direct: dict[str, Endpoint] = {}
     routes: list[Route] = [
         Route("/health", _health, methods=["GET"]),
         Route("/ready", partial(_ready, settings), methods=["GET"]),
@@ -94,10 +97,30 @@ def application(settings: AppSettings) -> ASGIApp:
         for path, method, scope in _methods(service):
             endpoint = partial(_endpoint, settings, method, scope, listing=path.endswith(f"/{SearchKind.SUBJECT}"))
             routes.append(Route(prefix + path, endpoint, methods=["POST"]))
+            direct[prefix + path] = endpoint
     routes += settings.routes
     app = Starlette(routes=routes, lifespan=partial(_lifespan, settings))
     app.router.redirect_slashes = False
-    return AccessLog(app)
+    return AccessLog(DirectCalls(app, direct))
+
+
+class DirectCalls:
+    """Leads calls of the API to their endpoints by one look-up, instead of a pattern for each route; all others to `app`."""
+
+    def __init__(self, app: ASGIApp, endpoints: Mapping[str, Endpoint]) -> None:
+        """`endpoints`: by path, for POST; they answer errors themselves."""
+        self._app = app
+        self._endpoints = endpoints
+
+    async def __call__(self, scope: ScopeOfCall, receive: Receive, send: Send) -> None:
+        """As in ASGI."""
+        is_call = scope["type"] == "http" and scope["method"] == "POST" and not scope.get("root_path")
+        endpoint = self._endpoints.get(scope["path"]) if is_call else None
+        if endpoint is None:
+            await self._app(scope, receive, send)
+            return
+        answer = await endpoint(Request(scope, receive))
+        await answer(scope, receive, send)
 
 
 def _methods(service: Service) -> Sequence[tuple[str, Method, Scope]]:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from privtab.base import Request, Vocabulary, strict_loads
+from privtab.base import Entity, Request, Vocabulary, strict_loads
 
 Body: TypeAlias = Mapping[str, Any]
 
 PARTS = ("subject", "action", "resource", "context")
 _NEEDED = {"subject": ("type", "id"), "action": ("name",), "resource": ("type", "id")}
 """The required keys of each part of an evaluation."""
+_NOTHING: Body = {}
 MOST_EVALUATIONS = 10_000
 
 
@@ -110,6 +111,15 @@ def subjects(body: Body) -> Iterator[str]:
 
 def evaluation(body: Body) -> Body:
     """Check the body of one evaluation (§6.1); raises Malformed."""
+    subject, action, resource = body.get("subject"), body.get("action"), body.get("resource")
+    if (
+        type(subject) is type(action) is type(resource) is type(body.get("context", _NOTHING)) is dict
+        and len(subject) == len(resource) == 2
+        and len(action) == 1
+        and type(subject.get("type")) is type(subject.get("id")) is type(action.get("name")) is str
+        and type(resource.get("type")) is type(resource.get("id")) is str
+    ):
+        return body  # the common case; the rest finds out what is wrong
     for part in ("subject", "action", "resource"):
         _part(body, part, _NEEDED[part])
     _object(body.get("context", {}), "`context`")
@@ -134,6 +144,10 @@ def request(body: Body, vocabulary: Vocabulary) -> Request:
     value.
     """
     subject, resource = body["subject"], body["resource"]
+    user, action, type_ = subject["id"], body["action"]["name"], resource["type"]
+    has_more = len(subject) > 2 or len(body["action"]) > 1 or len(resource) > 2 or body.get("context")
+    if user and action and type_ and not has_more and subject["type"] in vocabulary.subjects:
+        return Request(user=user, action=action, resource=vocabulary.spelt(Entity(type_, resource["id"])))
     read = {"groups"} if vocabulary.request_groups else set()
     properties = subject.get("properties", {})
     read |= {*vocabulary.attributes.user}
@@ -153,6 +167,8 @@ def _with_defaults(item: object, defaults: Mapping[str, Body]) -> Body | Malform
     """
     try:
         stated = _object(item, "an evaluation")
+        if not defaults:
+            return evaluation(stated)
         merged: dict[str, Any] = {**defaults, **{part: stated[part] for part in PARTS if part in stated}}
         for part, needed in _NEEDED.items():
             if part in stated and part in defaults and isinstance(stated[part], Mapping):

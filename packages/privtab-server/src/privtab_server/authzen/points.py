@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FEW = 50
-"""Maximum decisions made in the event loop; more are made in a thread."""
+"""Maximum decisions with explanations made in the event loop; more are made in a thread."""
+FEW_BRIEF = 200
+"""The same for decisions without explanations, which take much less time."""
 
 
 class DecisionPoint(ABC):
@@ -79,14 +81,14 @@ class ClientDecisionPoint(DecisionPoint):
         if len(requests) == 1:
             # Checks of an OPA in the same iteration of the event loop share one exchange.
             return [await _settled(self._client.check(requests[0]))]
-        return await self._many(self._client.check_many, requests)
+        return await self._many(self._client.check_many, requests, FEW_BRIEF)
 
     async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
         """As DecisionPoint.decide_many."""
         if len(requests) == 1:
             # For a single request, errors have no position.
             return [await _settled(self._client.decide(requests[0]))]
-        return await self._many(self._client.decide_many, requests)
+        return await self._many(self._client.decide_many, requests, FEW)
 
     async def revision(self) -> Mapping[str, str | None]:
         """As DecisionPoint.revision."""
@@ -100,7 +102,10 @@ class ClientDecisionPoint(DecisionPoint):
         """As DecisionPoint.close."""
         await _settled(self._client.close())
 
-    async def _many(self, ask: Callable[[Sequence[Request]], T | Awaitable[T]], requests: Sequence[Request]) -> T:
+    async def _many(
+        self, ask: Callable[[Sequence[Request]], T | Awaitable[T]], requests: Sequence[Request], few: int
+    ) -> T:
+        del few
         return await _settled(ask(requests))
 
 
@@ -118,10 +123,20 @@ class LocalDecisionPoint(ClientDecisionPoint):
         super().__init__(embedded)
         self._embedded = embedded
         self._directory: tuple[object, Directory] | None = None
+        self._vocabulary: tuple[object, Vocabulary] | None = None
         self._lock = asyncio.Lock()
 
-    async def _many(self, ask: Callable[[Sequence[Request]], T | Awaitable[T]], requests: Sequence[Request]) -> T:
-        return await _settled(ask(requests) if len(requests) <= FEW else await asyncio.to_thread(ask, requests))
+    async def vocabulary(self) -> Vocabulary:
+        """As DecisionPoint.vocabulary; read once for each policy."""
+        program, _ = self._embedded.contents()
+        if self._vocabulary is None or self._vocabulary[0] is not program:
+            self._vocabulary = program, await super().vocabulary()
+        return self._vocabulary[1]
+
+    async def _many(
+        self, ask: Callable[[Sequence[Request]], T | Awaitable[T]], requests: Sequence[Request], few: int
+    ) -> T:
+        return await _settled(ask(requests) if len(requests) <= few else await asyncio.to_thread(ask, requests))
 
     async def allowed(self, request: Request, paths: Sequence[str]) -> Sequence[str] | None:
         """As DecisionPoint.allowed, by the filter of the request, in a thread."""

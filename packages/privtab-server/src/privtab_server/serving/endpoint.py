@@ -56,15 +56,17 @@ async def read_body(request: Request, limit: int, seconds: float = SECONDS) -> b
     if length.isdecimal() and int(length) > limit * _DRAINED:
         raise too_large
     body = bytearray()
-    size = 0
+    size, more = 0, True
     try:
         async with asyncio.timeout(seconds):
-            async for chunk in request.stream():
+            while more and size <= limit * _DRAINED:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                chunk, more = message.get("body", b""), message.get("more_body", False)
                 size += len(chunk)
                 if size <= limit:
                     body += chunk
-                elif size > limit * _DRAINED:
-                    break
     except TimeoutError:
         raise HttpError(408, "the request did not come in time", Connection="close") from None
     if size > limit:
