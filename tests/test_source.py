@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from privtab.base import files
 from privtab.base.errors import FileError
@@ -38,6 +41,38 @@ def test_bytes_that_are_not_utf_8_keep_their_place(tmp_path: Path) -> None:
     file = SourceFile.load(tmp_path / "a.yaml")
     assert file.undecodable == 3
     assert file.text[3] == "\ufffd"
+
+
+MARKS = {
+    "privtab: 1\n": True,
+    "# of privtab: 1\nsystem: shop\nprivtab: 1": True,
+    "\ufeffprivtab: 1\n": True,
+    "'privtab' : 1\n": True,
+    '{"privtab": 1}': True,
+    '\n{ \n\n "privtab": 1}': True,
+    '{"system": "shop", "privtab": 1}': True,
+    "{system: shop}\n---\n{privtab: 1}\n": True,
+    "a: {\nprivtab: 1}\n": True,
+    "  privtab: 1\n": False,
+    "a: {privtab: 1}\n": False,
+    "system: privtab\n": False,
+    "a\rprivtab: 1\n": False,
+    '{"rows": {"privtab": 1}}': False,
+    '{"system": "privtab: 1"}': False,
+    "": False,
+}
+
+
+@pytest.mark.parametrize("text", MARKS)
+def test_a_key_marks_a_file_at_the_start_of_a_line_or_of_its_document(text: str) -> None:
+    assert SourceFile.of("a.yaml", text).has_mark("privtab") is MARKS[text]
+
+
+@given(st.text(alphabet="{}'\": \n\r\t\ufeff\u2028x", max_size=6), st.text(alphabet="'\": \nx", max_size=3))
+def test_a_mark_is_found_as_the_pattern_of_lines_finds_it(before: str, after: str) -> None:
+    text = f"{before}key{after}"
+    pattern = r"""^\ufeff?(?:\{\s*)?["']?key["']?\s*:"""
+    assert SourceFile.of("a.yaml", text).has_mark("key") is (re.search(pattern, text, re.MULTILINE) is not None)
 
 
 def test_a_file_that_is_not_there_is_a_missing_file(tmp_path: Path) -> None:

@@ -114,10 +114,23 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 def _has_mark(text: str, key: str) -> bool:
     """Return whether a document in YAML or JSON has a key, in any way of writing it."""
-    # At the start of a line, or after the bracket that begins the document.
-    if re.search(rf"""^\ufeff?(?:\{{\s*)?["']?{key}["']?\s*:""", text, re.MULTILINE):
+    # A search for the key alone is much faster than one for starts of lines, and most files do not contain it.
+    if key not in text:
+        return False
+    if any(_starts_line(text, found.start()) for found in re.finditer(rf"""{key}["']?\s*:""", text)):
         return True
     return f'"{key}"' in text and text.lstrip().startswith("{") and _has_key(text, key)
+
+
+def _starts_line(text: str, position: int) -> bool:
+    """Return whether a key stands at the start of a line, or after a bracket there, in quotes or not."""
+    before = position - (text[max(position - 1, 0) : position] in {"'", '"'})
+    bracket = before
+    while bracket and text[bracket - 1].isspace():
+        bracket -= 1
+    starts = [before, bracket - 1] if bracket and text[bracket - 1] == "{" else [before]
+    starts += [start - 1 for start in starts if start and text[start - 1] == "\ufeff"]
+    return any(start == 0 or text[start - 1] == "\n" for start in starts)
 
 
 def _has_key(text: str, key: str) -> bool:
