@@ -39,6 +39,21 @@ def test_wrong_rows_are_reported_with_their_place(privtab: Callable[..., Any], p
     assert "1 grant," in ran.out
 
 
+def test_the_first_repetitions_are_shown_and_the_rest_counted(
+    privtab: Callable[..., Any], policy: Path, tmp_path: Path
+) -> None:
+    row = '  - {grantee: "user:ann", effect: allow, privilege: READ, entity: "store:s"}\n'
+    repeated = tmp_path / "repeated.yaml"
+    repeated.write_text("grants:\n" + row * 16 + "service_admins:\n  - user: ann\n  - user: ann\n", encoding="utf-8")
+    ran = privtab("state", "validate", repeated, "--policy", policy)
+    assert ran.code == 0
+    assert ran.err.count("the row says the same as row 1 of `grants`") == 10
+    assert f"{repeated}: grants: warning[S160 duplicate-row]: 5 more rows of `grants`" in ran.err
+    assert ran.err.count("of `service_admins`") == 1
+    listed = json.loads(privtab("state", "validate", repeated, "--policy", policy, "--format", "json").out)
+    assert sum(finding["code"] == "S160" for finding in listed) == 16
+
+
 def test_findings_for_programs(privtab: Callable[..., Any], policy: Path, wrong: Path) -> None:
     ran = privtab("state", "validate", wrong, "--policy", policy, "--format", "json")
     assert ran.code == 1

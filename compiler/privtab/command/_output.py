@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 PLAIN_WIDTH = 160
 """Width in columns without a terminal, so that tables in files and pipes are not cut."""
+SHOWN_REPETITIONS = 10
+"""Repetitions of rows of one table that are printed; the rest is counted."""
 
 
 Format = Literal["text", "json"]
@@ -324,11 +326,21 @@ def show_findings(findings: Iterable[object], texts: Mapping[str, str] | None = 
     >>> show_findings([])
     """
     diagnostics: list[Diagnostic] = []
+    repetitions: Counter[tuple[str, str]] = Counter()
     for finding in findings:
         if isinstance(finding, Diagnostic):
             diagnostics.append(finding)
+        elif not isinstance(finding, StateFinding):
+            sys.stderr.write(f"{finding}\n")
         else:
-            sys.stderr.write(finding.render() if isinstance(finding, StateFinding) else f"{finding}\n")
+            of_table = finding.place.path, finding.place.table
+            is_repetition = finding.code == finding.REPEATED and finding.place.row > 0
+            repetitions[of_table] += is_repetition
+            if not is_repetition or repetitions[of_table] <= SHOWN_REPETITIONS:
+                sys.stderr.write(finding.render())
+    for (path, name), number in repetitions.items():
+        if (omitted := number - SHOWN_REPETITIONS) > 0:
+            sys.stderr.write(StateFinding.of_more(path, name, omitted, StateFinding.REPEATED, "warning").render())
     if not diagnostics:
         return
     console = err()

@@ -13,7 +13,7 @@ from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.state.attribute_rows import value_problem
-from privtab.state.findings import RowLocation, StateFinding
+from privtab.state.findings import StateFinding
 from privtab.state.names import RowProblem, StateNames, UsedParts
 from privtab.state.nodes import ENTITIES, Cells, ColumnRows, State
 from privtab.state.raw import NAMED, RawRow, RawState
@@ -82,7 +82,9 @@ class Checker:
                 windows.append(window)
                 self.look_alikes(row)
             else:
-                self.warn(row, "S160", f"the row says the same as row {first} of `{name}`", "leave it out")
+                self.warn(
+                    row, StateFinding.REPEATED, f"the row says the same as row {first} of `{name}`", "leave it out"
+                )
         if any(window != ALWAYS for window in windows):
             self.windows[name] = tuple(windows)
         return ColumnRows.of(name, values)
@@ -351,9 +353,8 @@ class Checker:
         """Report how many findings were left out beyond the limit."""
         for (path, table, code, severity), number in self.finding_counts.items():
             if number > MAX_FINDINGS_OF_KIND:
-                message = f"{number - MAX_FINDINGS_OF_KIND:,} more rows of `{table}` have a finding of this kind"
-                place = RowLocation(path=path, table=table, row=0)
-                self.findings.append(StateFinding(place=place, message=message, code=code, severity=severity))
+                omitted = number - MAX_FINDINGS_OF_KIND
+                self.findings.append(StateFinding.of_more(path, table, omitted, code, severity))
 
     def _report(self, row: RawRow, problem: RowProblem, severity: Literal["error", "warning", "note"]) -> None:
         kind = row.path, row.table, problem.code, severity

@@ -131,6 +131,8 @@ class StateFinding:
     """The consequence of wrong rows where a state can deny."""
     NAMES: ClassVar[Mapping[str, str]] = _NAMES
     """The name of each code, as in `S130 unknown-privilege`."""
+    REPEATED: ClassVar[str] = "S160"
+    """The code of a row that says the same as another."""
 
     place: RowLocation
     message: str
@@ -145,6 +147,15 @@ class StateFinding:
         if self.help is not None:
             lines.append(f"  help: {self.help}")
         return "\n".join(printable_text(line, one_line=True) for line in lines)
+
+    @classmethod
+    def of_more(
+        cls, path: str, table: str, number: int, code: str, severity: Literal["error", "warning", "note"]
+    ) -> StateFinding:
+        """The finding that stands for those of one kind that are left out."""
+        message = f"{number:,} more rows of `{table}` have a finding of this kind"
+        place = RowLocation(path=path, table=table, row=0)
+        return cls(place=place, message=message, code=code, severity=severity)
 
     @property
     def name(self) -> str:
