@@ -35,7 +35,7 @@ ATTRIBUTES = "attributes are declared under `attributes`, and compared as in `us
         ("time < 17", ATTRIBUTES),
         ("everyone", "write `anyone`"),
         ("authenticated", "write `anyone`"),
-        ("nobody", "write a privilege that is never granted"),
+        ("none", "write `nobody`"),
         ("admin", "write `service admin`"),
         ("READ", "write the entity type in parentheses: `READ (TYPE)`"),
         ("READ shop", "write the entity type in parentheses: `READ (shop)`"),
@@ -49,7 +49,7 @@ ATTRIBUTES = "attributes are declared under `attributes`, and compared as in `us
         ("READ (shop/shelf)", "separate entity types by commas"),
         ("allow READ (shop)", "leave `allow` out"),
         ("deny READ (shop)", "denials are rows of the state"),
-        ("self (user)", "`self` and `anyone` take no parentheses"),
+        ("self (user)", "`self`, `anyone` and `nobody` take no parentheses"),
     ],
 )
 def test_cells_of_other_languages(only: Callable[..., Any], cell: str, advice: str) -> None:

@@ -91,3 +91,8 @@ def test_an_entity_of_a_single_type_is_always_named(codes: Callable[[str], list[
         f"entities: {{shop: {{rules: }}}}\ntypes: {{rules: {{single: true}}}}\ntables: {{rules: {{list: {row}}}}}\n"
     )
     assert "P312" not in codes(policy)
+
+
+def test_nobody_alone_is_meant(codes: Callable[[str], list[str]]) -> None:
+    assert "P312" not in codes("tables: {shelf: {shut: nobody}}\n")
+    assert "P312" in codes("tables: {shelf: {shut: nobody and READ (shelf)}}\n")

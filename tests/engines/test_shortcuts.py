@@ -25,7 +25,7 @@ NOBODY = ("", "*", "?", "%", "group:hr", "user:ann", "ann\n", 5, None)
 
 
 @pytest.mark.parametrize(
-    "features", [(), ("hierarchy", "implies", "any"), ("attributes",), ("active", "below")], ids=str
+    "features", [(), ("hierarchy", "implies", "any", "nobody"), ("attributes",), ("active", "below")], ids=str
 )
 @pytest.mark.parametrize("seed", seeds(range(400, 440), quick=8))
 def test_a_shortcut_answers_as_the_reference(seed: int, features: tuple[str, ...]) -> None:

@@ -99,7 +99,14 @@ def _check_known(program: Program, state: State, reference: Reference, request: 
 
 @pytest.mark.parametrize(
     "features",
-    [(), ("hierarchy", "implies", "any"), ("attributes",), ("active", "below"), ("flat",), ("nested", "attributes")],
+    [
+        (),
+        ("hierarchy", "implies", "any", "nobody"),
+        ("attributes",),
+        ("active", "below"),
+        ("flat",),
+        ("nested", "attributes"),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("seed", seeds(range(500, 540), quick=6))

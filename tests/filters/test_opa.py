@@ -26,7 +26,7 @@ from privtab.state.nodes import State
 REQUESTS = 12
 FEATURES = (
     (),
-    ("hierarchy", "implies", "any"),
+    ("hierarchy", "implies", "any", "nobody"),
     ("attributes",),
     ("active", "below"),
     ("flat",),

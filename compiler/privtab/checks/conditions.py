@@ -10,7 +10,7 @@ from privtab.base.hints import listed_names
 from privtab.checks._superfluous import Superfluous, superfluous
 from privtab.checks._view import Found, FoundInRow, Setting, check, check_in_every_type, declared, view_of
 from privtab.ir.formula import direct_atoms, references
-from privtab.ir.nodes import ALWAYS, RESOURCE, Formula, Rule
+from privtab.ir.nodes import ALWAYS, NEVER, RESOURCE, Formula, Rule
 from privtab.ir.solver import CONFLICTS
 from privtab.model import nodes as m
 from privtab.model.nodes import Policy, first_spot
@@ -48,7 +48,8 @@ def _why(part: Superfluous) -> str:
 def unreachable_operation(policy: m.Policy) -> Iterator[Found]:
     """Rows whose condition no state can meet: for a named entity, or for the call without the last name.
 
-    Checks every set of flags and every choice of types, including through `can`. A row for many types is reported once.
+    Checks every set of flags and every choice of types, including through `can`. A row for many types is reported once, and one
+    that says `nobody` alone not at all.
     """
     view = view_of(policy)
     reported: set[Span] = set()
@@ -56,7 +57,7 @@ def unreachable_operation(policy: m.Policy) -> Iterator[Found]:
     """The shapes of rules that some state allows."""
     for row in policy.rows.values():
         rule = view.rule(row)
-        if row.decl.span in reported or view.shape_of(rule).number in reachable:
+        if row.decl.span in reported or rule.requires == NEVER or view.shape_of(rule).number in reachable:
             continue
         condition, unnamed = rule.item_condition, False
         example = view.unreachable_setting(rule, condition)

@@ -81,6 +81,8 @@ class Scope:
                 return m.IsSelf(self.entity, m.CellPart(cell, word.start, word.end))
             case x.Word(kind="service_admin", word=word):
                 return m.IsServiceAdmin(m.CellPart(cell, word.start, word.end))
+            case x.Word(kind="nobody"):
+                return m.AnyOf()
             case x.Word():
                 return m.AllOf()
             case x.AllOf(parts=parts):

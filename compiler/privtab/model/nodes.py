@@ -185,9 +185,9 @@ class AllOf:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """At least one part holds."""
+    """At least one part holds; without parts, never."""
 
-    parts: tuple[Condition, ...]
+    parts: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

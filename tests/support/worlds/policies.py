@@ -54,21 +54,21 @@ class Draft:
         return found
 
 
-FEATURES = ("implies", "below", "hierarchy", "active", "any", "filters")
+FEATURES = ("implies", "below", "hierarchy", "active", "any", "nobody", "filters")
 """What a world can have besides what every world has: most are modules of this package. `nested` and `attributes` have to be asked for,
 since tools refuse them, and `inside`: single types within single types."""
-IN_SPARK = ("implies", "hierarchy", "any", "filters")
+IN_SPARK = ("implies", "hierarchy", "any", "nobody", "filters")
 """Those of the features that arrays in Spark support."""
 IN_PORTIONS = (
     (),
-    ("attributes", "below", "hierarchy", "implies", "any", "filters"),
+    ("attributes", "below", "hierarchy", "implies", "any", "nobody", "filters"),
     ("nested", "active", "below", "hierarchy", "inside"),
     ("flat", "nested", "attributes", "below", "hierarchy", "implies"),
 )
 """Features of policies that are decided in portions in Spark, one or several at once."""
 OPERATIONS = ("op0", "Op0", "opAll")
 """The operations of a type; two differ in case alone."""
-SHARDED = ("implies", "hierarchy", "active", "any", "filters")
+SHARDED = ("implies", "hierarchy", "active", "any", "nobody", "filters")
 """Those of the features that sharded states support."""
 
 
@@ -265,6 +265,9 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
             return f"can {operation} ({target})"
     if choice < 0.57:
         return "anyone"
+    closed = draft.generator("nobody")
+    if closed is not None and closed.random() < 0.1:
+        return "nobody"
     target = rnd.choice(reachable)
     fitting = [p for p in PRIVILEGES if target in draft.on[p]]
     if not fitting:

@@ -49,13 +49,16 @@ _WORDS = {
     "RELATION": "a relation such as `=`",
     "SELF": "`self`",
     "ANYONE": "`anyone`",
+    "NOBODY": "`nobody`",
     "SERVICE_ADMIN": "`service admin`",
     "QUOTES": "quotes around a name of several words",
     "$END": "the end of the cell",
 }
 
 
-_TERM = frozenset({"NAME", "TEXT", "LPAR", "CAN", "OWNER", "MEMBER", "HOLDS", "SELF", "ANYONE", "SERVICE_ADMIN"})
+_TERM = frozenset(
+    {"NAME", "TEXT", "LPAR", "CAN", "OWNER", "MEMBER", "HOLDS", "SELF", "ANYONE", "NOBODY", "SERVICE_ADMIN"}
+)
 
 
 def cell_error(text: str, error: UnexpectedInput) -> CellError:
@@ -93,7 +96,7 @@ def _plain_words(expected: set[str]) -> tuple[str, ...]:
 
 
 RelatedKind: TypeAlias = Literal["owner", "member", "holds"]
-WordKind: TypeAlias = Literal["self", "service_admin", "anyone"]
+WordKind: TypeAlias = Literal["self", "service_admin", "anyone", "nobody"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,7 @@ class CanDo(OnTargets):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """`self`, `service admin` or `anyone`."""
+    """`self`, `service admin`, `anyone` or `nobody`."""
 
     kind: WordKind
     word: Name
@@ -229,7 +232,7 @@ class NameUse(NamedTuple):
 
 
 _DEEP = 100
-RESERVED_WORDS = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
+RESERVED_WORDS = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone", "nobody"})
 """The words of conditions that cannot be names of privileges or sets: `"owner" in RESERVED_WORDS`."""
 _NO_SHAPE = re.compile(r"[.=<>{\"]|[(,][ \t\r\n]*service[ \t\r\n]+admin\b")
 """The characters of comparisons and of names in quotes, and two names of a target that look like one word; cells with them are parsed as they are."""

@@ -345,7 +345,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "condition": {
         "type": "string",
         "minLength": 1,
-        "examples": ["READ (namespace)", "READ/WRITE (x) and owner (y, z)", "can load (schema)", "anyone"],
+        "examples": ["READ (namespace)", "READ/WRITE (x) and owner (y, z)", "can load (schema)", "anyone", "nobody"],
     },
     "effects": _one_or_many({"type": "string", "minLength": 1, "examples": ["ALL (entity)", "owner"]}),
     "entities": {

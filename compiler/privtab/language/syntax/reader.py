@@ -365,11 +365,13 @@ def _for_whole_cell(text: str) -> str | None:
     if word in _EVERYBODY:
         return "write `anyone`"
     if word in _NOBODY:
-        return "write a privilege that is never granted: without a grant a request is denied"
+        return "write `nobody`"
     if word in ("admin", "service_admin", "superuser", "root"):
         return "write `service admin` for the service administrators of the state, or a privilege: `ADMIN (TYPE)`"
     lone = _NO_TARGET.fullmatch(text)
-    if lone is None or text.lower().startswith(("allow ", "deny ", "if ", "is ", "requires ", "self ", "anyone ")):
+    if lone is None or text.lower().startswith(
+        ("allow ", "deny ", "if ", "is ", "requires ", "self ", "anyone ", "nobody ")
+    ):
         return None
     return f"write the entity type in parentheses: `{lone[1]} ({lone[2] or 'TYPE'})`"
 
@@ -400,8 +402,8 @@ def _for_error(text: str, error: CellError) -> tuple[str | None, bool]:
         instead = "write `READ/WRITE (TYPE)` for any of them, `READ + WRITE (TYPE)` for all"
     if instead is None and found == "/" and inside:
         instead = "separate entity types by commas: any of them will do"
-    if instead is None and found == "(" and re.search(r"\b(self|anyone)\s*$", before):
-        instead = "`self` and `anyone` take no parentheses"
+    if instead is None and found == "(" and re.search(r"\b(self|anyone|nobody)\s*$", before):
+        instead = "`self`, `anyone` and `nobody` take no parentheses"
     if instead is None and (found == "[" or (found == "-" and after.startswith("-"))):
         instead = "write targets in `( )`" if found == "[" else "write remarks in `note:`, or after ` #`"
     return instead, False

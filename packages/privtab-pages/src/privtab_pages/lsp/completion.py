@@ -29,7 +29,7 @@ _OF_KEY |= dict.fromkeys(("resource", "entity", "items", "visible", "of", "scope
 _OF_KEY |= dict.fromkeys(("principal", "grantee", "owner"), "principal")
 """What stands at the keys of a case, and of the rows of a state."""
 _NAME = r"[\w.@%\-]+"
-KEYWORDS = ("and", "anyone", "can", "holds", "member", "or", "owner", "self", "when", "service admin")
+KEYWORDS = ("and", "anyone", "can", "holds", "member", "nobody", "or", "owner", "self", "when", "service admin")
 """The words of conditions."""
 
 
