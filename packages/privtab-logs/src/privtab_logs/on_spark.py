@@ -21,6 +21,7 @@ from privtab_logs import distinct, row_use
 from privtab_logs.deciding import hidden_by_mask
 from privtab_logs.moments import Moments
 from privtab_logs.reading import batches_of
+from privtab_logs.repeated import Repeats
 from privtab_logs.replaying import QUESTIONS, Replay, replay
 from privtab_logs.schema import DAMAGED, SCHEMA, Reading
 from privtab_spark.packed_values import digest, packed
@@ -138,14 +139,16 @@ def _opened(files: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, io.BufferedR
 
 
 def _batches(files: Iterable[pa.RecordBatch], reading: Reading) -> Iterator[pa.RecordBatch]:
+    repeats = Repeats()
     for path, file in _opened(files):
-        yield from batches_of(file, path, reading)
+        yield from batches_of(file, path, reading, repeats=repeats)
 
 
 def _rows(files: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    repeats = Repeats()
     for path, file in _opened(files):
         reading = Reading(most_places=None)
-        yield from batches_of(file, path, reading)
+        yield from batches_of(file, path, reading, repeats=repeats)
         yield from _damaged(reading)
 
 

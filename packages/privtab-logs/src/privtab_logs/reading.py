@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BufferedReader
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from privtab.base import FileError, UsageError, no_collection, note_read, strict_loads
 from privtab_logs import opa
-from privtab_logs.schema import COLUMNS, MALFORMED, NO_ANSWER, SCHEMA, Reading, Row
+from privtab_logs.repeated import Repeats
+from privtab_logs.schema import COLUMNS, MALFORMED, NO_ANSWER, SCHEMA, VARYING, Reading, Row, SharedRow, alone
 from privtab_logs.values import values
 from privtab_logs.wrapped import Unwrapper
 from privtab_server.addresses import STORE
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
 
 ROWS = 1 << 16
 """Rows of a batch."""
+_PART = 1 << 13
+"""Rows that become columns together: so few that a processor keeps them at hand."""
 _TIME, _PROBLEM = SCHEMA.get_field_index("time"), SCHEMA.get_field_index("problem")
 _LISTS = ("groups", "active_roles", "flags")
 _MORE = (*_LISTS, "with", "attributes")
+_READ_AS = {"time": pa.string()}
 _BACKWARDS = 1_000_000
 _PARQUET = b"PAR1"
 
@@ -45,7 +49,8 @@ def batches(
     """The decisions of logs in batches, file by file. `entries`: reads one entry. Raises as `read`."""
     listed = list(map(str, logs))
     for store in [location for location in listed if location.startswith(STORE)]:
-        yield from _in_batches(_of_store(store, reading), reading)
+        yield from _in_batches(map(alone, _of_store(store, reading)), reading)
+    repeats = Repeats()
     others = [location for location in listed if not location.startswith(STORE)]
     for path in files(others) if others or not listed else ():
         if path.name.startswith(".") and path.suffix == ".crc":
@@ -57,7 +62,7 @@ def batches(
         note_read(path)
         try:
             with path.open("rb") as file:
-                yield from batches_of(file, str(path), reading, entries)
+                yield from batches_of(file, str(path), reading, entries, repeats)
         except OSError as error:
             raise FileError(f"{path} cannot be read: {error.strerror or error}") from error
 
@@ -106,35 +111,54 @@ def files(logs: Iterable[str | os.PathLike[str]]) -> list[Path]:
 
 
 def batches_of(
-    file: BufferedReader, path: str, reading: Reading, entries: Entries = opa.rows
+    file: BufferedReader, path: str, reading: Reading, entries: Entries = opa.rows, repeats: Repeats | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The decisions of one file in batches."""
+    """The decisions of one file in batches. `repeats`: entries of other files, which this one may repeat."""
     reading.files += 1
     if file.peek(len(_PARQUET)).startswith(_PARQUET):
         yield from _of_parquet(file, path, reading)
         return
-    rows = Unwrapper(entries, reading).rows(values(file, path, reading), path)
-    yield from _in_batches(rows, reading)
+    found = values(file, path, reading, (repeats or Repeats()) if entries is opa.rows else None)
+    yield from _in_batches(chain.from_iterable(Unwrapper(entries, reading).rows(found, path)), reading)
 
 
-def _in_batches(rows: Iterator[Row], reading: Reading) -> Iterator[pa.RecordBatch]:
+def _in_batches(rows: Iterator[SharedRow], reading: Reading) -> Iterator[pa.RecordBatch]:
     while True:
         with no_collection():
-            found = batch(islice(rows, ROWS))
-        if not len(found):
+            parts = [batch(part) for _ in range(ROWS // _PART) if (part := [*islice(rows, _PART)])]
+        if not parts:
             return
-        yield _counted(found, reading)
+        yield _counted(pa.concat_batches(parts), reading)
 
 
-def batch(rows: Iterator[Row]) -> pa.RecordBatch:
+def batch(rows: Sequence[SharedRow]) -> pa.RecordBatch:
     """Rows as columns."""
-    columns: list[list[Any]] = [[] for _ in COLUMNS]
-    # Few rows at a time, which a processor keeps at hand.
-    while part := list(islice(rows, 1000)):
-        for column, cells in zip(columns, zip(*part, strict=True), strict=True):
-            column.extend(cells)
-    arrays = [pa.array(cells, type_) for cells, (_, type_, _) in zip(columns[1:], COLUMNS[1:], strict=True)]
-    return pa.RecordBatch.from_arrays([_times(columns[0]), *arrays], schema=SCHEMA)
+    shared, own, positions = zip(*rows, strict=True)
+    distinct = {id(row): row for row in shared}
+    cells = zip(*distinct.values(), strict=True)
+    arrays = {
+        name: pa.array(column, _READ_AS.get(name, type_))
+        for (name, type_, _), column in zip(COLUMNS, cells, strict=True)
+    }
+    if len(distinct) < len(rows):
+        numbers = dict(zip(distinct, range(len(distinct)), strict=True))
+        places = pa.array([numbers[id(row)] for row in shared])
+        arrays = {name: array.take(places) for name, array in arrays.items()}
+    for name, column in zip((*VARYING, "position"), (*zip(*own, strict=True), positions), strict=True):
+        texts = pa.array(column, pa.string())
+        if texts.null_count < len(texts):
+            arrays[name] = _with_own(name, texts, arrays[name])
+    arrays["time"] = _times(arrays["time"])
+    return pa.RecordBatch.from_arrays([*arrays.values()], schema=SCHEMA)
+
+
+def _with_own(name: str, own: pa.Array, shared: pa.Array) -> pa.Array:
+    """The cells of a column whose rows share some of it."""
+    if name == "resource":
+        own = pc.binary_join_element_wise(shared, own, "")
+    elif name == "latency_us":
+        own = pc.divide(own.cast(pa.int64()), 1000)
+    return pc.coalesce(own, shared)
 
 
 def _counted(found: pa.RecordBatch, reading: Reading) -> pa.RecordBatch:
@@ -149,14 +173,14 @@ def _counted(found: pa.RecordBatch, reading: Reading) -> pa.RecordBatch:
     return found
 
 
-def _times(cells: list[str | None]) -> pa.Array:
+def _times(texts: pa.Array) -> pa.Array:
     """Texts of RFC 3339 as times; null for what is none."""
-    texts = pa.array(cells, pa.string())
     try:
         return texts.cast(pa.timestamp("ns", "UTC")).cast(SCHEMA[_TIME].type, safe=False)
     except pa.ArrowInvalid:
-        single = len(cells) == 1
-        return pa.nulls(1, SCHEMA[_TIME].type) if single else pa.concat_arrays([_times([text]) for text in cells])
+        single = len(texts) == 1
+        alone = [] if single else [_times(texts.slice(at, 1)) for at in range(len(texts))]
+        return pa.nulls(1, SCHEMA[_TIME].type) if single else pa.concat_arrays(alone)
 
 
 def _of_parquet(file: BinaryIO, path: str, reading: Reading) -> Iterator[pa.RecordBatch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -190,8 +191,12 @@ def _differences(
 
 def more(rows: pa.RecordBatch) -> Iterator[str | None]:
     """Yield the rest of each request besides a user, an operation and a resource, as JSON."""
-    for cells in zip(*(rows[name].to_pylist() for name in _MORE), strict=True):
-        given = {name: cell for name, cell in zip(_MORE, cells, strict=True) if cell is not None}
+    names = [name for name in _MORE if rows[name].null_count < len(rows)]
+    if not names:
+        yield from repeat(None, len(rows))
+        return
+    for cells in zip(*(rows[name].to_pylist() for name in names), strict=True):
+        given = {name: cell for name, cell in zip(names, cells, strict=True) if cell is not None}
         yield json.dumps(given, ensure_ascii=False, separators=(",", ":")) if given else None
 
 

@@ -15,6 +15,13 @@ from privtab.base import count, printable_text
 
 Row: TypeAlias = tuple[Any, ...]
 """The cells of a row, in the order of the schema; the time as text."""
+SharedRow: TypeAlias = tuple[Row, tuple[str | None, ...], str | None]
+"""A row that several entries may share, and what one entry has instead: texts for VARYING, and its position; None: as in the row.
+
+The texts are put behind the `resource` of the row, which may be its type alone, and are nanoseconds for `latency_us`.
+"""
+VARYING = ("time", "decision_id", "user", "resource", "latency_us")
+_NOTHING = (None,) * len(VARYING)
 
 COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("time", pa.timestamp("us", "UTC"), "When it was decided, by the clock of the decision point."),
@@ -146,6 +153,11 @@ class Reading:
         """As in reports."""
         values = {name: getattr(self, name) for name in self.__slots__ if name != "most_places"}
         return {name: dict(sorted(v.items())) if isinstance(v, Counter) else v for name, v in values.items()}
+
+
+def alone(row: Row) -> SharedRow:
+    """A row that no other entry shares."""
+    return row, _NOTHING, None
 
 
 def log_schema() -> dict[str, Any]:

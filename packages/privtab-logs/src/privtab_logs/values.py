@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from privtab.base import StrictDecoder
+from privtab_logs.repeated import Repeats
 from privtab_logs.schema import Reading
 
 PIECE = 1 << 18
@@ -26,9 +27,12 @@ _SPACED = tuple(f'"{space}' for space in " \t\r\n")
 _NEXT = re.compile(r"\n(?=[\[{]|[^\s\"{}\],][^\"{}\n]{0,255}\{)")
 
 
-def values(file: BinaryIO, path: str, reading: Reading) -> Iterator[tuple[int, Any]]:
-    """Yield the objects in a file, the items of top-level arrays, and the lines of text, each with the number of its first line."""
-    return _Scanner(_pieces(file, path, reading), path, reading).values()
+def values(file: BinaryIO, path: str, reading: Reading, repeats: Repeats | None = None) -> Iterator[tuple[int, Any]]:
+    """Yield the objects in a file, the items of top-level arrays, and the lines of text, each with the number of its first line.
+
+    `repeats`: takes note of the objects, and knows the rows of some of them, which come as lists.
+    """
+    return _Scanner(_pieces(file, path, reading), path, reading, repeats).values()
 
 
 def _pieces(file: BinaryIO, path: str, reading: Reading) -> Iterator[bytes]:
@@ -65,13 +69,14 @@ def _pieces(file: BinaryIO, path: str, reading: Reading) -> Iterator[bytes]:
 class _Scanner:
     """Reads values from a window over the text."""
 
-    def __init__(self, pieces: Iterator[bytes], path: str, reading: Reading) -> None:
+    def __init__(self, pieces: Iterator[bytes], path: str, reading: Reading, repeats: Repeats | None) -> None:
         self._pieces = pieces
         self._path = path
         self._reading = reading
         # What is not UTF-8 becomes lone surrogates, by which the values that contain it are found.
         self._decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
         self._decoder = StrictDecoder()
+        self._repeats = repeats
         self._compact = True
         self._text = ""
         self._at = 0
@@ -90,6 +95,14 @@ class _Scanner:
                 if not self._suspect or self._is_unicode(text):
                     yield number, text
                 continue
+            if self._repeats is not None and not self._suspect:
+                rows, end, line = self._repeats.repeated(self._text, self._at, self._path, self._line)
+                if rows:
+                    yield self._line, rows
+                    size, self._at, self._line = (end - self._at) // len(rows), end, line
+                    if len(self._text) - end < size:  # the next one is cut off, which an attempt would tell more slowly
+                        self._fill()
+                    continue
             try:
                 value, end = self._decoder.at(self._text, self._at, compact=self._compact)
             except StrictDecoder.Incomplete as error:
@@ -102,6 +115,8 @@ class _Scanner:
             except ValueError as error:
                 self._damaged(str(error))
             else:
+                if self._repeats is not None and not self._suspect:
+                    self._repeats.learn(self._text[self._at : end])
                 if not self._suspect or self._is_unicode(value):
                     yield self._line, value
                 self._move(end)
@@ -161,10 +176,11 @@ class _Scanner:
                 break
         more = "".join(pieces)
         self._text, self._at = rest + more, 0
-        self._compact = not any(spaced in self._text for spaced in _SPACED)
+        # A search for one character is much faster than one for two.
+        self._compact = not any(spaced in self._text for spaced in _SPACED if spaced[1] in self._text)
         in_ascii = self._text.isascii()  # at once; looking for surrogates takes a third of the time of reading
-        self._suspect = (
-            "\\ud" in self._text or "\\uD" in self._text or (not in_ascii and _SURROGATE.search(self._text) is not None)
+        self._suspect = ("\\" in self._text and ("\\ud" in self._text or "\\uD" in self._text)) or (
+            not in_ascii and _SURROGATE.search(self._text) is not None
         )
         return bool(more)
 

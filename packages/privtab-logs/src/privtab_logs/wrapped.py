@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from privtab.base import StrictDecoder
-from privtab_logs.schema import Reading, Row
+from privtab_logs.schema import Reading, Row, SharedRow, alone
 
 Entries = Callable[[Any, str, Reading], Iterable[Row] | None]
 """The rows of one entry of a log, which stands at a position; None for a value that is no entry."""
@@ -43,9 +43,12 @@ class Unwrapper:
         self._parts: dict[str, tuple[str, str]] = {}
         """Text without its end, and the position of its first part, by sender."""
 
-    def rows(self, values: Iterable[tuple[int, Any]], path: str) -> Iterator[Row]:
-        """The rows of the objects and of the lines of text in a file."""
+    def rows(self, values: Iterable[tuple[int, Any]], path: str) -> Iterator[Iterable[SharedRow]]:
+        """The rows of the objects and of the lines of text in a file, and the rows among them."""
         for line, value in values:
+            if isinstance(value, list):
+                yield value
+                continue
             found: list[Row] | None = None
             position, why = f"{path}:{line}", "it is nested too deeply"
             with suppress(RecursionError):
@@ -53,7 +56,7 @@ class Unwrapper:
                 why = _no_entry(value)
             if found is None:
                 self._reading.damage(position, why)
-            yield from found or ()
+            yield map(alone, found or ())
         for position, _ in self._parts.values():
             self._reading.damage(position, "cut off")
 
