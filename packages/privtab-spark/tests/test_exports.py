@@ -45,6 +45,17 @@ def test_the_kernel_never_needs_pandas() -> None:
     assert completed.stdout.strip() == "fine"
 
 
+@pytest.mark.slow
+def test_workers_of_the_kernel_load_nothing_that_only_drivers_need() -> None:
+    code = (
+        "import sys, privtab_spark.kernel; from privtab.engines import Batches; Batches; "
+        "print([m for m in ('privtab.ir', 'privtab.client', 'privtab.bundle', 'privtab.state', 'privtab_spark.arguments', "
+        "'privtab_spark.refresh', 'pandas') if m in sys.modules])"
+    )
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"
+
+
 def test_batches_pass_on_every_argument_of_decide() -> None:
     taken = {
         name

@@ -2,6 +2,7 @@
 
 The driver packs the program and the arrays into one flat file. A worker opens it once for all its tasks, and no row is handled by
 Python code: see `engines/kernel.py`. Only the columns of the request are sent to the workers; the others stay in the JVM.
+Every worker imports this module, and therefore nothing that only drivers need.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines import TextDictionary, Unevaluated
-from privtab_spark.arguments import RequestColumns
 from privtab_spark.attribute_columns import AttributeColumn, values
 from privtab_spark.distinct import distinct_requests
 from privtab_spark.frames import flag_column
-from privtab_spark.refresh import FollowedState, current_engine
-from privtab_spark.shipping import ShippedBytes, kept
+from privtab_spark.shipping import ShippedBytes, kept, loaded
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from privtab.engines import Batches
+    from privtab_spark.arguments import RequestColumns
+    from privtab_spark.refresh import FollowedState
 
 ROWS = 1 << 18
 """Rows that are decided at once. Spark's batches of 10,000 are combined, because looking up strings has a cost for each batch."""
@@ -146,6 +147,10 @@ def decided_codes(
 
 def current_codes(shipped: ShippedBytes | FollowedState, layout: Layout, columns: list[pa.Array]) -> pa.Array:
     """The codes of requests in the columns of a layout, by the current state."""
+    if isinstance(shipped, ShippedBytes):
+        return codes(loaded(shipped), layout, columns)
+    from privtab_spark.refresh import current_engine
+
     return codes(current_engine(shipped), layout, columns)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from privtab.base import DecisionUnavailable, FileError, PrivtabError, UsageError
 from privtab.client import BundledEngine, BundleLocation, ReadBundle
 from privtab_spark.policies import OpenPolicy
-from privtab_spark.shipping import ShippedBytes, WorkerCache, loaded
+from privtab_spark.shipping import WorkerCache
 from privtab_spark.state.bundles import is_bundle, missing_shards_error
 from privtab_spark.state.schemas import is_written
 from privtab_spark.states import cache_key
@@ -77,10 +77,8 @@ def followed(policy: OpenPolicy, state: Any, refresh: float, alternative: str = 
     return found
 
 
-def current_engine(source: ShippedBytes | FollowedState) -> Batches:
+def current_engine(source: FollowedState) -> Batches:
     """On an executor: the engine for the current state. Raises DecisionUnavailable if the state was not seen within its bound."""
-    if isinstance(source, ShippedBytes):
-        return loaded(source)
     engine = _FOLLOWED.get(source.key, lambda: _engine(source))
     current = engine.now()
     if engine.problem is not None and not source.refresh:
