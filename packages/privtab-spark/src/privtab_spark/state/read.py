@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import functions as fn
 
 from privtab.base import WINDOW_COLUMNS, FileError, StateInvalid, UsageError, state_location
@@ -30,6 +31,7 @@ from privtab_spark.preflight import check_executors
 from privtab_spark.shipping import ShippedBytes
 from privtab_spark.state import files, row_checks, schemas
 from privtab_spark.state.conflicts import ConflictingRows, conflicting_rows, shipped_places
+from privtab_spark.state.plain_scans import PlainScan
 from privtab_spark.state.sources import Sources, TableSource, open_sources
 from privtab_spark.state.tables import PACKED, SparkState, TimedTables, collected, names_of, unpacked
 
@@ -157,8 +159,17 @@ class Read:
     @cached_property
     def raw_counts(self) -> Mapping[str, int]:
         """The number of rows of each table before any of them is checked, counted once; many sources know it without reading."""
-        tables = {table: self.sources.tables.get(table, ()) for table in schemas.tables_of(self.program)}
-        return row_counts({table: [source.rows for source in sources] for table, sources in tables.items()})
+        plain = {table: [scan.count() for scan in scans] for table, scans in self._scans.items()}
+        known = {table: sum(filter(None, counts)) for table, counts in plain.items() if None not in counts}
+        tables = {t: self.sources.tables.get(t, ()) for t in schemas.tables_of(self.program) if t not in known}
+        counts = known | row_counts({table: [source.rows for source in own] for table, own in tables.items()})
+        return {table: counts[table] for table in schemas.tables_of(self.program)}
+
+    @cached_property
+    def _scans(self) -> Mapping[str, Sequence[PlainScan]]:
+        """The tables whose sources are all plain scans of files."""
+        found = {table: [PlainScan.of(source.rows) for source in own] for table, own in self.sources.tables.items()}
+        return {table: scans for table, own in found.items() if len(scans := [*filter(None, own)]) == len(own) > 0}
 
     @property
     def plain(self) -> bool:
@@ -182,7 +193,7 @@ class Read:
                 found = unpacked(selected[table])
                 if found is None:
                     continue
-            else:
+            elif (found := self._scanned(table)) is None:
                 rows = self.raw(table)
                 found = collected(rows) if self.raw_counts[table] > PACKED else rows.toArrow()
             label = ", ".join(source.label for source in sources)
@@ -193,6 +204,11 @@ class Read:
             unnumbered = (replace(f, place=replace(f.place, row=0)) for f in wrong[:SHOWN])
             raise StateInvalid(tuple(unnumbered), StateFinding.MAY_DENY)
         return state
+
+    def _scanned(self, table: str) -> pa.Table | None:
+        """The unchecked rows of a table, read here from the files of plain scans; None if Spark is to read them."""
+        parts = [scan.table() for scan in self._scans.get(table, ())]
+        return pa.concat_tables(parts) if parts and all(part is not None for part in parts) else None
 
     def write(self, folder: str | Path, format: str = "parquet") -> dict[str, Any]:  # noqa: A002 - as in Spark
         """Write valid rows and findings to a folder, and a manifest last, so that readers see all old or all new tables.
