@@ -15,6 +15,7 @@ from typing import Any
 import decision_rows
 import pytest
 import spark_sessions
+from pyspark.sql import SparkSession
 
 from privtab import pipeline
 from privtab.bundle import state_bundle
@@ -130,3 +131,22 @@ def test_the_code_of_a_zip_file_and_of_its_folder_are_the_same(tmp_path: Path) -
     where, digest = done.stdout.split()
     assert where.startswith(str(archive))
     assert digest == preflight.code_digest()
+
+
+def test_a_session_is_looked_at_once(spark: SparkSession) -> None:
+    looking = preflight.begin(spark)
+    assert preflight.begin(spark) is looking
+    assert preflight.workers(spark) is looking.result() is preflight.check_executors(spark)
+    assert looking.result().code == "own"
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_workers_with_the_code_of_the_driver_import_what_decides(own: bool) -> None:
+    digest = "preflight.code_digest()" if own else "'another'"
+    script = (
+        "import json, sys, privtab_spark\nfrom privtab_spark import preflight\n"
+        f"found = json.loads(preflight._inspection(preflight.NEEDED, {digest})(0))\n"
+        "print(found['lacking'], 'privtab_spark.kernel' in sys.modules, 'pyarrow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["[]", str(own), "True"]

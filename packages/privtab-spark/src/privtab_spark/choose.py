@@ -21,7 +21,7 @@ from privtab_spark.state.tables import PACKED
 from privtab_spark.states import counted, decided_before, readable, timed_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,8 @@ def plan(
     request = read_arguments(frame, opened, **arguments)
 
     def choice_for_state(state_: Any) -> Choice:
-        return choose_plan(request, opened, state_, plan=plan, limits=limits, refresh=refresh)
+        choice = choose_plan(request, opened, state_, plan=plan, limits=limits, refresh=refresh)
+        return with_workers(choice, frame.sparkSession)
 
     timed = None if frame.isStreaming else timed_rows(opened, state, frame.sparkSession)
     if timed is None:
@@ -112,7 +113,7 @@ def plan(
 def choose_plan(
     request: RequestColumns, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits | None, refresh: float | None
 ) -> Choice:
-    """The choice for these requests.
+    """The choice for these requests, before the executors are looked at.
 
     Raises UsageError for an unknown plan, and for a stream whose state would be divided or that cannot follow its state.
     """
@@ -127,15 +128,18 @@ def choose_plan(
             f"{choice.why}, and a stream is not divided into portions: decide each micro-batch by `each_batch`, or take "
             '`plan="kernel"`'
         )
-    found = workers(request.frame.sparkSession)
-    why = found.why()
     followed_by = (_followed(policy, state, refresh),) if streaming else ()
     evaluation = _evaluation(policy, request)
     if choice.selected:
         named = " and ".join(f"`{table}`" for table in choice.selected)
         evaluation = (f"of {named}, only the rows that the requests need are taken, if these fit", *evaluation)
-    steps = (found.step() if why is None else why, *evaluation, *followed_by)
-    return replace(choice, steps=steps)
+    return replace(choice, steps=(*evaluation, *followed_by))
+
+
+def with_workers(choice: Choice, spark: SparkSession) -> Choice:
+    """The choice with the way in which executors get privtab, or the reason why they cannot run it."""
+    found = workers(spark)
+    return replace(choice, steps=(found.why() or found.step(), *choice.steps))
 
 
 def _selectable(request: RequestColumns, policy: OpenPolicy, state: Any, limits: Limits) -> tuple[str, ...]:

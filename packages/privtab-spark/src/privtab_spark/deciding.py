@@ -23,12 +23,12 @@ from privtab_spark.arguments import (
     read_arguments,
 )
 from privtab_spark.attribute_columns import AttributesLike
-from privtab_spark.choose import Limits, choose_plan
+from privtab_spark.choose import Limits, choose_plan, with_workers
 from privtab_spark.frames import Frame, free, opened
 from privtab_spark.kernel import answer_columns, decide_by_kernel
 from privtab_spark.moments import Moment, at_moment, each_moment, is_column
 from privtab_spark.policies import OpenPolicy, PolicyLike, open_policy
-from privtab_spark.preflight import check_executors
+from privtab_spark.preflight import begin, check_executors
 from privtab_spark.refresh import REFRESH, followed
 from privtab_spark.states import drop_cached, prepared, spark_state, timed_rows
 
@@ -101,6 +101,7 @@ def decide(
     new = (allowed, reason) if effects is None else (allowed, reason, effects)
     frame, to_caller = opened(df, new)
     names = AnswerNames(allowed, reason, effects).checked(frame)
+    begin(frame.sparkSession)
     program = open_policy(policy)
     arguments: RequestArguments = {
         "subject": subject, "action": action, "resource": resource, "with_": with_, "flags": flags, "groups": groups,
@@ -129,7 +130,9 @@ def decide(
 
     def decide_by_state(state_: Any) -> DataFrame:
         choice = choose_plan(request, program, state_, plan=plan, limits=limits, refresh=refresh)
-        log.info("decide: %s", choice, extra={"plan": choice.plan, "figures": dict(choice.figures)})
+        if log.isEnabledFor(logging.INFO):
+            said = with_workers(choice, frame.sparkSession)
+            log.info("decide: %s", said, extra={"plan": choice.plan, "figures": dict(choice.figures)})
         if choice.selected:
             from privtab_spark.pruning import decide_pruned
 
@@ -157,10 +160,12 @@ def check_time(frame: DataFrame, at: object) -> None:
 
 def _by_kernel(request: RequestColumns, policy: OpenPolicy, state: Any, refresh: float | None) -> DataFrame:
     spark = request.frame.sparkSession
-    check_executors(spark)
     if request.frame.isStreaming and refresh is not None:
+        check_executors(spark)
         return decide_by_kernel(request, followed(policy, state, refresh))
-    return decide_by_kernel(request, prepared(policy, state, spark).ship(spark))
+    packed = prepared(policy, state, spark)
+    check_executors(spark)
+    return decide_by_kernel(request, packed.ship(spark))
 
 
 class AnswerNames(NamedTuple):

@@ -1,7 +1,8 @@
 """Look once at the Python of a session's executors, and send them privtab's code if they lack it.
 
-A tiny task reports which packages a worker can import and whether its privtab is the driver's. Other code, or none, is replaced by a
+Tiny tasks report which packages a worker can import and whether its privtab is the driver's. Other code, or none, is replaced by a
 zip file of the driver's package, which the session distributes as an artifact. numpy and pyarrow cannot be sent like that.
+In a new session it takes seconds until workers run and have imported what they need, so it begins before the result is needed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import sys
 import threading
 import weakref
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
@@ -24,12 +26,15 @@ from privtab_spark.failures import first_lines, spark_errors
 from privtab_spark.shipping import session_file
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 NEEDED = ("pyarrow", "numpy")
 """Packages that every function on executors imports."""
 _OPTIONAL = ("requests",)
 _ADVICE = "install privtab with the extra `spark` there, or set PYSPARK_PYTHON (or `spark.pyspark.python`) to a Python that has it before Spark starts"
+_TASKS = 2
+"""Tasks that look, each of which leaves a worker that has imported what decisions need: small sessions have two cores."""
 _LOCK = threading.Lock()
 
 
@@ -70,19 +75,24 @@ class Workers:
                 return f"{python_text} has no privtab: it is sent to it"
 
 
-_WORKERS_OF_SESSION: weakref.WeakKeyDictionary[SparkSession, Workers] = weakref.WeakKeyDictionary()
+_WORKERS_OF_SESSION: weakref.WeakKeyDictionary[SparkSession, Future[Workers]] = weakref.WeakKeyDictionary()
 _READY: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
-def workers(spark: SparkSession) -> Workers:
-    """The Python of the executors: one tiny task for each session."""
+def begin(spark: SparkSession) -> Future[Workers]:
+    """Begin to look at the Python of the executors in another thread, once for each session in which they can run Python."""
     with _LOCK:
         known = _WORKERS_OF_SESSION.get(spark)
-    if known is None or known.broken is not None:
-        known = _inspect(spark)
-        with _LOCK:
-            _WORKERS_OF_SESSION[spark] = known
-    return known
+        if known is None or (known.done() and (known.exception() or known.result().broken) is not None):
+            known = _WORKERS_OF_SESSION[spark] = Future()
+            # A daemon, since the program may end without the result.
+            threading.Thread(target=_complete, args=(known, spark), daemon=True).start()
+        return known
+
+
+def workers(spark: SparkSession) -> Workers:
+    """The Python of the executors."""
+    return begin(spark).result()
 
 
 def check_executors(spark: SparkSession, *packages: str) -> Workers:
@@ -112,12 +122,30 @@ def check_executors(spark: SparkSession, *packages: str) -> Workers:
     return found
 
 
+def _complete(future: Future[Workers], spark: SparkSession) -> None:
+    try:
+        future.set_result(_inspect(spark))
+    except BaseException as error:  # noqa: BLE001  (for whoever waits)
+        future.set_exception(error)
+
+
 def _inspect(spark: SparkSession) -> Workers:
     from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-    inspection = F.udf(_inspection((*NEEDED, *_OPTIONAL)), "string", useArrow=False)
+    inspection = _inspection((*NEEDED, *_OPTIONAL), code_digest())
+
+    def inspections(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            yield pa.RecordBatch.from_arrays([pa.array([inspection(0)] * len(batch))], ["report"])
+
     try:
-        ((answer,),) = spark.range(0, 1, 1, 1).select(inspection("id")).collect()
+        try:  # by Arrow, as decisions are made, so that Spark has loaded and compiled what these need
+            (answer,), *_ = spark.range(0, _TASKS, 1, _TASKS).mapInArrow(inspections, "report string").collect()
+        except spark_errors():  # as it is without pyarrow
+            plain = F.udf(inspection, "string", useArrow=False)
+            ((answer,),) = spark.range(0, 1, 1, 1).select(plain("id")).collect()
     except spark_errors() as error:
         broken = first_lines(str(error))
         return Workers(python="", version="", lacking=(), code="none", origin=None, broken=broken)
@@ -128,8 +156,8 @@ def _inspect(spark: SparkSession) -> Workers:
     return Workers(**found | {"lacking": tuple(found["lacking"]), "code": code})
 
 
-def _inspection(needed: tuple[str, ...]) -> Callable[[int], str]:
-    """A self-contained function: it imports no privtab module, which the executor may lack."""
+def _inspection(needed: tuple[str, ...], own: str | None = None) -> Callable[[int], str]:
+    """A self-contained function: it imports privtab modules only from code with the digest `own`, since the executor may lack them."""
     read, packages = _reader(), _packages()
 
     def inspection(_: int) -> str:
@@ -153,12 +181,17 @@ def _inspection(needed: tuple[str, ...]) -> Callable[[int], str]:
         for name in sorted(files):
             digest.update(b"%d %s %d " % (len(name), name.encode(), len(files[name])))
             digest.update(files[name])
+        code = digest.hexdigest()[:32] if files else None
+        lacking = [name for name in needed if lacks(name)]
+        if code == own and not lacking:
+            for name in ("pyarrow.compute", "privtab_spark.kernel", "privtab.engines.batches"):
+                lacks(name)  # those that decide import them anyway
         return json.dumps(
             {
                 "python": sys.executable,
                 "version": platform.python_version(),
-                "lacking": [name for name in needed if lacks(name)],
-                "code": digest.hexdigest()[:32] if files else None,
+                "lacking": lacking,
+                "code": code,
                 "origin": spec.origin if spec is not None else None,
             }
         )

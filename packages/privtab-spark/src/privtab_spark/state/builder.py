@@ -28,6 +28,7 @@ from privtab.bundle import listing_file
 from privtab.ir import Program, Tool, vocabulary
 from privtab.state import PartText
 from privtab_spark.frames import union
+from privtab_spark.preflight import check_executors
 from privtab_spark.state import shards
 from privtab_spark.state.files import Root, at_once, place
 from privtab_spark.state.read import SHOWN, Read, finding_of, read_state
@@ -74,6 +75,7 @@ def build(
     the key; unchanged bundles are signed again only if they were signed with another key or for another scope.
     """
     read = configuration if isinstance(configuration, Read) else read_state(spark, configuration, policy)
+    check_executors(spark)
     Tool.SPARK_BUILD.check(read.program)
     if read.sources.window(*read.sources.tables):
         PartText.check_windows(read.program)

@@ -27,7 +27,7 @@ from privtab.state import (
     validate,
 )
 from privtab_spark.frames import row_counts, union
-from privtab_spark.preflight import check_executors
+from privtab_spark.preflight import begin, check_executors
 from privtab_spark.shipping import ShippedBytes
 from privtab_spark.state import files, row_checks, schemas
 from privtab_spark.state.conflicts import ConflictingRows, conflicting_rows, shipped_places
@@ -55,7 +55,7 @@ def read_state(spark: SparkSession, configuration: object, policy: object) -> Re
     configuration at once, or if there is no table.
     """
     program = schemas.program_of(policy)
-    check_executors(spark)
+    begin(spark)
     sources = open_sources(spark, configuration, schemas.tables_of(program))
     if not sources.tables:
         where = state_location(configuration)[0] if isinstance(configuration, str | Path) else None
@@ -85,6 +85,7 @@ class Read:
     def _examined(self, source: TableSource) -> DataFrame:
         """The rows of a source as returned by `row_checks.examine`."""
         table = source.table
+        check_executors(self.spark)
         worker = partial(row_checks.examine, self.program, table, dict(source.not_text), self._places_for(table))
         return source.rows.mapInArrow(worker, row_checks.examined_schema(table, schemas.windows_in(source.rows)))
 
@@ -194,6 +195,7 @@ class Read:
                 if found is None:
                     continue
             elif (found := self._scanned(table)) is None:
+                check_executors(self.spark)
                 rows = self.raw(table)
                 found = collected(rows) if self.raw_counts[table] > PACKED else rows.toArrow()
             label = ", ".join(source.label for source in sources)
