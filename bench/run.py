@@ -70,6 +70,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "load": load.report,
     "spark": spark.report,
     "scale": spark_scale.report,
+    "first": spark_scale.report_first,
     "americas": americas.report,
     "pipeline": pipeline.report,
     "replaying": replaying.report,

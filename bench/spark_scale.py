@@ -1,6 +1,7 @@
 """A million requests on Spark over growing states, in sessions with Spark's default memory, beside joins by hand.
 
-`python bench/run.py scale`, or one size: `python bench/spark_scale.py 5000000`. What is right is computed with numpy alone.
+`python bench/run.py scale`, or one size: `python bench/spark_scale.py 5000000`; `python bench/run.py first` for the first question of a session.
+What is right is computed with numpy alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,10 @@ tables: {table: {read: READ (table)}}
 """
 ALLOWED_BITS, DENIED_BITS = np.uint8(1), np.uint8(2)
 OURS, HAND = "decide", "joins by hand"
+PATH, LIMIT = (
+    "decide, the state by its path",
+    "nothing decided: `mapInArrow` reads both columns and returns one Boolean",
+)
 AGAIN = ", again"
 """The same once more in the same session, which has Spark's code compiled, and ours the state prepared; caching the tables made the joins slower."""
 
@@ -159,6 +164,30 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:  # noqa: ARG001  (
     return Report(part="scale", tables=(table,), targets=tuple(targets))
 
 
+def report_first(sizes: Sequence[str], repetitions: int) -> Report:  # noqa: ARG001  (every part takes them)
+    """Seconds of the first question of a session over the smallest state, and of the same once more, in rotating order."""
+    ways = (OURS, PATH, HAND, LIMIT)
+    seconds: dict[str, list[float]] = {way + when: [] for way in ways for when in ("", AGAIN)}
+    with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
+        Numbers(GRANTS[0]).write(Path(name))
+        for repetition in range(repetitions):
+            for way in (*ways[repetition % len(ways) :], *ways[: repetition % len(ways)]):
+                for when, value in zip(("", AGAIN), _run(way, name, way), strict=True):
+                    seconds[way + when].append(value)
+    spreads = {name: Spread(values=tuple(values)) for name, values in seconds.items()}
+    rows = tuple((way, spreads[way].text(1), spreads[way + AGAIN].text(1)) for way in ways)
+    title = f"{REQUESTS:,} requests over {GRANTS[0]:,} grants, Spark's default memory, local[2]: seconds"
+    table = Table(title=title, columns=("who", "first question of a session", "again"), rows=rows)
+    targets = (
+        Target(what="first: decide / joins by hand", spread=spreads[OURS].over(spreads[HAND]), wanted=0.5, sense="at most"),
+        Target(
+            what="again: rate of decide / of what decides nothing", wanted=0.8, sense="at least",
+            spread=spreads[LIMIT + AGAIN].over(spreads[OURS + AGAIN]),
+        ),
+    )  # fmt: skip
+    return Report(part="first", tables=(table,), targets=targets)
+
+
 def _measured(grants: int) -> dict[str, float]:
     found: dict[str, float] = _run(f"{grants:,} grants", str(grants))
     return found
@@ -214,6 +243,20 @@ def main(grants: int) -> None:
     )
 
 
+def _nothing(asked: DataFrame) -> DataFrame:
+    """Both columns are read in Python, and nothing is decided."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for batch in batches:
+            users, paths = (pc.greater(pc.binary_length(column), 0) for column in batch.columns)
+            yield pa.RecordBatch.from_arrays([pc.and_(users, paths)], ["got"])
+
+    return asked.select("user", "path").mapInArrow(read, "got boolean").selectExpr("got", "true as want")
+
+
 def decide_twice(folder: Path, who: str) -> None:
     """Decide the requests of a folder one way, once and again, and print the seconds of both as JSON."""
     from privtab_spark import decide
@@ -227,10 +270,13 @@ def decide_twice(folder: Path, who: str) -> None:
         started = time.perf_counter()
         if who == HAND:
             decided = _by_hand(asked, state["grants"], state["assignments"])
+        elif who == LIMIT:
+            decided = _nothing(asked)
         else:
             policy = folder / "lake.yaml"
+            given = folder / "state" if who == PATH else state
             decided = decide(
-                asked, policy, state, subject="user", action="read", resource=("table", "path"), allowed="got"
+                asked, policy, given, subject="user", action="read", resource=("table", "path"), allowed="got"
             )
         wrong = decided.where("want <> got").count()
         seconds.append(time.perf_counter() - started)
