@@ -266,7 +266,7 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
     if choice < 0.57:
         return "anyone"
     closed = draft.generator("nobody")
-    if closed is not None and closed.random() < 0.1:
+    if closed is not None and closed.random() < 0.02:
         return "nobody"
     target = rnd.choice(reachable)
     fitting = [p for p in PRIVILEGES if target in draft.on[p]]
