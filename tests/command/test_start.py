@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 import privtab
-from privtab.base import plugins
+from privtab.base import lazy, plugins
 from privtab.command import _app
 
 STARTED = """
@@ -77,3 +79,15 @@ def test_help_from_the_list_is_the_help_of_the_commands(
     whole = privtab(*words)
     assert (from_list.code, from_list.out, from_list.err) == (whole.code, whole.out, whole.err)
     assert whole.out + whole.err
+
+
+def test_patterns_are_compiled_when_they_are_used() -> None:
+    written = lazy.pattern("(A)-?b", re.IGNORECASE)
+    assert "match" not in vars(written)
+    found = written.match("a-b")
+    assert found is not None
+    assert found.groups() == ("a",)
+    assert (written.sub("x", "aab"), written.pattern) == ("ax", "(A)-?b")
+    assert copy.deepcopy(written).fullmatch("ab")  # as pickling does
+    with pytest.raises(re.error):
+        lazy.pattern("(").search("")

@@ -5,13 +5,13 @@ Standard library only: the adapter checks the attributes of requests with it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias, assert_never, cast
 
 from privtab.base.errors import InvalidRequest
 from privtab.base.hints import hint
+from privtab.base.lazy import pattern
 from privtab.base.names import unusable_character
 
 AttributeKind: TypeAlias = Literal["user", "entity", "request"]
@@ -25,7 +25,7 @@ Scalar: TypeAlias = str | int | bool
 AttributeValue: TypeAlias = Scalar | Sequence[str]
 """The value of an attribute: `"hr"`, `3`, `True`, or the words of a set, `["eu", "us"]`."""
 
-_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,15}")
+_WHOLE = pattern(r"0|-?[1-9][0-9]{0,15}")
 MOST_TEXT = 65_536
 """The most characters of a text."""
 WIDEST = 2**53

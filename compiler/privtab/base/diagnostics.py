@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 from unicodedata import combining, east_asian_width
 
+from privtab.base.lazy import pattern
 from privtab.base.nodes import dataclass
 from privtab.base.printable import printable_text
 
@@ -143,7 +143,7 @@ class FindingKind:
 
 _COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.NOTE: "\x1b[1;36m"}
 _BOLD, _BLUE, _OFF = "\x1b[1m", "\x1b[1;34m", "\x1b[0m"
-_LINE_END = re.compile(r"\r\n|\n|\r")
+_LINE_END = pattern(r"\r\n|\n|\r")
 _WIDTH = 160
 """Longer lines are cut around the span."""
 

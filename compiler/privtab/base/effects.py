@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
+from privtab.base.lazy import pattern
 from privtab.base.names import PrincipalKind
 
 EffectKind: TypeAlias = Literal["grant", "become", "revoke", "delegate", "withdraw"]
@@ -30,7 +31,7 @@ entity, that let somebody join a group, or that make a user a member of what con
 BY_ACTIVE_ROLE = " by active_role"
 """In the text of ownership: not the caller becomes the owner but the first active role of the request."""
 
-_TEXT = re.compile(rf"(grant|become|revoke) ([^()]+?)({BY_ACTIVE_ROLE})? \((.+)\)", re.DOTALL)
+_TEXT = pattern(rf"(grant|become|revoke) ([^()]+?)({BY_ACTIVE_ROLE})? \((.+)\)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

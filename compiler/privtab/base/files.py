@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 from privtab.base.errors import FileError, UsageError
+from privtab.base.lazy import pattern
 
 LARGEST = 16 << 20
 """Bytes of a file that is read whole, unless its reader says otherwise: hundreds of times the size of real tables."""
@@ -232,7 +233,7 @@ GZIP = ".gz"
 
 STATE_HELP = "A YAML or JSON file, a folder with a file for each table, a bundle, registry:URL#CHANNEL[@RELEASE], or store:URL[@MOMENT]."
 """The forms of a state, for the help of options such as `--state`."""
-_ACCEPTING = re.compile(r"(?P<path>.+?)/?\?(?P<names>accept=[^?]*)", re.DOTALL)
+_ACCEPTING = pattern(r"(?P<path>.+?)/?\?(?P<names>accept=[^?]*)", re.DOTALL)
 
 
 def state_location(location: str | PathLike[str]) -> tuple[Path, frozenset[str]]:

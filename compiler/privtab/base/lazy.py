@@ -1,4 +1,4 @@
-"""Names that packages export, loaded on first use, so that importing a package costs next to nothing."""
+"""Names that packages export, loaded on first use, and patterns, compiled then, so that importing a package costs next to nothing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,29 @@ from importlib import import_module
 TYPE_CHECKING = False
 """As that of `typing`, whose import takes longer than all else of `privtab --version`."""
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable
     from typing import Any
+
+    pattern = re.compile
+else:
+
+    class pattern:  # noqa: N801  `re.compile` to type checkers and readers
+        """A regular expression that is compiled when it is first used: `pattern("[a-z]+").match`."""
+
+        def __init__(self, text: str, flags: int = 0) -> None:
+            self.written = text, flags
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            return pattern, self.written
+
+        def __getattr__(self, name: str) -> Any:
+            import re
+
+            found = getattr(re.compile(*self.written), name)
+            setattr(self, name, found)
+            return found
+
 
 _BLOCK = "if TYPE_CHECKING:\n"
 

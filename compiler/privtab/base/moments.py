@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
+from privtab.base.lazy import pattern
+
 FIRST, LAST = -(1 << 63), (1 << 63) - 1
 """The first and the last moment, in 1677 and 2262: a time before or after them is one of them."""
 WINDOWED = "windowed"
@@ -29,7 +31,7 @@ WINDOW_COLUMNS = ("from", "until")
 """The optional columns of tables whose rows can have a window: a grant `from` one moment `until` another."""
 _SECOND = 1_000_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d+))?)?([Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
+_TIME = pattern(r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d+))?)?([Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
 EARLIEST, LATEST = -62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND - 1
 """The first and the last nanosecond that `moment_text` can write, in the years 1 and 9999."""
 EXAMPLE = "2026-03-03T12:00:00Z"

@@ -11,6 +11,7 @@ from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Literal, TypeAlias
 
 from privtab.base.errors import InvalidRequest
+from privtab.base.lazy import pattern
 
 LONGEST_NAME = 65_536
 """Maximum length of a name, or of the path of an entity, in a state."""
@@ -26,15 +27,15 @@ UNUSABLE = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in RANGES)
 """These characters as part of a class in a regular expression of Go, RE2 or Java; UTF-8 cannot encode surrogates."""
 PLAIN_CHARACTERS = f"{ascii_lowercase}/{digits}_-.{ascii_uppercase} !#$&'()+,:;<=>@[]^`{{|}}~"
 """Printable ASCII but for the signs of escapes, wildcards and quoted texts: what nearly all names consist of, common ones first."""
-_UNUSABLE = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in RANGES)}\ud800-\udfff]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNUSABLE = pattern(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in RANGES)}\ud800-\udfff]")
+_SURROGATE = pattern("[\ud800-\udfff]")
 FILLERS = (
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
     "\U00016fe4\U0001d159\U000e0000-\U000e0fff"
 )
 """Letters, marks and signs that show nothing: fillers, joiners, variation selectors, what Unicode keeps for more; a part of a class in a regular expression."""
-_FILLER = re.compile(f"[{FILLERS}]")
-_ONE_SCRIPT = re.compile(
+_FILLER = pattern(f"[{FILLERS}]")
+_ONE_SCRIPT = pattern(
     "CJK|HIRA|KATA|HANG|BOPO|HALF|IDEO|MODI|SUPERSCR|SUBSCR|MICRO|FEMININE|MASCULINE|KELVIN|ANGSTR|OHM|TURNED|ROMAN"
 )
 """How Unicode's names of letters begin that are usual beside those of other scripts."""
@@ -124,11 +125,11 @@ ESCAPES = (("%", "%25"), ("/", "%2F"))
 """Characters that names in a path cannot contain, with their escapes, in the order of encoding."""
 WILDCARD_ESCAPES = (("*", "%2A"), ("?", "%3F"))
 """The same for names that consist only of wildcards."""
-_NEXT_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_WRONG_ESCAPE = re.compile(r"%(?!2F|25).{0,2}")
-_ESCAPED_WILDCARD = re.compile(r"(?:%2A|%3F)+")
-_KIND = re.compile(r"(user|group|role):", re.IGNORECASE)
-_MISSPELT = re.compile(r"(user|group|role)s:", re.IGNORECASE)
+_NEXT_WORD = pattern(r"(?<=[a-z0-9])(?=[A-Z])")
+_WRONG_ESCAPE = pattern(r"%(?!2F|25).{0,2}")
+_ESCAPED_WILDCARD = pattern(r"(?:%2A|%3F)+")
+_KIND = pattern(r"(user|group|role):", re.IGNORECASE)
+_MISSPELT = pattern(r"(user|group|role)s:", re.IGNORECASE)
 
 
 def small_letters(name: str) -> str:

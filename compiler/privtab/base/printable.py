@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from json.encoder import encode_basestring as quoted
 from typing import Any, TextIO, cast
 
+from privtab.base.lazy import pattern
+
 # Unicode's control, format, line separator and surrogate characters, except tabs, line feeds and the format characters
 # that are visible (the signs of Arabic and other numbers).
 _HIDDEN = (
@@ -22,8 +24,8 @@ _HIDDEN = (
 )
 FORMULA = r"^(?:[\t\r]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])"
 """The start of a cell that a spreadsheet may evaluate as a formula, as a regular expression for Python and for Java."""
-_CHARACTER = re.compile(f"[{_HIDDEN}]")
-_CHARACTER_OR_LINE_END = re.compile(f"[\n{_HIDDEN}]")
+_CHARACTER = pattern(f"[{_HIDDEN}]")
+_CHARACTER_OR_LINE_END = pattern(f"[\n{_HIDDEN}]")
 
 
 def printable_text(text: str, *, one_line: bool = False) -> str:

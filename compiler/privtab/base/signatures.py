@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias
 
 from privtab.base import files, strict_json
 from privtab.base.errors import FileError, SignatureRefused, UsageError
+from privtab.base.lazy import pattern
 from privtab.base.resources import how_to_install
 
 KeySource: TypeAlias = str | os.PathLike[str]
@@ -138,7 +138,7 @@ LARGEST_SIGNATURES = 16 << 20
 """Limit on the bytes of a `.signatures.json`, which are read before the signature is verified."""
 _STRUCTURED = frozenset({"data.json", "data.yaml", "data.yml", ".manifest"})
 _SEPARATORS = {"\u2028": "\\u2028", "\u2029": "\\u2029"}
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE = pattern("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

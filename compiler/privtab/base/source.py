@@ -13,8 +13,9 @@ from typing import ClassVar
 from privtab.base.diagnostics import Span
 from privtab.base.errors import FileError
 from privtab.base.files import read_content
+from privtab.base.lazy import pattern
 
-_LINE_END = re.compile(r"\r\n|\n|\r")
+_LINE_END = pattern(r"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from privtab.base.errors import InvalidRequest
+from privtab.base.lazy import pattern
 from privtab.base.names import unencoded_name, unusable_character
 
 FilterKind: TypeAlias = Literal["row_filter", "column_mask"]
@@ -128,7 +129,7 @@ class TextError:
     advice: str
 
 
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r"""(?P<quoted>'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`)
     |(?P<brace>\{\{|\}\})
     |\{(?P<placeholder>[^{}]*)\}
@@ -137,8 +138,8 @@ _TOKEN = re.compile(
     |.""",
     re.VERBOSE | re.DOTALL,
 )
-_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_AMBIGUOUS = re.compile(r"'''|\"\"\"|\\['\"`]")
+_BRACES = pattern(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_AMBIGUOUS = pattern(r"'''|\"\"\"|\\['\"`]")
 _BEFORE = frozenset(" \t\r\n(,=<>|+-*/%")
 _AFTER = frozenset(" \t\r\n),=<>!|+-*/%:")
 _COMMENT = "write what there is to say in `note`"

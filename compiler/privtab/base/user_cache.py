@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import stat
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from privtab.base import resources
+from privtab.base.lazy import pattern
 
 KEPT = 256
 """The revisions that are kept, the latest."""
@@ -25,7 +25,7 @@ _LARGEST = 1 << 20
 _LIBRARIES = ("jinja2", "pysat")
 """What renders the Rego and searches for minimal sets."""
 _FILE = "revisions.json"
-_REVISION = re.compile(r"[0-9a-f]{16}")
+_REVISION = pattern(r"[0-9a-f]{16}")
 
 
 def folder() -> Path:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 import yaml
 
+from privtab.base.lazy import pattern
 from privtab.base.names import code_point
 
 DEEPEST = 100
 """Limit on the levels of nested values: readers are recursive, and libyaml's time grows with the square of the depth."""
-_BREAKS = re.compile("[\x85\u2028\u2029]")
-_LINE_END = re.compile(r"\r\n|\n|\r")
+_BREAKS = pattern("[\x85\u2028\u2029]")
+_LINE_END = pattern(r"\r\n|\n|\r")
 
 
 def check_line_breaks(text: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from privtab.base import resources
 from privtab.base.diagnostics import Diagnostic, FindingKind
 from privtab.base.hints import nearest
+from privtab.base.lazy import pattern
 from privtab.base.worker import LARGE, beside
 from privtab.language import findings
 from privtab.language.findings import Builder
@@ -68,7 +69,7 @@ def _found(view: View, checks: Sequence[Check]) -> list[Diagnostic]:
     return found
 
 
-_FINDS = re.compile(r"## What it finds\n+(.*?)(?:\n\n|\n*\Z)", re.DOTALL)
+_FINDS = pattern(r"## What it finds\n+(.*?)(?:\n\n|\n*\Z)", re.DOTALL)
 _DIGITS = str.maketrans("OIL", "011")
 FIRST_CONFIGURABLE = "P300"
 """Findings with smaller codes are errors that stop a policy; they can be neither ignored nor given another severity."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from privtab.base.diagnostics import Located, Severity
 from privtab.base.errors import Undecided
+from privtab.base.lazy import pattern
 from privtab.checks._view import Found, FoundInRow, View, check, check_in_every_type, compare, declared, view_of
 from privtab.ir.canonical import AtomSet
 from privtab.ir.formula import own_condition
@@ -27,10 +28,8 @@ def row_without_source(policy: Policy) -> Iterator[Found]:
             yield Found(row.decl.span, f"the row `{row.operation}` has no `source`", advice)
 
 
-_UNFILTERED = re.compile(
-    r"\ball\b[^.;]*\b(even if|even when|regardless|whether or not|no matter)\b[^.;]*", re.IGNORECASE
-)
-_OPEN = re.compile(
+_UNFILTERED = pattern(r"\ball\b[^.;]*\b(even if|even when|regardless|whether or not|no matter)\b[^.;]*", re.IGNORECASE)
+_OPEN = pattern(
     r"\b(any ?one|any ?body|every ?one|every ?body|any (user|caller)|all users)\b(?! (who|whom|that|with|else|but|except|in|of)\b)"
     r" (may|can|could|is allowed|are allowed|has access|have access)\b"
     r"|\bno (privileges?|permissions?|checks?|authori[sz]ation|access)\b[^.;]*\b(required|needed|necessary|asked|checked|made)\b"
@@ -39,20 +38,18 @@ _OPEN = re.compile(
     r"|\bwithout (any )?(check|permission|privilege|authori[sz]ation)s?\b",
     re.IGNORECASE,
 )
-_OWNERS = re.compile(
+_OWNERS = pattern(
     r"\b(only|none but|nobody but) (the |its |an )?owners?\b|\b(the |its )?owners? (only|alone)\b(?! (is|are) not)",
     re.IGNORECASE,
 )
-_ADMINS = re.compile(
-    r"\bonly (a |the )?service admin(istrator)?s?\b|\bservice admin(istrator)?s? only\b", re.IGNORECASE
-)
-_NOTHING = re.compile(
+_ADMINS = pattern(r"\bonly (a |the )?service admin(istrator)?s?\b|\bservice admin(istrator)?s? only\b", re.IGNORECASE)
+_NOTHING = pattern(
     r"\b(has|have) no effects?\b|\b(gets|is granted|receives) nothing\b|\bgrants nothing\b", re.IGNORECASE
 )
-_NOT_NEEDED = re.compile(
+_NOT_NEEDED = pattern(
     r"\b(is|are) not (required|needed|necessary)\b|\bneed not (be )?(held|have|hold)\b", re.IGNORECASE
 )
-_NOT_ENOUGH = re.compile(r"\b(alone )?(is|are) not (enough|sufficient)\b|\bdoes not suffice\b", re.IGNORECASE)
+_NOT_ENOUGH = pattern(r"\b(alone )?(is|are) not (enough|sufficient)\b|\bdoes not suffice\b", re.IGNORECASE)
 
 
 @check_in_every_type("P317", Severity.WARNING)
@@ -102,8 +99,8 @@ def _false_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, str]
         (_ADMINS, lambda: others_pass(ServiceAdmin), "others pass too"),
         (_NOTHING, lambda: bool(rule.effects), "it has effects"),
     )
-    for pattern, wrong, fact in claims:
-        match = pattern.search(note)
+    for said, wrong, fact in claims:
+        match = said.search(note)
         if match and wrong():
             yield _short(match.group()), fact
     for name in view.policy.privileges:

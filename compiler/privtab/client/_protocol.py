@@ -7,7 +7,6 @@ and raises PolicyError for any other shape.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -16,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from privtab.base import strict_json
 from privtab.base.errors import DecisionUnavailable, InvalidRequest, PolicyError, UsageError
+from privtab.base.lazy import pattern
 from privtab.base.moments import WINDOWED
 from privtab.base.request import Decision, Entity, Request
 from privtab.base.sql_text import FILTER_KINDS, AppliedFilter, denial
@@ -28,7 +28,7 @@ HEALTH_PATH = "/health?bundles=true"
 STATUS_PATH = "/v1/status"
 SHARDED = "sharded"
 """The value of `state` in a program that reads a sharded state."""
-SYSTEM = re.compile(r"[a-z][a-z0-9_]*")
+SYSTEM = pattern(r"[a-z][a-z0-9_]*")
 _JSON = ("application/json", "text/json")
 _EXCERPT = 300
 _PLAIN = {b'{"result":true}\n': True, b'{"result":false}\n': False}

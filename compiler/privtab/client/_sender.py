@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from privtab.base import strict_json
 from privtab.base.errors import PolicyError, UsageError
+from privtab.base.lazy import pattern
 from privtab.client._address import Cert, Verify, without_password
 from privtab.client._http import HttpTransport, header, reason
 from privtab.client._transport import Timeout
@@ -26,7 +26,7 @@ MOST_REDIRECTS = 5
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _SAFE = "!#$%&'()*+,/:;=?@[]~"
 """Characters of an address that are not percent-encoded."""
-_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_NAME = pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _OWN_HEADERS = frozenset(
     (
         "accept-encoding",

@@ -12,6 +12,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Unpack
 
 from privtab.base.errors import UsageError
+from privtab.base.lazy import pattern
 from privtab.client import _config
 from privtab.client._address import without_password
 from privtab.client._asking import ClientFlows
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _ADDRESSES = ("http://", "https://", "unix:", "http+unix:")
 _BUNDLES = (".tar.gz", ".tgz")
-_NEITHER = re.compile(r"[\w.+-]+://.*|(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-f:]+\]):\d+/?", re.IGNORECASE)
+_NEITHER = pattern(r"[\w.+-]+://.*|(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-f:]+\]):\d+/?", re.IGNORECASE)
 """Matches other kinds of addresses, or a host with a port, which are not names of files."""
 
 

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from privtab.base import files, plugins, strict_json
 from privtab.base.errors import BrokenBundle, FileError, UsageError
+from privtab.base.lazy import pattern
 from privtab.base.printable import count, indented_json
 from privtab.base.staged import write_file, write_files
 
@@ -27,7 +27,7 @@ MANIFEST = ".privtab-manifest.json"
 STATE = "state.tar.gz"
 _ARCHIVES = (".tar.gz", ".tgz")
 _SQLITE = b"SQLite format 3\0"
-_SCHEME = re.compile(r"(?P<name>[a-z]{2,}):")
+_SCHEME = pattern(r"(?P<name>[a-z]{2,}):")
 
 
 class StateSource(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from rich.text import Text
 from privtab.base import files
 from privtab.base.diagnostics import Diagnostic, Severity, render
 from privtab.base.errors import ExitCode, FileError
+from privtab.base.lazy import pattern
 from privtab.base.printable import no_formula, printable_json, printable_text
 from privtab.base.request import Entity
 from privtab.base.staged import write_file
@@ -378,7 +378,7 @@ def _count(diagnostics: Sequence[Diagnostic]) -> str:
 
 GAP = 2
 """Spaces between columns."""
-_WORD = re.compile(r"\s*\S+\s*")
+_WORD = pattern(r"\s*\S+\s*")
 
 
 class Table(RichTable):

@@ -11,6 +11,7 @@ import typer
 
 from privtab import __version__
 from privtab.base.errors import UsageError
+from privtab.base.lazy import pattern
 from privtab.base.resources import text_templates
 from privtab.base.staged import write_file
 from privtab.command._output import deliver, out
@@ -18,7 +19,7 @@ from privtab.command._parameters import argument, option
 
 PANEL = "Start here"
 
-_SYSTEM = re.compile(r"[a-z][a-z0-9_]*")
+_SYSTEM = pattern(r"[a-z][a-z0-9_]*")
 
 
 InitialTable = Literal["data", "service"]

@@ -16,6 +16,7 @@ from rich.text import Text
 from privtab.base.caching import no_collection
 from privtab.base.diagnostics import Diagnostic, FindingKind, Severity, Span, shown_columns
 from privtab.base.errors import UsageError
+from privtab.base.lazy import pattern
 from privtab.base.printable import count
 from privtab.checks._every import codes, unknown
 from privtab.checks.lint.settings import FailOn, LintFormat, Settings
@@ -231,9 +232,9 @@ MAX_WIDTH = 120
 """Maximum width of prose."""
 _INDENT = 10
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
-_LINE_END = re.compile(r"\r\n|\n|\r")
-_CODE = re.compile(r"`[^`]+`")
-_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+_LINE_END = pattern(r"\r\n|\n|\r")
+_CODE = pattern(r"`[^`]+`")
+_LINK = pattern(r"\[([^\]]+)\]\([^)]+\)")
 
 
 def show(results: Sequence[LintResult], console: Console) -> None:

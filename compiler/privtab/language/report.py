@@ -8,7 +8,6 @@ Source: Static Analysis Results Interchange Format (SARIF) Version 2.1.0, OASIS 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from privtab import __version__
 from privtab.base.diagnostics import Diagnostic, FindingKind, Severity, Span
+from privtab.base.lazy import pattern
 from privtab.base.printable import printable_json
 
 
@@ -99,7 +99,7 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = pattern("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(suites: Iterable[SuiteResult], *, name: str = "privtab") -> str:
@@ -161,7 +161,7 @@ def _clean(text: str) -> str:
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "privtabFinding/v1"
-_LINE_END = re.compile(r"\r\n|\n|\r")
+_LINE_END = pattern(r"\r\n|\n|\r")
 Json = dict[str, Any]
 
 

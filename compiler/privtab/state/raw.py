@@ -16,6 +16,7 @@ from privtab.base import files
 from privtab.base.errors import FileError
 from privtab.base.files import GZIP
 from privtab.base.hints import did_you_mean
+from privtab.base.lazy import pattern
 from privtab.base.moments import WINDOW_COLUMNS
 from privtab.state.findings import RowLocation, StateFinding
 from privtab.state.nodes import ALL_TABLES, ENTITY_COLUMNS
@@ -348,7 +349,7 @@ def _advice(kind: str) -> str | None:
     return "put it in quotes" if kind.startswith((_TRUTH, "a number")) else None
 
 
-_PLAIN = re.compile(r"[A-Za-z][\w/.:%+-]*[\w]", re.ASCII)
+_PLAIN = pattern(r"[A-Za-z][\w/.:%+-]*[\w]", re.ASCII)
 
 
 def row_text(table: str, cells: Mapping[str, str | None]) -> str:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
 from yaml import events
 
+from privtab.base.lazy import pattern
 from privtab.base.yaml_text import DEEPEST, check_line_breaks
 from privtab.state.findings import RowLocation
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import NotText, RawReader
 
 # YAML 1.2's core schema: `no`, `on` and `y` are text; numbers are taken as written.
-_NULL = re.compile(r"|~|null|Null|NULL")
-_TRUTH = re.compile(r"true|True|TRUE|false|False|FALSE")
+_NULL = pattern(r"|~|null|Null|NULL")
+_TRUTH = pattern(r"true|True|TRUE|false|False|FALSE")
 _TEXT_TAGS = {None, "!"} | {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float")}
 
 

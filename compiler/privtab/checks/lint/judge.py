@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from privtab.base.diagnostics import Diagnostic, Located
 from privtab.base.hints import nearest
+from privtab.base.lazy import pattern
 from privtab.base.source import SourceFile
 from privtab.checks._every import FIRST_CONFIGURABLE, codes, unknown
 from privtab.checks.lint.settings import Settings
@@ -16,11 +16,11 @@ from privtab.language.findings import unreadable
 from privtab.language.report import SuppressedFinding
 from privtab.language.syntax.yaml_tree import comments
 
-_HINT = re.compile(r"#[ \t]*privtab[ \t]*:")
-_WORDS = re.compile(r"#[ \t]*privtab[ \t]*:[ \t]*(?P<word>[A-Za-z][A-Za-z_-]*)(?P<rest>.*)")
-_CODE = re.compile(r"[ \t,]*(?P<code>[A-Za-z]\d+)\b(?=[ \t,:;.-]|$)")
-_SEPARATOR = re.compile(r"[ \t,:;.-]*")
-_LINE_END = re.compile(r"\r\n|\n|\r")
+_HINT = pattern(r"#[ \t]*privtab[ \t]*:")
+_WORDS = pattern(r"#[ \t]*privtab[ \t]*:[ \t]*(?P<word>[A-Za-z][A-Za-z_-]*)(?P<rest>.*)")
+_CODE = pattern(r"[ \t,]*(?P<code>[A-Za-z]\d+)\b(?=[ \t,:;.-]|$)")
+_SEPARATOR = pattern(r"[ \t,:;.-]*")
+_LINE_END = pattern(r"\r\n|\n|\r")
 LINE, FILE = "ignore", "ignore-file"
 
 

@@ -23,6 +23,7 @@ from privtab.base.diagnostics import Diagnostic, Severity, Span
 from privtab.base.errors import SettingsInvalid, UsageError
 from privtab.base.files import others_with_access
 from privtab.base.hints import nearest
+from privtab.base.lazy import pattern
 from privtab.base.source import SourceFile
 from privtab.checks._every import codes, unknown
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader
@@ -126,7 +127,7 @@ def _matches(pattern: str, path: Path, root: Path) -> bool:
 
 
 OWN_FILE, SHARED_FILE = "privtab.toml", "pyproject.toml"
-_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_PLACE = pattern(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _LEVELS: dict[str, Severity | None] = {**{str(s): s for s in Severity}, "off": None}
 Choice = TypeVar("Choice", FailOn, LintFormat)
 
@@ -317,10 +318,10 @@ def _entries(
     return tuple(entries)
 
 
-_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_STRING = re.compile(r'"""(?:\\.|[^\\])*?"{3,5}|' r"'''(?:.)*?'{3,5}|" r'"(?:\\.|[^"\\\n])*"|' r"'[^'\n]*'", re.DOTALL)
-_BARE_VALUE = re.compile(r"[^\s,\]}#]+(?: [0-9][^\s,\]}#]*)?")
+_BLANK = pattern(r"(?:[ \t\r\n]|#[^\n]*)*")
+_BARE = pattern(r"[A-Za-z0-9_-]+")
+_STRING = pattern(r'"""(?:\\.|[^\\])*?"{3,5}|' r"'''(?:.)*?'{3,5}|" r'"(?:\\.|[^"\\\n])*"|' r"'[^'\n]*'", re.DOTALL)
+_BARE_VALUE = pattern(r"[^\s,\]}#]+(?: [0-9][^\s,\]}#]*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from privtab.base.lazy import pattern
 from privtab.language.fmt.attach import Collection, Item, Line, Text, Value
 from privtab.language.syntax.yaml_tree import plain_scalar
 
@@ -233,13 +233,13 @@ def align(run: list[_OutputLine]) -> None:
 
 WIDTH = 120
 _SHORT = 40
-_PRINTABLE = re.compile("[\t\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]*")
-_BREAKS = re.compile("[\u2028\u2029\x85]")
+_PRINTABLE = pattern("[\t\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]*")
+_BREAKS = pattern("[\u2028\u2029\x85]")
 _FIRST = frozenset(",[]{}#&*!|>'\"%@`")
-_IN_FLOW = re.compile(r"[,\[\]{}]")
+_IN_FLOW = pattern(r"[,\[\]{}]")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
-_LINE_END = re.compile(r"\r\n|\n|\r")
-_BREAK = re.compile(r"(?<=[^ \t]) (?=[^ \t])")
+_LINE_END = pattern(r"\r\n|\n|\r")
+_BREAK = pattern(r"(?<=[^ \t]) (?=[^ \t])")
 
 
 def inline(text: Text, *, flow: bool) -> str:

@@ -6,7 +6,6 @@ that does not parse is explained in plain words.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -16,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, assert_never, cast
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+from privtab.base.lazy import pattern
 from privtab.base.names import invisible
 from privtab.base.nodes import dataclass
 
@@ -234,12 +234,12 @@ class NameUse(NamedTuple):
 _DEEP = 100
 RESERVED_WORDS = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone", "nobody"})
 """The words of conditions that cannot be names of privileges or sets: `"owner" in RESERVED_WORDS`."""
-_NO_SHAPE = re.compile(r"[.=<>{\"]|[(,][ \t\r\n]*service[ \t\r\n]+admin\b")
+_NO_SHAPE = pattern(r"[.=<>{\"]|[(,][ \t\r\n]*service[ \t\r\n]+admin\b")
 """The characters of comparisons and of names in quotes, and two names of a target that look like one word; cells with them are parsed as they are."""
 _NAMES = frozenset({"NAME", "TEXT", "ANY_PRIVILEGE", "NAMED_PRIVILEGE"})
-_PARENTHESIS_OR_OR = re.compile(r"[()]|\bor\b")
+_PARENTHESIS_OR_OR = pattern(r"[()]|\bor\b")
 _BLANKS = " \t\r\n"
-_ANY_WORD = re.compile(
+_ANY_WORD = pattern(
     rf"(?P<kept>service[ \t\r\n]+admin\b|(?:any|named)[ \t\r\n]+privilege(?=[ \t\r\n]*\()|or[ \t\r\n]+below(?=[ \t\r\n]*[,)])|(?:{'|'.join(sorted(RESERVED_WORDS))})(?![\w.:\-]))|[^\W\d](?:[\w.:\-]*\w)?"
 )
 

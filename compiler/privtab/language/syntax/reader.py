@@ -10,6 +10,7 @@ from typing import Literal
 from privtab.base.diagnostics import Diagnostic, Located, Span
 from privtab.base.effects import EffectKind
 from privtab.base.hints import listed_names, nearest, not_a_condition
+from privtab.base.lazy import pattern
 from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, invisible
 from privtab.base.paths import LEVELS, MOST_LEVELS
 from privtab.base.source import SourceFile
@@ -21,10 +22,10 @@ from privtab.language.syntax.nodes import Cell, ConditionCell, EffectCell, Word
 from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 
 _SPELLINGS = {
-    "snake": re.compile(SNAKE),
-    "name": re.compile(NAME),
-    "open": re.compile(OPEN_NAME),
-    "privilege": re.compile(PRIVILEGE),
+    "snake": pattern(SNAKE),
+    "name": pattern(NAME),
+    "open": pattern(OPEN_NAME),
+    "privilege": pattern(PRIVILEGE),
 }
 Spelling = Literal["snake", "name", "open", "privilege"]
 Fields = dict[str, tuple[ScalarNode, YamlNode]]
@@ -317,11 +318,11 @@ def _kind(node: YamlNode) -> str:
             return kind_of(node)
 
 
-_NEGATION = re.compile(r"(?:^|[\s(&|])(?:(?:not|no|without|unless|except)\s|!(?!=))", re.IGNORECASE)
-_ATTRIBUTE = re.compile(r"[=<>~]|\w\s+(?:in|like|matches|contains)\s+[\[\"'(\w]", re.IGNORECASE)
-_PRINCIPAL = re.compile(r"\b(role|group|user)s?\b(?:[\s:]|\s*={1,2})+(?!(?:or|and|when|in)\b)[\w\"']", re.IGNORECASE)
+_NEGATION = pattern(r"(?:^|[\s(&|])(?:(?:not|no|without|unless|except)\s|!(?!=))", re.IGNORECASE)
+_ATTRIBUTE = pattern(r"[=<>~]|\w\s+(?:in|like|matches|contains)\s+[\[\"'(\w]", re.IGNORECASE)
+_PRINCIPAL = pattern(r"\b(role|group|user)s?\b(?:[\s:]|\s*={1,2})+(?!(?:or|and|when|in)\b)[\w\"']", re.IGNORECASE)
 _NAME = r"[^\W\d](?:[\w.:\-]*\w)?"
-_NO_TARGET = re.compile(rf"(can\s+{_NAME}|{_NAME})(?:\s+(?:on|of|at|for|in)?\s*({_NAME}))?", re.IGNORECASE)
+_NO_TARGET = pattern(rf"(can\s+{_NAME}|{_NAME})(?:\s+(?:on|of|at|for|in)?\s*({_NAME}))?", re.IGNORECASE)
 _EVERYBODY = {"any", "all", "everyone", "everybody", "true", "yes", "public", "allow", "open", "authenticated"}
 _NOBODY = {"false", "no", "nobody", "none", "never", "deny"}
 
@@ -333,7 +334,7 @@ ATTRIBUTES = (
     "attributes are declared under `attributes`, and compared as in `user.team = entity.team`, "
     "`entity.color in {red, blue}`, `request.hour >= 8`"
 )
-_BELOW = re.compile(r"\(([^()]*)\)\s+or\s+below\b", re.IGNORECASE)
+_BELOW = pattern(r"\(([^()]*)\)\s+or\s+below\b", re.IGNORECASE)
 _COMPARISONS = {
     r"!=|<>": "there is no `!=`: name the values that are allowed, as in `entity.color in {red, blue}`",
     r"==": "write `=`",

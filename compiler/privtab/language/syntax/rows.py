@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 from privtab.base.diagnostics import Located
 from privtab.base.effects import EffectKind
+from privtab.base.lazy import pattern
 from privtab.base.sql_text import FILTER_KINDS, operation_of
 from privtab.language.findings import unreadable, unsound_rows
 from privtab.language.syntax import nodes
@@ -15,8 +15,8 @@ from privtab.language.syntax.keys import NAME
 from privtab.language.syntax.reader import Fields, PolicyReader
 from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
 
-_NAME = re.compile(NAME)
-_SOURCE = re.compile(r"(?:(?P<name>[^:]+):)?(?P<line>[0-9]+)")
+_NAME = pattern(NAME)
+_SOURCE = pattern(r"(?:(?P<name>[^:]+):)?(?P<line>[0-9]+)")
 
 
 def read_rows(reader: PolicyReader, node: YamlNode, what: str, *, kind: str = "row") -> tuple[nodes.RowDecl, ...]:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 import yaml
 
 from privtab.base.diagnostics import Diagnostic, Span
+from privtab.base.lazy import pattern
 from privtab.base.nodes import dataclass
 from privtab.base.source import SourceFile
 from privtab.base.yaml_text import DEEPEST, check_line_breaks
@@ -25,9 +26,9 @@ Placed: TypeAlias = tuple[Any, int, int]
 
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _REFUSED = "found unexpected ':'"
-_NO_VALUE = re.compile(r"(?<=\w:)(?=[,}\]])")
-_COMMENT = re.compile(r"#[^\r\n]*")
-_LINE_END = re.compile(r"\r\n|\n|\r")
+_NO_VALUE = pattern(r"(?<=\w:)(?=[,}\]])")
+_COMMENT = pattern(r"#[^\r\n]*")
+_LINE_END = pattern(r"\r\n|\n|\r")
 _ESCAPES = {"x": 4, "u": 6, "U": 10}
 
 
@@ -110,8 +111,8 @@ Plain: TypeAlias = str | int | float | bool | None
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE = frozenset({"true", "True", "TRUE"})
 _FALSE = frozenset({"false", "False", "FALSE"})
-_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_INT = pattern(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = pattern(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _LONGEST_NUMBER = 100
 """Limit on the characters of a number; longer ones are text, since Python does not read numbers of any length."""
 
