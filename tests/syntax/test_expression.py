@@ -208,6 +208,28 @@ def test_a_sound_cell_is_read_as_if_its_shape_had_never_been_seen(terms: list[st
 def test_a_cell_is_read_as_if_its_shape_had_never_been_seen(words: list[str], between: str) -> None:
     text = between.join(words)
     assert x.parse_condition(text) == x._parse(text, "condition")
+    assert x.parse_effects(text) == x._parse(text, "effects")
+
+
+EFFECTS = (
+    "A",
+    "A + B",
+    "any privilege",
+    "owner",
+    "A (x)",
+    "any  privilege (x, y)",
+    "A + owner (any x)",
+    '"A B" + C (x or below)',
+    "A.b-c (own x or  below, y)",
+    "READ + member",
+)
+
+
+@given(st.lists(st.sampled_from(EFFECTS), min_size=1, max_size=4), st.sampled_from([" and ", " & ", "\n and\t"]))
+def test_effects_are_read_as_if_their_shape_had_never_been_seen(terms: list[str], between: str) -> None:
+    text = between.join(terms)
+    assert not isinstance(x.parse_effects(text), CellError)
+    assert x.parse_effects(text) == x._parse(text, "effects")
 
 
 _PIECES = [

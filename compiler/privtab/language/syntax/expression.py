@@ -353,8 +353,8 @@ def parse_condition(text: str) -> Expression | CellError:
 
 
 @lru_cache(maxsize=1 << 12)
-def _parse_shape(shape: str) -> Expression | CellError:
-    return cast("Expression | CellError", _parse(shape, "condition"))
+def _parse_shape(shape: str, start: str = "condition") -> Any:
+    return _parse(shape, start)
 
 
 def _alternatives(shape: str) -> Iterator[tuple[int, str]]:
@@ -392,24 +392,27 @@ def _shape(text: str) -> tuple[str, dict[int, Name]]:
     return "".join(pieces), words
 
 
+def _names(names: tuple[Name, ...], words: Mapping[int, Name], start: int) -> tuple[Name, ...]:
+    return tuple([_word(name, words, start) for name in names])
+
+
+def _word(name: Name, words: Mapping[int, Name], start: int) -> Name:
+    word = words[start + name.start]
+    if name.selector is None and not name.below:
+        return word
+    selector = None if name.selector is None else words[start + name.selector.start]
+    return Name(word.text, word.start, word.end, name.below, selector)
+
+
 def _placed(shape: Expression, words: Mapping[int, Name], start: int) -> Expression:
     """The tree of an alternative that starts there, filled with the words of a cell."""
-
-    def names(shape_names: tuple[Name, ...]) -> tuple[Name, ...]:
-        return tuple([placed_name(name) for name in shape_names])
-
-    def placed_name(name: Name) -> Name:
-        word = words[start + name.start]
-        selector = None if name.selector is None else words[start + name.selector.start]
-        return replace(word, selector=selector, below=name.below) if name.below or selector else word
-
     match shape:
         case PrivilegeTerm(privileges, every, targets):
-            return PrivilegeTerm(names(privileges), every, names(targets))
+            return PrivilegeTerm(_names(privileges, words, start), every, _names(targets, words, start))
         case Related(kind, targets, word):
-            return Related(kind, names(targets), words[start + word.start])
+            return Related(kind, _names(targets, words, start), words[start + word.start])
         case CanDo(operation, targets, word):
-            return CanDo(words[start + operation.start], names(targets), words[start + word.start])
+            return CanDo(words[start + operation.start], _names(targets, words, start), words[start + word.start])
         case Word(kind, word):
             return Word(kind, words[start + word.start])
         case AllOf(parts):
@@ -431,7 +434,13 @@ def parse_effects(text: str) -> Effects | CellError:
     >>> [name.text for term in parse_effects("READ + WRITE (entity)") for name in term.names]
     ['READ', 'WRITE']
     """
-    return cast("Effects | CellError", _parse(text, "effects"))
+    if _NO_SHAPE.search(text) or invisible(text) is not None:
+        return cast("Effects | CellError", _parse(text, "effects"))
+    shape, words = _shape(text)
+    parsed = _parse_shape(shape, "effects")
+    if isinstance(parsed, CellError):
+        return cast("Effects | CellError", _parse(text, "effects"))
+    return tuple([EffectTerm(_names(term.names, words, 0), _names(term.targets, words, 0)) for term in parsed])
 
 
 def _parse(text: str, start: str) -> Any:
