@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -61,8 +60,8 @@ class Terminal(Console):
         if len(objects) < 2 and isinstance(text, str | Text) and "width" not in options:
             options.setdefault("soft_wrap", True)
             plain = text if isinstance(text, str) else text.plain
-            fits = options["soft_wrap"] or len(plain) <= self.width
-            if self.color_system is None and fits and plain.isascii() and plain.isprintable():
+            fits = options["soft_wrap"] or (plain.isascii() and len(plain) <= self.width)
+            if self.color_system is None and fits and plain.isprintable():
                 self.file.write(plain + options.get("end", "\n"))
                 return
         super().print(*objects, **options)
@@ -78,6 +77,8 @@ class Terminal(Console):
 
     def print_csv(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Print a table as CSV, without cells that spreadsheets would take for formulas."""
+        import csv
+
         writer = csv.writer(self.file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([no_formula(str(cell)) for cell in row] for row in rows)
