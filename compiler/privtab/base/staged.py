@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -138,7 +137,7 @@ def staged_file(path: Path, pieces: Iterable[bytes], prefix: str = "", *, prepar
     mode = _mode(path)
     if mode and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OSError(errno.EEXIST, "it is neither a file nor a folder, and is not replaced")
-    temporary = path.parent / f"{prefix or f'.{path.name[:40]}.'}{secrets.token_hex(8)}"
+    temporary = path.parent / f"{prefix or f'.{path.name[:40]}.'}{os.urandom(8).hex()}"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -206,7 +206,9 @@ def _register(group: typer.Typer, name: str, module: Any, **settings: Any) -> No
 
 def _version(value: bool) -> None:  # noqa: FBT001  Typer passes the flag by position
     if value:
-        sys.stdout.write(f"privtab {__version__}\n")
+        from privtab.command._output import deliver
+
+        deliver(f"privtab {__version__}\n")
         raise typer.Exit
 
 

@@ -13,14 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from privtab import __version__
 from privtab.base.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.base.lazy import pattern
 from privtab.base.printable import printable_json
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,8 @@ def junit(suites: Iterable[SuiteResult], *, name: str = "privtab") -> str:
     >>> junit([SuiteResult(name="lake", cases=())]).splitlines()[0]
     '<?xml version="1.0" encoding="UTF-8"?>'
     """
+    from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
     all_ = tuple(suites)
     root = Element("testsuites", {"name": _clean(name), **_counts([case for suite in all_ for case in suite.cases])})
     for suite in all_:
@@ -120,6 +124,8 @@ def junit(suites: Iterable[SuiteResult], *, name: str = "privtab") -> str:
 
 
 def _case(suite: Element, case: CaseResult) -> None:
+    from xml.etree.ElementTree import SubElement
+
     attributes = {"name": case.name, "classname": case.classname, "time": _seconds(case.seconds)}
     if case.file is not None:
         attributes["file"] = case.file
@@ -135,6 +141,8 @@ def _case(suite: Element, case: CaseResult) -> None:
 
 
 def _properties(element: Element, properties: Sequence[tuple[str, str]]) -> None:
+    from xml.etree.ElementTree import SubElement
+
     if properties:
         parent = SubElement(element, "properties")
         for name, value in properties:
