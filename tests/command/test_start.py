@@ -91,3 +91,78 @@ def test_patterns_are_compiled_when_they_are_used() -> None:
     assert copy.deepcopy(written).fullmatch("ab")  # as pickling does
     with pytest.raises(re.error):
         lazy.pattern("(").search("")
+
+
+NEVER = ("importlib.metadata", "email", "csv", "xml.etree.ElementTree", "sqlglot", "numpy", "pyarrow", "requests")
+"""What no command here needs, with the libraries of other commands."""
+COMPILER = ("yaml", "lark", "privtab.pipeline", "privtab.language", "privtab.state")
+HELP = (*NEVER, *COMPILER, "jinja2", "rich.markdown", "rich.traceback", "markdown_it", "pygments", "privtab_analysis")
+POLICY = """\
+privtab: 1
+system: lake
+version: "1"
+entities: {cat: {tab:}}
+privileges: [READ]
+tables:
+  tab:
+    read: READ (tab)
+"""
+STATE = """\
+grants: [{grantee: "user:ann", effect: allow, privilege: READ, entity: "tab:a/b"}]
+"""
+REQUEST = (
+    '{"subject": {"type": "user", "id": "ann"}, "action": {"name": "read"}, "resource": {"type": "tab", "id": "a/b"}}\n'
+)
+ASKED = ("-p", "lake.yaml", "-s", "state.yaml")
+
+
+@pytest.mark.parametrize(
+    ("line", "unneeded"),
+    [
+        ("--help", (*HELP, "privtab.command.lint")),
+        ("describe --help", (*HELP, "privtab.command.compile", "privtab.command.lint")),
+        (
+            "lint --help",
+            (*NEVER, "rich.markdown", "rich.traceback", "markdown_it", "jinja2", "privtab.command.compile"),
+        ),
+        ("state --help", ("yaml", "lark", "jinja2", "rich.markdown", "privtab_spark", "privtab_connect")),
+        ("explain --help", (*NEVER, "yaml", "lark", "jinja2", "rich.markdown", "rich.traceback", "privtab.pipeline")),
+        ("lint lake.yaml", (*NEVER, "jinja2", "rich.markdown", "privtab.backends", "privtab.engines")),
+        (
+            "fmt --check lake.yaml",
+            (*NEVER, "jinja2", "privtab.checks.conditions", "privtab.ir.solver", "pysat", "privtab.backends"),
+        ),
+        ("compile lake.yaml -o out", (*NEVER, "rich.markdown", "privtab.engines", "privtab_analysis")),
+        ("describe lake.yaml", (*NEVER, "privtab.engines", "privtab_analysis")),
+        ("decide -r asked.jsonl " + " ".join(ASKED), (*NEVER[:-1], "privtab_analysis", "rich.markdown")),
+        (
+            "explain ann read tab:a/b " + " ".join(ASKED),
+            ("importlib.metadata", "email", "sqlglot", "pyarrow", "jinja2"),
+        ),
+        ("diff lake.yaml lake.yaml", ("importlib.metadata", "email", "sqlglot", "pyarrow", "privtab.engines", "numpy")),
+    ],
+)
+def test_a_command_loads_nothing_that_it_does_not_need(line: str, unneeded: Sequence[str], tmp_path: Path) -> None:
+    (tmp_path / "lake.yaml").write_text(POLICY, encoding="utf-8")
+    (tmp_path / "state.yaml").write_text(STATE, encoding="utf-8")
+    (tmp_path / "asked.jsonl").write_text(REQUEST, encoding="utf-8")
+    out, modules = loaded(tmp_path, *line.split())
+    assert out
+    assert unwanted(modules, unneeded) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "offered", "unneeded"),
+    [
+        ("privtab li", "lint", (*HELP, "rich", "privtab.command.lint")),
+        ("privtab state va", "validate", (*NEVER, "yaml", "lark", "privtab_spark", "privtab_connect")),
+        ("privtab describe --form", "--format", (*HELP, "privtab.command.compile", "privtab.command.lint")),
+    ],
+)
+def test_completion_loads_only_the_command_of_the_line(
+    words: str, offered: str, unneeded: Sequence[str], tmp_path: Path
+) -> None:
+    line = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_PRIVTAB_COMPLETE": "complete_bash"}
+    out, modules = loaded(tmp_path, **line)
+    assert out.split() == [offered]
+    assert unwanted(modules, unneeded) == []

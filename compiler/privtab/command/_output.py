@@ -25,10 +25,8 @@ from privtab.base.diagnostics import Diagnostic, Severity, render
 from privtab.base.errors import ExitCode, FileError
 from privtab.base.lazy import pattern
 from privtab.base.printable import no_formula, printable_json, printable_text
-from privtab.base.request import Entity
 from privtab.base.staged import write_file
 from privtab.command._parameters import option
-from privtab.state.findings import StateFinding
 
 T = TypeVar("T")
 
@@ -235,6 +233,8 @@ def _plain(value: Any) -> Any:
     """A value of another type as JSON: as it says itself, the fields of a dataclass, an entity as text."""
     if hasattr(value, "to_json"):
         return value.to_json()
+    from privtab.base.request import Entity
+
     if isinstance(value, Entity):
         return str(value)
     if is_dataclass(value):
@@ -326,6 +326,8 @@ def show_findings(findings: Iterable[object], texts: Mapping[str, str] | None = 
 
     >>> show_findings([])
     """
+    from privtab.state.findings import StateFinding
+
     diagnostics: list[Diagnostic] = []
     repetitions: Counter[tuple[str, str]] = Counter()
     for finding in findings:
