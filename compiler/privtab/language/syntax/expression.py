@@ -345,16 +345,11 @@ def parse_condition(text: str) -> Expression | CellError:
     shape, words = _shape(text)
     placed: list[Expression] = []
     for start, alternative in _alternatives(shape):
-        parsed = _parse_shape(alternative)
+        parsed = _parse_shape(alternative, "condition")
         if isinstance(parsed, CellError):
             return cast("Expression | CellError", _parse(text, "condition"))
         placed.append(_placed(parsed, words, start))
     return placed[0] if len(placed) == 1 else AnyOf(tuple(placed))
-
-
-@lru_cache(maxsize=1 << 12)
-def _parse_shape(shape: str, start: str = "condition") -> Any:
-    return _parse(shape, start)
 
 
 def _alternatives(shape: str) -> Iterator[tuple[int, str]]:
@@ -434,11 +429,9 @@ def parse_effects(text: str) -> Effects | CellError:
     >>> [name.text for term in parse_effects("READ + WRITE (entity)") for name in term.names]
     ['READ', 'WRITE']
     """
-    if _NO_SHAPE.search(text) or invisible(text) is not None:
-        return cast("Effects | CellError", _parse(text, "effects"))
     shape, words = _shape(text)
-    parsed = _parse_shape(shape, "effects")
-    if isinstance(parsed, CellError):
+    parsed = None if _NO_SHAPE.search(text) or invisible(text) else _parse_shape(shape, "effects")
+    if parsed is None or isinstance(parsed, CellError):
         return cast("Effects | CellError", _parse(text, "effects"))
     return tuple([EffectTerm(_names(term.names, words, 0), _names(term.targets, words, 0)) for term in parsed])
 
@@ -453,6 +446,9 @@ def _parse(text: str, start: str) -> Any:
         return _parser().parse(text, start=start)
     except UnexpectedInput as error:
         return cell_error(text, error)
+
+
+_parse_shape = lru_cache(maxsize=1 << 12)(_parse)
 
 
 def _too_deep(text: str) -> int | None:
