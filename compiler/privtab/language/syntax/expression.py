@@ -392,11 +392,8 @@ def _names(names: tuple[Name, ...], words: Mapping[int, Name], start: int) -> tu
 
 
 def _word(name: Name, words: Mapping[int, Name], start: int) -> Name:
-    word = words[start + name.start]
-    if name.selector is None and not name.below:
-        return word
-    selector = None if name.selector is None else words[start + name.selector.start]
-    return Name(word.text, word.start, word.end, name.below, selector)
+    word, selector = words[start + name.start], name.selector and words[start + name.selector.start]
+    return Name(word.text, word.start, word.end, name.below, selector) if selector or name.below else word
 
 
 def _placed(shape: Expression, words: Mapping[int, Name], start: int) -> Expression:
