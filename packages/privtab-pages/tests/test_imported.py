@@ -100,6 +100,12 @@ def test_a_workbook_is_read(tmp_path: Path) -> None:
         ("READ, WRITE", "cannot read"),
         ("Read/Write", "cannot read"),
         ("N/A", "cannot read"),
+        ("READ<br>WRITE", "cannot read"),
+        ("READ WRITE", "cannot read"),
+        ("NOT READ", "cannot read"),
+        ("READ UNLESS OWNER", "cannot read"),
+        ("ALL PRIVILEGES", "cannot read"),
+        ("READ or WRITE and OWN", "cannot read"),
         ("READ [1]", "has the footnote `[1]`"),
     ],
 )
@@ -654,3 +660,12 @@ def test_privileges_with_what_they_are_granted_on_are_rows(tmp_path: Path) -> No
         ("door", "drop"): "DROP (entity)",
         ("door", "zone_config"): '"ZONE CONFIG" (entity)',
     }
+
+
+def test_the_nearest_heading_is_the_type_of_operations(tmp_path: Path) -> None:
+    table = "| Action | Requires |\n|---|---|\n| open | READ (entity) |\n"
+    policy, found = read(
+        tmp_path / "wiki.md", f"# Lake permissions\n\n## Shop\n\n{table}\n## Door\n\n{table}", inside={}
+    )
+    assert found == []
+    assert [*rules(policy)] == [("shop", "open"), ("door", "open")]

@@ -288,3 +288,19 @@ def test_a_table_whose_marks_may_deny_is_not_read(title: str) -> None:
 def test_notes_of_a_matrix_are_kept() -> None:
     policy, found, _ = read(table("open | ✓ | ✓ | by day", head="Action | Guest | Admin | Notes"))
     assert (found, "note: by day" in str(policy)) == ([], True)
+
+
+def test_tables_of_one_type_are_told_apart_by_their_headings() -> None:
+    tables = "".join(
+        table("view | ✓ | ✓", "add | | ✓", title=title).replace("# ", "### ", 1) for title in ("Issues", "Pages")
+    )
+    policy, found, _ = read(f"## Project permissions\n\n{tables}")
+    assert found == []
+    assert allowed(policy) == {
+        "project": {
+            "view": {"guest", "admin"},
+            "add": {"admin"},
+            "pages_view": {"guest", "admin"},
+            "pages_add": {"admin"},
+        }
+    }

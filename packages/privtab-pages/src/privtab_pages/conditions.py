@@ -28,6 +28,10 @@ _WORD = re.compile(r"[A-Z][a-z]+")
 _NO_PRIVILEGE = words(
     "yes no none any all na tbd public anonymous authenticated unknown varies optional deprecated various custom other default see same"
 )
+_NO_PART = words("not no unless if except without only when or and any all on to for with of by in as none")
+_VERBS = words(
+    "select insert update delete read write execute create drop alter grant revoke use view edit list describe modify"
+)
 _BETWEEN = re.compile(r"\s+(and|or|AND|OR|&|\+)\s+")
 
 
@@ -36,13 +40,14 @@ def condition(text: str, *, column: bool) -> str:
 
     `column`: the cell stands in a column of privileges, so that a word with a capital is the name of one.
     """
-    written = text = joined(text)
+    lines, written = "\n" in text, joined(text)
+    text = written
     if isinstance(cell_names(text, "condition"), str):
         for pattern, instead in PATTERNS:
             text = pattern.sub(instead, text)
     if not isinstance(cell_names(text, "condition"), str):
         return text
-    names, word = _privileges(written, column=column)
+    names, word = ([], "") if lines else _privileges(written, column=column)
     return f" {word} ".join(f"{quoted(name)} (entity)" for name in names) or written
 
 
@@ -56,10 +61,17 @@ def _privileges(text: str, *, column: bool) -> tuple[list[str], str]:
     """Privileges without what they are held on, and the one kind of word between them; none for other texts."""
     parts = _BETWEEN.split(text)
     names, between = parts[::2], {"and" if part.lower() in ("and", "&", "+") else "or" for part in parts[1::2]}
-    named = all(_PRIVILEGE.fullmatch(name) or (column and _WORD.fullmatch(name)) for name in names)
-    if not named or len(between) > 1 or any(name.lower() in _NO_PRIVILEGE for name in names):
+    if len(between) > 1 or not all(_is_name(name, column=column) for name in names):
         return [], ""
     return names, next(iter(between), "and")
+
+
+def _is_name(text: str, *, column: bool) -> bool:
+    """Return whether a text is one privilege: `CREATE TABLE`, but not `NOT READ` or `SELECT INSERT`."""
+    parts = frozenset(text.lower().split())
+    several = len(parts) > 1 and (parts & _NO_PART or parts <= _VERBS)
+    named = _PRIVILEGE.fullmatch(text) or (column and _WORD.fullmatch(text))
+    return bool(named) and not several and text.lower() not in _NO_PRIVILEGE
 
 
 def quoted(name: str) -> str:

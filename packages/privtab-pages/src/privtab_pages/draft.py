@@ -20,6 +20,8 @@ _PRINCIPALS = ("user", "group", "role")
 """The types whose entities are principals, unless a policy says otherwise."""
 
 
+WRITTEN = "# The cells of a page, as `privtab import table` writes them."
+"""The first line of scenarios, by which a file is known that may be written again."""
 _PLAIN: Setting = (frozenset(), (), "")
 """A request without flags and further objects."""
 
@@ -146,7 +148,7 @@ class Draft:
         needs = suggestions(program, rules) if rules else ""
         parts = {"state": {"assignments": users} if users else None, "cases": cases}
         written = "".join(_dumped({name: part}) for name, part in parts.items() if part)
-        text = f"scenarios: 1\npolicy: {json.dumps(policy)}\n{written}{needs}"
+        text = f"{WRITTEN}\nscenarios: 1\npolicy: {json.dumps(policy)}\n{written}{needs}"
         return format_source(SourceFile.of("page.scenarios.yaml", text))[0] or text
 
     def _entity(self, type_: str) -> str:

@@ -15,7 +15,7 @@ from privtab_pages.conditions import condition, privileges_of, quoted
 from privtab_pages.draft import Draft
 from privtab_pages.matrix import MatrixReader
 from privtab_pages.names import FOOTNOTE, Names, identifier, without_notes
-from privtab_pages.shapes import COLUMNS, FORMS, HEADINGS, Form, Shape, Shapes, all_columns
+from privtab_pages.shapes import COLUMNS, FORMS, HEADINGS, RIGHTS, Form, Shape, Shapes, all_columns
 from privtab_pages.tables import STRUCK, Cell, Row, Table, words
 
 TWICE = FindingKind("T102", "row-twice", Severity.ERROR)
@@ -155,7 +155,10 @@ class TableReader:
         if self.entity:
             self.draft.titles.setdefault(self.entity, "")
             return self.entity
-        for title in reversed(table.headings):
+        titles = [*reversed(table.headings)]
+        if not strict:  # `Project permissions` says where roles are held, also for the tables below its other headings
+            titles.sort(key=lambda title: not RIGHTS.search(title))
+        for title in titles:
             cell = Cell(title, table.first.span)
             if title in self.names:
                 return self._type(cell)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from privtab.base import Span
 from privtab_pages.draft import Draft, Mark
@@ -15,6 +15,10 @@ from privtab_pages.shapes import Shape
 from privtab_pages.tables import Cell, Row, Table, joined
 
 _HELP = "write a mark that allows or denies; the role is denied"
+
+
+Key: TypeAlias = tuple[str, str]
+"""An operation: (entity type, operation)."""
 
 
 class _Action(NamedTuple):
@@ -54,9 +58,10 @@ class MatrixReader:
                 roles[at] = (named[0][0], "" if certain else notes[0])
         actions = [*self._actions(table, shape, roles, whole)]
         texts = Counter((_text(action.entity), action.called.line.lower()) for action in actions)
+        before = {(type_, name) for type_, written in self.draft.rows.items() for name in written}
         for action in actions:
             twice = texts[_text(action.entity), action.called.line.lower()] > 1
-            self._write(action, roles, scope, prefix=action.category if twice else "")
+            self._write(action, roles, scope, before, prefix=action.category if twice else "", heading=table.heading)
 
     def _actions(
         self, table: Table, shape: Shape, roles: dict[int, tuple[str, ...]], whole: Collection[int]
@@ -119,7 +124,16 @@ class MatrixReader:
         message = f"{where}: `{cell.line}` has a footnote, which may say more"
         return allowed if not notes or self.names.leave_out(cell, FOOTNOTE, message, self._explained(notes)) else None
 
-    def _write(self, action: _Action, roles: dict[int, tuple[str, ...]], scope: str, *, prefix: str) -> None:
+    def _write(
+        self,
+        action: _Action,
+        roles: dict[int, tuple[str, ...]],
+        scope: str,
+        before: Collection[Key],
+        *,
+        prefix: str,
+        heading: str,
+    ) -> None:
         type_ = scope
         if action.entity is not None:
             text, notes = without_notes(action.entity)
@@ -135,6 +149,9 @@ class MatrixReader:
         for operation, title in self.names.of(
             action.called._replace(text=text), "operation", within=type_, prefix=prefix
         ):
+            if (type_, operation) in before and heading and not prefix:  # of another table
+                self._write(action, roles, scope, before, prefix=heading, heading=heading)
+                continue
             if operation in self.draft.rows.get(type_, {}):
                 self.names.refuse(
                     action.called, f"`{type_}` has several rows `{operation}`", "name it: `--name TEXT=NAME`"

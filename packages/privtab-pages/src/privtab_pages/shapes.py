@@ -51,7 +51,7 @@ _PLAN = re.compile(
     r"\b(?:free|pro|premium|ultimate|enterprise|starter|business|basic|standard|plus|essentials?|trial|saas|self-managed|v?\d+(?:\.\d+)*)\b",
     re.IGNORECASE,
 )
-_RIGHTS = re.compile(
+RIGHTS = re.compile(
     r"\b(?:roles?|permissions?|privileges?|access|authori[sz]\w+|rbac|acls?|rights|allowed|members?)\b", re.IGNORECASE
 )
 _MORE = re.compile(
@@ -190,7 +190,7 @@ class Shapes:
             return "grants"
         if (required or (privileges > 1 and operations)) and privileges > roles:
             return "marks"
-        if not privileges and not required and not holders and any(map(_RIGHTS.search, (*table.headings, *texts[:1]))):
+        if not privileges and not required and not holders and any(map(RIGHTS.search, (*table.headings, *texts[:1]))):
             return "roles"
         return "may say what roles may do, or what actions require: add `--shape roles`, `--shape grants` or `--shape marks`"
 

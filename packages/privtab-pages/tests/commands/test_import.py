@@ -31,3 +31,15 @@ def test_nothing_is_written_where_a_cell_cannot_be_read(privtab: Callable[..., A
     assert (unknown.code, "`need` is no part of a row" in unknown.err) == (2, True)
     page.write_text("a | b |\n---|---|\n1 | 2 |\n", encoding="utf-8")
     assert "`a`, `b`" in privtab("import", "table", page).err
+
+
+def test_scenarios_that_somebody_wrote_are_not_overwritten(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    page, policy, beside = tmp_path / "wiki.md", tmp_path / "lake.yaml", tmp_path / "lake.scenarios.yaml"
+    page.write_text("# Shop\n\n| Action | Requires |\n|---|---|\n| open | READ |\n", encoding="utf-8")
+    beside.write_text("scenarios: 1\n", encoding="utf-8")
+    refused = privtab("import", "table", page, "-o", policy)
+    assert (refused.code, policy.exists(), beside.read_text(encoding="utf-8")) == (2, False, "scenarios: 1\n")
+    beside.unlink()
+    assert privtab("import", "table", page, "-o", policy).code == 0
+    assert privtab("import", "table", page, "-o", policy).code == 0
+    assert privtab("test", policy).code == 0

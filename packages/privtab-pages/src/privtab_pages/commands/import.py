@@ -132,7 +132,18 @@ def table(
         return
     fail_if(program is None or (unread and not allow_partial))
     assert program is not None
-    scenarios = reader.draft.scenarios(program, output.name) if output else ""
+    if output is None:
+        deliver(policy)
+    else:
+        _write(policy, reader.draft.scenarios(program, output.name), output)
+
+
+def _write(policy: str | None, scenarios: str, output: Path) -> None:
+    """Write a policy, and its scenarios beside it; a file of scenarios that somebody else wrote is not overwritten."""
+    from privtab_pages.draft import WRITTEN
+
+    beside = output.with_name(f"{output.stem}.scenarios.yaml")
+    if beside.exists() and not (beside.is_file() and beside.read_bytes().startswith(WRITTEN.encode())):
+        raise UsageError(f"`{beside}` is no file of this command, and would be overwritten: name another `--output`")
     deliver(policy, output)
-    if output is not None:
-        deliver(scenarios, output.with_name(f"{output.stem}.scenarios.yaml"))
+    deliver(scenarios, beside)
