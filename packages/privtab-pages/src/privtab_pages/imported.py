@@ -19,6 +19,8 @@ from privtab_pages.shapes import COLUMNS, FORMS, HEADINGS, RIGHTS, Form, Shape, 
 from privtab_pages.tables import STRUCK, Cell, Row, Table, words
 
 TWICE = FindingKind("T102", "row-twice", Severity.ERROR)
+NOBODY = "nobody"
+"""What a row requires whose condition is not read: all are refused, whatever other rows say."""
 ROOT = "system"
 """The type of rows that no column and no heading says the type of."""
 _WORD = re.compile(r"\w")
@@ -128,15 +130,15 @@ class TableReader:
         return replace(finding, span=span, fix=None, related=())
 
     def without(self, findings: Sequence[Diagnostic]) -> str | None:
-        """The policy without the rows in which these findings lie, on the page; None if they lie in no row."""
+        """The policy in which the rows of these findings, on the page, refuse all; None if they lie in no other row."""
         lines = {finding.span.line for finding in findings}
-        before = sum(map(len, self.draft.rows.values()))
-        self.draft.rows = {
-            type_: kept
-            for type_, rows in self.draft.rows.items()
-            if (kept := {name: row for name, row in rows.items() if row.get("source") not in lines})
-        }
-        return self.draft.policy() if sum(map(len, self.draft.rows.values())) < before else None
+        rows = [row for rows in self.draft.rows.values() for row in rows.values()]
+        wrong = [row for row in rows if row["source"] in lines and row["requires"] != NOBODY]
+        for row in wrong:
+            row["requires"] = NOBODY
+            row.pop("grants", None)
+            row.pop("with", None)
+        return self.draft.policy() if wrong else None
 
     def _not_read(self, table: Table, why: str) -> None:
         name = table.heading.strip("~ ") or table.first.line or "".join(text for _, text in table.first.lost).strip()
@@ -354,13 +356,21 @@ class TableReader:
             if (times[type_, name] > 1 and not self.several) or (type_, name) in marked:
                 advice = "say whether one of them suffices: `--several any`, or `--several all`"
                 self.found.append(TWICE.at(cell.span, f"`{type_}` has several rows `{name}`", advice))
-            elif not self._write_row(self.draft.rows.setdefault(type_, {}), name, title, row) and self.several == "all":
-                refused.add((type_, name))  # the others say too little
-        kept = {
-            type_: {name: row for name, row in written.items() if (type_, name) not in refused}
-            for type_, written in self.draft.rows.items()
-        }
-        self.draft.rows = {type_: written for type_, written in kept.items() if written}
+                self._refuse_row(type_, name, title, cell)
+                refused |= marked & {(type_, name)}
+            elif not self._write_row(self.draft.rows.setdefault(type_, {}), name, title, row):
+                self._refuse_row(type_, name, title, cell)
+                refused |= {(type_, name)} if self.several == "all" else set()  # the others say too little
+        for type_, name in refused:
+            self.draft.rows[type_][name]["requires"] = NOBODY
+            self.draft.marks = [mark for mark in self.draft.marks if (mark.type, mark.operation) != (type_, name)]
+
+    def _refuse_row(self, type_: str, name: str, title: str, cell: Cell) -> None:
+        """Write a row that refuses all, for an operation whose condition is not read."""
+        shown = {} if name.replace("_", " ") == title else {"title": title}
+        row = {**shown, "requires": NOBODY, "source": cell.span.line}
+        self.draft.rows.setdefault(type_, {}).setdefault(name, row)
+        self.spans[cell.span.line] = cell.span
 
     def _write_row(self, written: dict[str, dict[str, object]], name: str, title: str, row: _Row) -> bool:
         cell, effects = row.parts["requires"], row.parts.get("effects")
@@ -368,7 +378,7 @@ class TableReader:
         if grants is None or row.condition is None:
             return False
         required = row.condition
-        if name in written:
+        if name in written and written[name]["requires"] != NOBODY:
             required = f"({written[name]['requires']}) {'or' if self.several == 'any' else 'and'} ({required})"
         self.spans[cell.span.line] = cell.span
         note = row.parts["note"].line if "note" in row.parts else ""

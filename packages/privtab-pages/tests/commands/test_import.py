@@ -26,7 +26,7 @@ def test_nothing_is_written_where_a_cell_cannot_be_read(privtab: Callable[..., A
     assert (refused.code, policy.exists()) == (1, False)
     assert "wiki.md:4:15" in refused.err
     assert privtab("import", "table", page, "-o", policy, "--allow-partial").code == 0
-    assert "shut" not in policy.read_text(encoding="utf-8")
+    assert "shut: {requires: nobody" in policy.read_text(encoding="utf-8")
     unknown = privtab("import", "table", page, "--column", "need=Requires")
     assert (unknown.code, "`need` is no part of a row" in unknown.err) == (2, True)
     page.write_text("a | b |\n---|---|\n1 | 2 |\n", encoding="utf-8")
