@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 DECISIONS = 1_000_000
 LARGE = 10_000_000
 SAMPLE = 100_000
+DUCKDB = "duckdb"
 IN_FILE = 50_000
 """Decisions of a file, which is one packed array."""
 _HEAD = '{"labels":{"app":"lake","id":"c18e2482-b401-45f8-8c10-f3d3dbdc53a8","version":"1.22.4"},"decision_id":"'
@@ -50,17 +51,19 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
     with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
         for size in sizes:
             logs = written([Prepared(size=size, folder=Path(name))], Path(name) / f"logs-{size}", DECISIONS)
-            costs = [_measured(size, logs) for _ in range(repetitions)]
-            seconds, memory = (Spread(values=tuple(cost[n] for cost in costs)) for n in (0, 1))
+            costs = [(*_measured(size, logs), *_measured(DUCKDB, logs)) for _ in range(repetitions)]
+            seconds, processor, memory, duckdb = (Spread(values=tuple(cost[n] for cost in costs)) for n in range(4))
             packed = sum(file.stat().st_size for file in logs.iterdir()) / 1e6
-            rows.append((size, f"{packed:,.0f}", seconds.text(1), memory.text(2)))
+            rows.append(
+                (size, f"{packed:,.0f}", *(one.text(1) for one in (seconds, processor, duckdb)), memory.text(2))
+            )
             targets += [
                 Target(what=f"a million decisions of {size}", spread=seconds, wanted=60, sense="at most", unit=" s"),
                 Target(what=f"their memory, {size}", spread=memory, wanted=1.5, sense="at most", unit=" GB"),
             ]
     table = Table(
         title=f"{DECISIONS:,} logged decisions, read and replayed in one process",
-        columns=("size", "MB packed", "s", "GB"),
+        columns=("size", "MB packed", "s", "s of processor", "DuckDB only reads them, s of processor", "GB"),
         rows=tuple(rows),
     )
     return Report(part="replaying", tables=(table,), targets=tuple(targets))
@@ -134,11 +137,10 @@ def _write(part: tuple[Path, int, int]) -> None:
     (folder / f"{start:09d}.json.gz").write_bytes(gzip.compress(f"[{','.join(entries)}]".encode(), 1))
 
 
-def _measured(size: str, logs: Path) -> tuple[float, float]:
-    """Seconds of reading and replaying, and the most memory of the process in GB."""
+def _measured(size: str, logs: Path) -> list[float]:
+    """Seconds of reading and replaying, the same of the processor, and the most memory of the process in GB; for DUCKDB its seconds of the processor."""
     ran = subprocess.run([sys.executable, __file__, size, str(logs)], check=True, capture_output=True, text=True)
-    seconds, memory = map(float, ran.stdout.split())
-    return seconds, memory
+    return [*map(float, ran.stdout.split())]
 
 
 def _on_spark(worlds: Sequence[Prepared], logs: Path, repetitions: int) -> tuple[Spread, Spread]:
@@ -206,17 +208,17 @@ def _counted(spark: SparkSession, paths: Sequence[str]) -> int:
     from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
     entries = spark.read.schema(_PARSED).option("multiLine", "true").json(list(paths))
-    columns = (
-        "decision_id", "bundles.policy.revision", "bundles.state.revision", "path", "input.action.name", "input.resource.id",
-        "input.resource.type", "input.subject.id", "result", "timestamp", "metrics.timer_server_handler_ns",
-    )  # fmt: skip
-    there = [F.count(F.col(name)).alias(name.replace(".", "_")) for name in columns]
+    there = [F.count(F.col(name)).alias(name.replace(".", "_")) for name in _FIELDS]
     (row,) = entries.agg(*there).collect()
     if len(set(row)) != 1:
         raise WrongAnswerError(f"Spark does not find every column: {row}")
     return int(row[0])
 
 
+_FIELDS = (
+    "decision_id", "bundles.policy.revision", "bundles.state.revision", "path", "input.action.name", "input.resource.id",
+    "input.resource.type", "input.subject.id", "result", "timestamp", "metrics.timer_server_handler_ns",
+)  # fmt: skip
 _PARSED = (
     "decision_id string, bundles struct<policy: struct<revision: string>, state: struct<revision: string>>, path string, "
     "input struct<action: struct<name: string>, resource: struct<id: string, type: string>, subject: struct<id: string, type: string>>, "
@@ -229,14 +231,41 @@ def main(size: str, logs: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         prepared = Prepared(size=size, folder=Path(name))
         moments = _moments([prepared], prepared.program)
-        started = time.perf_counter()
+        started, before = time.perf_counter(), time.process_time()
         account = Reading()
         found = replaying.replay(reading.batches([logs], account), moments, reading=account)
-        seconds = time.perf_counter() - started
+        seconds, processor = time.perf_counter() - started, time.process_time() - before
         if found.questions.num_rows or found.replayed != account.decisions or account.damaged:
             raise WrongAnswerError(f"{found.questions.num_rows} differences where nothing changed")
-    sys.stdout.write(f"{seconds} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}\n")
+    sys.stdout.write(f"{seconds} {processor} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}\n")
 
+
+def by_duckdb(logs: Path) -> None:
+    """Let DuckDB's own reader find the fields that a row needs, on one processor, and count them."""
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    counts = ", ".join(f"count({name})" for name in _FIELDS)
+    before = time.process_time()
+    found = connection.execute(
+        f"SELECT {counts} FROM read_json(?, format = 'array', columns = {_COLUMNS})",  # noqa: S608  (constants)
+        [[str(file) for file in sorted(logs.iterdir())]],
+    ).fetchall()
+    processor = time.process_time() - before
+    if len(set(found[0])) != 1:
+        raise WrongAnswerError(f"DuckDB does not find every column: {found[0]}")
+    sys.stdout.write(f"{processor}\n")
+
+
+_COLUMNS = (
+    "{decision_id: 'VARCHAR', bundles: 'STRUCT(policy STRUCT(revision VARCHAR), state STRUCT(revision VARCHAR))', path: 'VARCHAR', "
+    "input: 'STRUCT(action STRUCT(name VARCHAR), resource STRUCT(id VARCHAR, type VARCHAR), subject STRUCT(id VARCHAR, type VARCHAR))', "
+    "result: 'BOOLEAN', timestamp: 'TIMESTAMP', metrics: 'STRUCT(timer_server_handler_ns BIGINT)'}"
+)
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    if sys.argv[1] == DUCKDB:
+        by_duckdb(Path(sys.argv[2]))
+    else:
+        main(sys.argv[1], Path(sys.argv[2]))
