@@ -43,6 +43,7 @@ import questions
 import replaying
 import spark
 import spark_scale
+import start
 import store
 import store_feed
 import store_reads
@@ -66,6 +67,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "activation": activation.report,
     "embedded": embedded.report,
     "tables": tables.report,
+    "start": start.report,
     "authzen": authzen.report,
     "load": load.report,
     "spark": spark.report,

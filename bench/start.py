@@ -1,0 +1,96 @@
+"""Processor time of whole commands on small and large policies, beside an interpreter that does nothing and OPA's own commands.
+
+With the Python of another checkout in PRIVTAB_BENCH_OTHER, each command also runs there, by turns.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from compile import policy_text
+from measure import Report, Spread, Table
+
+from privtab.engines.opa import binary
+
+ROWS = (20, 5000)
+OTHER = "PRIVTAB_BENCH_OTHER"
+MOST_LARGE = 3
+TAB = {"_PRIVTAB_COMPLETE": "complete_bash", "COMP_WORDS": "privtab li", "COMP_CWORD": "1"}
+STATE = "grants: []\n"
+_OPA = "package a\n\nallow if input.user == data.owner\n"
+
+
+def report(_sizes: Sequence[str], repetitions: int) -> Report:
+    """Each command here, and in the other checkout, by turns."""
+    pythons = {"this tree": sys.executable} | ({"other tree": other} if (other := os.environ.get(OTHER)) else {})
+    with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
+        folder = Path(name)
+        beside = [(what, (_times(line, repetitions, {}),)) for what, line in _beside(folder).items()]
+        commands = [
+            (what, tuple(zip(*(_turn(pythons, line, environment) for _ in range(times)), strict=True)))
+            for what, (line, environment, times) in _commands(folder, repetitions).items()
+        ]
+    rows = [(what, *(Spread(values=tuple(values)).text(3) for values in found)) for what, found in beside + commands]
+    columns = ("command", *pythons)
+    padded = tuple((*row, *[""] * (len(columns) - len(row))) for row in rows)
+    title = "Seconds of processor time of a command: median (min..max)"
+    return Report(part="start", tables=(Table(title=title, columns=columns, rows=padded),), targets=())
+
+
+def _beside(folder: Path) -> Mapping[str, list[str]]:
+    opa = str(binary.find())
+    (folder / "a.rego").write_text(_OPA, encoding="utf-8")
+    return {
+        "`python -c pass`": [sys.executable, "-c", "pass"],
+        "`opa version`": [opa, "version"],
+        "`opa check`, one module": [opa, "check", str(folder / "a.rego")],
+    }
+
+
+def _commands(folder: Path, repetitions: int) -> Mapping[str, tuple[list[str], Mapping[str, str], int]]:
+    """Arguments, environment and repetitions of each command, by description."""
+    state = folder / "state.yaml"
+    state.write_text(STATE, encoding="utf-8")
+    lines: dict[str, tuple[list[str], Mapping[str, str], int]] = {
+        "`privtab --version`": (["--version"], {}, repetitions),
+        "`privtab --help`": (["--help"], {}, repetitions),
+        "`privtab`": ([], {}, repetitions),
+        "completion of `privtab li`": ([], TAB, repetitions),
+    }
+    for rows in ROWS:
+        path = folder / f"rows_{rows}.yaml"
+        path.write_text("\n".join(policy_text(rows)) + "\n", encoding="utf-8")
+        policy, times = str(path), repetitions if rows == ROWS[0] else min(repetitions, MOST_LARGE)
+        question = ["explain", "ann", "load", "item_0:a/b/c/d", "-p", policy, "-s", str(state)]
+        for line in (
+            question,
+            ["lint", policy],
+            ["diff", policy, policy],
+            ["fmt", "--check", policy],
+            ["compile", policy, "-o", str(folder / f"out_{rows}")],
+        ):
+            lines[f"`{line[0]}`, {rows:,} rows"] = line, {}, times
+    return lines
+
+
+def _turn(pythons: Mapping[str, str], line: Sequence[str], environment: Mapping[str, str]) -> list[float]:
+    return [_seconds([python, "-m", "privtab", *line], environment) for python in pythons.values()]
+
+
+def _times(line: Sequence[str], repetitions: int, environment: Mapping[str, str]) -> list[float]:
+    return [_seconds(line, environment) for _ in range(repetitions)]
+
+
+def _seconds(line: Sequence[str], environment: Mapping[str, str]) -> float:
+    """The processor time of a process; raises CalledProcessError for an exit code that says it did not work."""
+    before = os.times()
+    done = subprocess.run(line, check=False, capture_output=True, env={**os.environ, **environment})
+    after = os.times()
+    if done.returncode not in (0, 1, 2 if line[3:] == [] else 0):
+        done.check_returncode()
+    return after.children_user + after.children_system - before.children_user - before.children_system
