@@ -203,6 +203,12 @@ def test_entries_that_repeat_others_are_read_as_they_are(seed: int) -> None:
     assert sum(compare(number) for number in range(seed * 20, seed * 20 + 20)) > 100
 
 
+def test_what_is_found_at_the_end_of_a_file_is_told_at_its_turn() -> None:
+    assert compare(100_139) == 42, (
+        "a packed file that is cut off behind an entry that repeats others, and a line of text"
+    )
+
+
 @pytest.mark.long
 def test_many_entries_that_repeat_others_are_read_as_they_are(search_seed: int) -> None:
     assert sum(compare(number) for number in range(search_seed, search_seed + 5_000)) > 25_000

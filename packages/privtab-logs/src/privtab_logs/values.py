@@ -99,9 +99,7 @@ class _Scanner:
                 rows, end, line = self._repeats.repeated(self._text, self._at, self._path, self._line)
                 if rows:
                     yield self._line, rows
-                    size, self._at, self._line = (end - self._at) // len(rows), end, line
-                    if len(self._text) - end < size:  # the next one is cut off, which an attempt would tell more slowly
-                        self._fill()
+                    self._at, self._line = end, line
                     continue
             try:
                 value, end = self._decoder.at(self._text, self._at, compact=self._compact)
