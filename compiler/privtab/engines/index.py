@@ -9,7 +9,7 @@ A state may be sharded (docs/how-to/shards.md): `people` for what is looked up b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, repeat
 from operator import is_
@@ -112,9 +112,9 @@ class Principals(Mapping[str, tuple[str, ...]]):
 
 
 class EntityHoldings:
-    """The rights held on entities, in a whole state or in one shard. Equal texts and equal numbers share one object."""
+    """The rights held on entities, in a whole state or in one shard. Equal numbers share one object, as equal keys of a JSON document do."""
 
-    def __init__(self, document: Mapping[str, Any], numbers: PrivilegeNumbers, texts: TextPool) -> None:
+    def __init__(self, document: Mapping[str, Any], numbers: PrivilegeNumbers) -> None:
         self.tables: dict[str, Table] = {}
         self.origins: dict[tuple[str, str, str, str], tuple[str, ...]] = {}
         self.members: dict[str, dict[str, frozenset[str]]] = {}
@@ -122,11 +122,11 @@ class EntityHoldings:
         self.owned_below: Mapping[str, Mapping[str, Any]] = document.get("owned_below", {})
         self.attributes: Mapping[str, Mapping[str, Any]] = document.get("entity_attributes", {})
         self._bits: dict[int, int] = {}
-        text, true = texts.__getitem__, repeat(object=True)
+        true = repeat(object=True)
         for effect in ("allow", "deny"):
             for privilege, entities in document[effect].items():
                 bit = numbers.allowed(privilege) if effect == "allow" else numbers.denied(privilege)
-                self._add(bit, entities, text)
+                self._add(bit, entities)
                 if not all(map(is_, chain.from_iterable(map(dict.values, entities.values())), true)):
                     self.origins |= {
                         (effect, privilege, key, principal): tuple(entry)
@@ -134,10 +134,10 @@ class EntityHoldings:
                         for principal, entry in holders.items()
                         if entry is not True
                     }
-        self._add(OWNER_BIT, document["owners"], text)
+        self._add(OWNER_BIT, document["owners"])
         for key, users in document["members"].items():
             type_, _, path = key.partition(":")
-            self.members.setdefault(type_, {})[path] = frozenset(map(text, users))
+            self.members.setdefault(type_, {})[path] = frozenset(users)
         del self._bits
 
     @classmethod
@@ -156,20 +156,23 @@ class EntityHoldings:
             setattr(found, name, united)
         return found
 
-    def _add(self, bit: int, entities: Mapping[str, Iterable[str]], text: Callable[[str], str]) -> None:
+    def _add(self, bit: int, entities: Mapping[str, Iterable[str]]) -> None:
         tables, known = self.tables, self._bits
+        last, table = None, dict[str, Holders]()
         for key, principals in entities.items():
             type_, _, path = key.partition(":")
-            table = tables.get(type_)
-            if table is None:
-                table = tables[type_] = {}
+            if type_ != last:  # keys are sorted: those of a type follow each other
+                last, table = type_, tables.setdefault(type_, {})
+            # The texts are those of the document, whose reader gives equal keys one object.
+            added = dict.fromkeys(principals, bit)
             holders = table.get(path)
             if holders is None:
-                table[path] = dict.fromkeys(map(text, principals), bit)
+                table[path] = added
                 continue
-            for principal in map(text, principals):
-                bits = holders.get(principal, 0) | bit
-                holders[principal] = known.setdefault(bits, bits)
+            for principal in holders.keys() & added.keys():
+                bits = holders[principal] | bit
+                added[principal] = known.setdefault(bits, bits)
+            holders |= added
 
 
 class StatePart:
@@ -183,12 +186,11 @@ class StatePart:
             self.people: Mapping[str, Any] | None = always if "shards" in document else None
             self.windows: dict[str, Mapping[str, Any]] = {_PEOPLE: windows}
             """What holds for a time, by the name below `at`, and of the people."""
-            texts = TextPool()
             self.shards: dict[str, tuple[str, EntityHoldings]] = {}
             """By the name below `at`: revision and content."""
             for name, shard in document.get("at", {}).items():
                 always, self.windows[name] = parts_of(shard)
-                self.shards[name] = always["revision"], EntityHoldings(always, numbers, texts)
+                self.shards[name] = always["revision"], EntityHoldings(always, numbers)
 
     @property
     def revisions(self) -> dict[str, Any]:
@@ -227,8 +229,8 @@ class Index:
             if is_state_part(document):
                 self._combine([StatePart(document, PrivilegeNumbers())])
             else:
-                numbers, texts = PrivilegeNumbers(), TextPool()
-                self._merge(document["revision"], numbers, [EntityHoldings(document, numbers, texts)])
+                numbers = PrivilegeNumbers()
+                self._merge(document["revision"], numbers, [EntityHoldings(document, numbers)])
                 self._read_people(document)
 
     @classmethod
