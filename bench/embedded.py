@@ -27,6 +27,7 @@ SHIPPED = "gravitino/1.1.0"
 STATE = "state.yaml"
 
 HAND, CHECK, LOAD = "by hand, bit masks", "Embedded.check", "Embedded.check, the policy's own row `load`"
+REQUEST, BATCHES = "Embedded.check, a Request", "Embedded.check_many, batches of 100"
 HAND_LOOP, CHECK_MANY = f"by hand, a loop over {MANY:,}", f"Embedded.check_many, {MANY:,} requests"
 COLUMNS = f"decide_columns, {MANY:,} rows"
 CEDAR = "cedarpy, all entities parsed before"
@@ -78,6 +79,8 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
 def _targets(size: str, rates: Mapping[str, Spread]) -> list[Target]:
     wanted = [
         ("a decision, Embedded / by hand", CHECK, HAND, 0.5),
+        ("a decision, of a Request / of names", REQUEST, CHECK, 0.8),
+        ("a decision, of a batch of 100 / of names", BATCHES, CHECK, 1.0),
         (f"{MANY:,} decisions, check_many / a loop by hand", CHECK_MANY, HAND_LOOP, 2.0),
         ("a decision, Embedded / cedarpy", CHECK, CEDAR, 4.0),
     ]
@@ -107,6 +110,7 @@ def _in_process(prepared: Any) -> list[Contestant]:
     times = MANY // len(world.requests)
     pairs = list(world.requests) * times
     many = [Request(user=user, action="select", resource=Entity("table", table)) for user, table in pairs]
+    few = many[: len(world.requests)]
     truth = list(world.may_select) * times
     check, allow = client.check, masks.allow
     found = [
@@ -115,6 +119,13 @@ def _in_process(prepared: Any) -> list[Contestant]:
             size=size, name=CHECK, run=lambda: [check(u, "select", t) for u, t in asked], truth=world.may_select
         ),
         Contestant(size=size, name=LOAD, run=lambda: [check(u, "load", t) for u, t in asked], truth=world.may_load),
+        Contestant(size=size, name=REQUEST, run=lambda: [check(one) for one in few], truth=world.may_select),
+        Contestant(
+            size=size,
+            name=BATCHES,
+            run=lambda: [a for n in range(0, len(few), 100) for a in client.check_many(few[n : n + 100])],
+            truth=world.may_select,
+        ),
         Contestant(size=size, name=HAND_LOOP, run=lambda: [allow(u, t) for u, t in pairs], truth=truth),
         Contestant(size=size, name=CHECK_MANY, run=lambda: client.check_many(many), truth=truth),
     ]

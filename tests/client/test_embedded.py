@@ -16,7 +16,7 @@ import tarfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -32,8 +32,9 @@ from privtab.base.resources import how_to_install
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import json_bytes, packed_archive
 from privtab.client import _bundles
+from privtab.client._bundled import BundledEngine
 from privtab.client._observe import Outcome, Question
-from privtab.client.embedded import Embedded
+from privtab.client.embedded import SEVERAL, Embedded
 from privtab.engines.opa.server import FileService
 from privtab.engines.python import MANY
 from privtab.ir.nodes import Program
@@ -124,6 +125,24 @@ def test_every_way_to_ask(client: Embedded) -> None:
     assert client.effects("bob", "take", "box:s/a/1") == ("grant LOOK (box:s/a/1)",)
     with pytest.raises(AccessDenied, match=r"a denial of LOOK \(box:s/a/2\) to user:ann"):
         client.require("ann", "look", "box:s/a/2")
+
+
+def test_plain_requests_are_decided_one_by_one_until_columns_are_faster(
+    client: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    columns = BundledEngine.columns
+
+    def noted(engine: BundledEngine, requests: Sequence[Request]) -> list[bool] | None:
+        asked.append(len(requests))
+        return columns(engine, requests)
+
+    monkeypatch.setattr(BundledEngine, "columns", noted)
+    plain = Request(user="ann", action="look", resource=Entity("box", "s/a/1"))
+    grouped = Request(user="ann", action="look", resource=Entity("box", "s/a/1"), groups=("g",))
+    for requests in ([plain] * 10, [plain] * (SEVERAL - 1), [plain] * SEVERAL, [plain] * MANY + [grouped]):
+        assert client.check_many(requests) == [True] * len(requests)
+    assert asked == [SEVERAL, MANY + 1]
 
 
 def test_a_decision_says_all_that_opa_says(client: Embedded) -> None:

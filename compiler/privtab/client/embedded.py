@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from privtab.engines.index import Index
     from privtab.engines.python import Shortcuts, TimedBatches
 
+SEVERAL = 2_000
+"""Requests from which on columns are faster than a function for each plain request."""
+
 
 class Embedded(Asker):
     """Client that decides in process. Safe to share between threads, to fork, and to pickle into a Spark job (with the state).
@@ -184,12 +187,11 @@ class Embedded(Asker):
         """
         if self._plain and not LOG.isEnabledFor(logging.DEBUG):
             requests = list(requests)
-            answers = self._bundled.columns(requests)
-            if answers is not None:
-                return answers
-            quick = self._quickly(requests)
-            if quick is not None:
-                return quick
+            ways = (self._quickly, self._bundled.columns)
+            for way in ways if len(requests) < SEVERAL else reversed(ways):
+                answers = way(requests)
+                if answers is not None:
+                    return answers
         return super().check_many(requests)
 
     def _shortcuts(self) -> Shortcuts:
