@@ -181,7 +181,7 @@ def read(contents: list[bytes], entries: Callable[..., Any]) -> tuple[list[Any],
     account, repeats = Reading(), Repeats()
     rows: list[Any] = []
     for number, content in enumerate(contents):
-        file = io.BufferedReader(io.BytesIO(content))
+        file: Any = io.BufferedReader(io.BytesIO(content))
         rows.append([b.to_pylist() for b in reading.batches_of(file, f"log{number}", account, entries, repeats)])
     return rows, account
 
