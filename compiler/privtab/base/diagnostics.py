@@ -143,7 +143,8 @@ class FindingKind:
 
 _COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.NOTE: "\x1b[1;36m"}
 _BOLD, _BLUE, _OFF = "\x1b[1m", "\x1b[1;34m", "\x1b[0m"
-_LINE_END = pattern(r"\r\n|\n|\r")
+LINE_END = pattern(r"\r\n|\n|\r")
+"""The ends of the lines by which places in files are counted."""
 _WIDTH = 160
 """Longer lines are cut around the span."""
 
@@ -153,7 +154,7 @@ def render(diagnostics: Iterable[Diagnostic], sources: Mapping[str, str], *, col
 
     A finding in a file without text is shown without its line.
     """
-    lines = {path: _LINE_END.split(text) for path, text in sources.items()}
+    lines = {path: LINE_END.split(text) for path, text in sources.items()}
     return "\n\n".join(_rendered(d, lines, color=color) for d in diagnostics)
 
 

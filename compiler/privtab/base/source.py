@@ -10,12 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from privtab.base.diagnostics import Span
+from privtab.base.diagnostics import LINE_END, Span
 from privtab.base.errors import FileError
 from privtab.base.files import read_content
-from privtab.base.lazy import pattern
-
-_LINE_END = pattern(r"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +34,7 @@ class SourceFile:
     @classmethod
     def of(cls, path: str, text: str, *, undecodable: int | None = None) -> SourceFile:
         """Make a file from its text; lines end in LF, CR LF or CR, as in YAML."""
-        starts = (0, *(end.end() for end in _LINE_END.finditer(text)))
+        starts = (0, *(end.end() for end in LINE_END.finditer(text)))
         return cls(path=path, text=text, undecodable=undecodable, starts=starts)
 
     @classmethod

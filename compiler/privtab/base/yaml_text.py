@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import yaml
 
+from privtab.base.diagnostics import LINE_END
 from privtab.base.lazy import pattern
 from privtab.base.names import code_point
 
 DEEPEST = 100
 """Limit on the levels of nested values: readers are recursive, and libyaml's time grows with the square of the depth."""
 _BREAKS = pattern("[\x85\u2028\u2029]")
-_LINE_END = pattern(r"\r\n|\n|\r")
 
 
 def check_line_breaks(text: str) -> None:
@@ -23,7 +23,7 @@ def check_line_breaks(text: str) -> None:
     if found is None:
         return
     offset = found.start()
-    ends = list(_LINE_END.finditer(text, 0, offset))
+    ends = list(LINE_END.finditer(text, 0, offset))
     column = offset - (ends[-1].end() if ends else 0)
     raise yaml.MarkedYAMLError(
         problem=f"the raw character {code_point(found[0])} ends a line for some readers of YAML and not for others",

@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from privtab.base.caching import no_collection
-from privtab.base.diagnostics import Diagnostic, FindingKind, Severity, Span, shown_columns
+from privtab.base.diagnostics import LINE_END, Diagnostic, FindingKind, Severity, Span, shown_columns
 from privtab.base.errors import UsageError
 from privtab.base.lazy import pattern
 from privtab.base.printable import count
@@ -232,7 +232,6 @@ MAX_WIDTH = 120
 """Maximum width of prose."""
 _INDENT = 10
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
-_LINE_END = pattern(r"\r\n|\n|\r")
 _CODE = pattern(r"`[^`]+`")
 _LINK = pattern(r"\[([^\]]+)\]\([^)]+\)")
 
@@ -240,7 +239,7 @@ _LINK = pattern(r"\[([^\]]+)\]\([^)]+\)")
 def show(results: Sequence[LintResult], console: Console) -> None:
     """Print every finding, then the summary."""
     width = min(console.width, MAX_WIDTH)
-    texts = {result.path: _LINE_END.split(result.text) for result in results}
+    texts = {result.path: LINE_END.split(result.text) for result in results}
     for result in results:
         if result.findings:
             console.print(Text(result.path, style="bold underline"))

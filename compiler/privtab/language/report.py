@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from privtab import __version__
-from privtab.base.diagnostics import Diagnostic, FindingKind, Severity, Span
+from privtab.base.diagnostics import LINE_END, Diagnostic, FindingKind, Severity, Span
 from privtab.base.lazy import pattern
 from privtab.base.printable import printable_json
 
@@ -169,7 +169,6 @@ def _clean(text: str) -> str:
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "privtabFinding/v1"
-_LINE_END = pattern(r"\r\n|\n|\r")
 Json = dict[str, Any]
 
 
@@ -222,7 +221,7 @@ def sarif(
 class _Run:
     def __init__(self, index: Mapping[str, int], texts: Mapping[str, str]) -> None:
         self.index = index
-        self.lines = {path: _LINE_END.split(text) for path, text in texts.items()}
+        self.lines = {path: LINE_END.split(text) for path, text in texts.items()}
         self.occurrences: Counter[str] = Counter()
 
     def result(self, finding: Diagnostic) -> Json:

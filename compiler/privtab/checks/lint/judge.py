@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from privtab.base.diagnostics import Diagnostic, Located
+from privtab.base.diagnostics import LINE_END, Diagnostic, Located
 from privtab.base.hints import nearest
 from privtab.base.lazy import pattern
 from privtab.base.source import SourceFile
@@ -20,7 +20,6 @@ _HINT = pattern(r"#[ \t]*privtab[ \t]*:")
 _WORDS = pattern(r"#[ \t]*privtab[ \t]*:[ \t]*(?P<word>[A-Za-z][A-Za-z_-]*)(?P<rest>.*)")
 _CODE = pattern(r"[ \t,]*(?P<code>[A-Za-z]\d+)\b(?=[ \t,:;.-]|$)")
 _SEPARATOR = pattern(r"[ \t,:;.-]*")
-_LINE_END = pattern(r"\r\n|\n|\r")
 LINE, FILE = "ignore", "ignore-file"
 
 
@@ -89,7 +88,7 @@ def _can_ignore(code: Located[str], found: list[Diagnostic]) -> bool:
 
 def _covered(source: SourceFile, start: int) -> tuple[int, int]:
     """The lines of the entry that the comment is beside or above: its own line, or the next one with content."""
-    lines = _LINE_END.split(source.text)
+    lines = LINE_END.split(source.text)
     comment_line, column = source.position(start)
     line = comment_line
     if not lines[comment_line - 1][: column - 1].strip():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from privtab.base.diagnostics import LINE_END
 from privtab.base.lazy import pattern
 from privtab.language.fmt.attach import Collection, Item, Line, Text, Value
 from privtab.language.syntax.yaml_tree import plain_scalar
@@ -238,7 +239,6 @@ _BREAKS = pattern("[\u2028\u2029\x85]")
 _FIRST = frozenset(",[]{}#&*!|>'\"%@`")
 _IN_FLOW = pattern(r"[,\[\]{}]")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
-_LINE_END = pattern(r"\r\n|\n|\r")
 _BREAK = pattern(r"(?<=[^ \t]) (?=[^ \t])")
 
 
@@ -313,7 +313,7 @@ def _filled_lines(parts: Sequence[str], room: int, separator: str = " ") -> list
 def block(text: Text, indent: int) -> list[str] | None:
     """A block scalar (`|`, `>`) with its lines unchanged but reindented; None if it has to be quoted."""
     value = text.scalar.text
-    raw_lines = _LINE_END.split(text.raw)[1:]
+    raw_lines = LINE_END.split(text.raw)[1:]
     first = next((line for line in raw_lines if line.strip(" ")), None)
     first_text = next((line for line in value.split("\n") if line.strip(" ")), None)
     if (

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import yaml
 
-from privtab.base.diagnostics import Diagnostic, Span
+from privtab.base.diagnostics import LINE_END, Diagnostic, Span
 from privtab.base.lazy import pattern
 from privtab.base.nodes import dataclass
 from privtab.base.source import SourceFile
@@ -28,7 +28,6 @@ _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _REFUSED = "found unexpected ':'"
 _NO_VALUE = pattern(r"(?<=\w:)(?=[,}\]])")
 _COMMENT = pattern(r"#[^\r\n]*")
-_LINE_END = pattern(r"\r\n|\n|\r")
 _ESCAPES = {"x": 4, "u": 6, "U": 10}
 
 
@@ -65,7 +64,7 @@ def _texts(text: str) -> Iterator[tuple[int, int]]:
     """The ranges in which `#` is part of a text: scalars, and for block scalars the lines below their `|` or `>`."""
     for event, start, end in events(text):
         if isinstance(event, yaml.ScalarEvent):
-            head = _LINE_END.search(text, start) if event.style and event.style in "|>" else None
+            head = LINE_END.search(text, start) if event.style and event.style in "|>" else None
             begin = head.end() if head else start
             if begin < end:
                 yield begin, end
