@@ -280,7 +280,7 @@ CONDITIONAL = (
     "partial",
 )
 Cells = dict[tuple[str, str], bool]
-"""What a matrix says of an action and a role."""
+"""The answer of a matrix for an action and a role."""
 
 
 def matrix(random: Random) -> tuple[Rows, Cells]:

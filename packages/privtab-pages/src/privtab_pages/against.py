@@ -8,7 +8,7 @@ from dataclasses import replace
 from privtab.base import Diagnostic, FindingKind, Severity, Span
 from privtab.ir import Program
 from privtab.language import cell_names
-from privtab_analysis.diff import diff
+from privtab_analysis.diff import Verdict, diff
 from privtab_pages.draft import Draft, Mark
 from privtab_pages.roles import RoleMatrix, default_roles
 
@@ -31,8 +31,8 @@ def differences(draft: Draft, page: Program, policy: Program, spans: Mapping[int
     }
     changed = {key: replace(policy.rules[key], requires=rule.requires) for key, rule in known.items()}
     after = replace(policy, rules={**policy.rules, **changed})
-    same = {(row.entity, row.operation) for row in diff(policy, after).rows} if changed else set()
-    same -= {(row.entity, row.operation) for row in diff(policy, after).changes} if changed else set()
+    rows = diff(policy, after).rows if changed else ()
+    same = {(row.entity, row.operation) for row in rows if row.verdict is Verdict.EQUAL}
     for key, rule in stated.items():
         if key in known and key in same:
             continue

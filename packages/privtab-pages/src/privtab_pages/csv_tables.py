@@ -29,7 +29,7 @@ def csv_page(source: SourceFile) -> Page:
 
 
 def _delimiter(source: SourceFile) -> str:
-    """What stands between columns: the candidate that gives most rows the width of the widest. Raises FileError if two do."""
+    """The separator of columns: the candidate that gives most rows the width of the widest. Raises FileError if two do."""
     widths = {}
     for candidate in _CANDIDATES:
         rows = islice(csv.reader(StringIO(source.text, newline=""), delimiter=candidate), 1_000)

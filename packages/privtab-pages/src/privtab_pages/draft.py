@@ -27,7 +27,7 @@ _PLAIN: Setting = (frozenset(), (), "")
 
 
 class Mark(NamedTuple):
-    """What a cell says of a role and an operation."""
+    """The answer of a cell for a role and an operation."""
 
     role: str
     scope: str
@@ -67,6 +67,10 @@ class Draft:
         if certain:
             self.marks.append(mark)
 
+    def deny(self, type_: str, operation: str) -> None:
+        """Take back what marks allow and deny on an operation."""
+        self.marks = [mark for mark in self.marks if (mark.type, mark.operation) != (type_, operation)]
+
     def role_name(self, role: str, scope: str) -> str:
         """The name of a role; a role of several types is declared once for each."""
         return role if len(self.scopes[role]) == 1 else f"{scope}_{role}"
@@ -101,7 +105,7 @@ class Draft:
             "roles": dict(self._roles()),
             "tables": self.rows,
         }
-        return _formatted({key: value for key, value in document.items() if value})
+        return _formatted("policy.yaml", _dumped({key: value for key, value in document.items() if value}))
 
     def _roles(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for role, scopes in self.scopes.items():
@@ -149,7 +153,7 @@ class Draft:
         parts = {"state": {"assignments": users} if users else None, "cases": cases}
         written = "".join(_dumped({name: part}) for name, part in parts.items() if part)
         text = f"{WRITTEN}\nscenarios: 1\npolicy: {json.dumps(policy)}\n{written}{needs}"
-        return format_source(SourceFile.of("page.scenarios.yaml", text))[0] or text
+        return _formatted("page.scenarios.yaml", text)
 
     def _entity(self, type_: str) -> str:
         """An entity of a type, each of whose names is `x`."""
@@ -157,6 +161,11 @@ class Draft:
         while above is not None and depth < len(self.titles):
             depth, above = depth + 1, self.inside.get(above)
         return f"{type_}:{'/'.join('x' * depth)}"
+
+
+def row_title(operation: str, title: str) -> dict[str, str]:
+    """The title of a row as a part of the row; none where the name of the operation says it."""
+    return {} if operation.replace("_", " ") == title else {"title": title}
 
 
 def _group(mark: Mark) -> tuple[str, str, str, bool]:
@@ -167,6 +176,5 @@ def _dumped(document: Mapping[str, Any]) -> str:
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
 
 
-def _formatted(document: Mapping[str, Any]) -> str:
-    text = _dumped(document)
-    return format_source(SourceFile.of("policy.yaml", text))[0] or text
+def _formatted(name: str, text: str) -> str:
+    return format_source(SourceFile.of(name, text))[0] or text

@@ -279,7 +279,7 @@ def _text_of(node: Any) -> str:
 
 
 def _picture(node: Any) -> str:
-    """What a picture shows, or its element; empty for an element that is none."""
+    """The meaning of a picture, or its element; empty for an element that is none."""
     tag, given = node.tag, node.attributes or {}
     if tag == "input" and given.get("type") == "checkbox":
         return "checked" if "checked" in given else "unchecked"

@@ -12,20 +12,20 @@ from typing import Literal, NamedTuple
 from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, Span, UsageError, did_you_mean, listed_names
 from privtab.language import cell_names
 from privtab_pages.conditions import condition, privileges_of, quoted
-from privtab_pages.draft import Draft
+from privtab_pages.draft import Draft, row_title
 from privtab_pages.matrix import MatrixReader
 from privtab_pages.names import FOOTNOTE, Names, identifier, without_notes
 from privtab_pages.shapes import COLUMNS, FORMS, HEADINGS, RIGHTS, Form, Shape, Shapes, all_columns
-from privtab_pages.tables import STRUCK, Cell, Row, Table, words
+from privtab_pages.tables import STRUCK, Cell, Table, words
 
 TWICE = FindingKind("T102", "row-twice", Severity.ERROR)
 NOBODY = "nobody"
-"""What a row requires whose condition is not read: all are refused, whatever other rows say."""
+"""The condition of a row whose own is not read: all are refused, whatever other rows say."""
 ROOT = "system"
 """The type of rows that no column and no heading says the type of."""
 _WORD = re.compile(r"\w")
 _UNREAD = re.compile(r"~~|\^|\u27e6")
-"""What a heading has that is struck out, raised or a picture."""
+"""A part of a heading that is struck out, raised or a picture."""
 _SEVERAL = re.compile("[/&,]")
 _COMMON = words(
     "a access grants actions an and api apis authorization based built by capabilities check checks control default each for important in its level levels list matrix member members note of on operations overview permission permissions privilege privileges rbac reference required requirements rights role roles security supported table tables tip the to user users warning what which who with your"
@@ -42,7 +42,7 @@ class _Row(NamedTuple):
     operations: Sequence[tuple[str, str]]
     parts: Mapping[str, Cell]
     condition: str | None
-    """What the row requires, with the policy's names; None if it was not read."""
+    """The condition of the row, with the policy's names; None if it was not read."""
     objects: Mapping[str, str]
     """The type of each further object that it is required on."""
 
@@ -68,7 +68,7 @@ class TableReader:
     """The type of tables in which no column says it; else their headings do."""
     shape: Form | None = None
     several: Literal["", "any", "all"] = ""
-    """What an operation requires that has several rows: what one of them says, or what all say."""
+    """The condition of an operation with several rows: that one of them holds, or all."""
     found: list[Diagnostic] = field(default_factory=list)
     forms: list[str] = field(default_factory=list)
     """A line for each table that was read: as what."""
@@ -108,7 +108,7 @@ class TableReader:
                 rows += self._rows(table, shape, missed, {*map(id, read)})
             elif scope := self._type_of_table(table, strict=False):
                 matrices.read(
-                    table, shape, scope, {id(row) for row in read if not any(_at(row, at).text for at in missed)}
+                    table, shape, scope, {id(row) for row in read if not any(row.cell(at).text for at in missed)}
                 )
         for name in (*self.inside, *self.inside.values()):
             self.draft.titles.setdefault(name, "")
@@ -147,7 +147,7 @@ class TableReader:
 
     def _shown(self, table: Table, shape: Shape) -> str:
         marks = shape.marks
-        cells = [_at(row, at) for row in table.rows for at in shape.marked]
+        cells = [row.cell(at) for row in table.rows for at in shape.marked]
         allowing = sum(bool(marks and marks.allows(without_notes(cell)[0])) for cell in cells)
         numbers = f", {len(shape.marked)} {COLUMNS[shape.form]}, {allowing} marks" if shape.marked else ""
         return f"{FORMS[shape.form]}, {len(table.rows)} rows{numbers}"
@@ -363,12 +363,11 @@ class TableReader:
                 refused |= {(type_, name)} if self.several == "all" else set()  # the others say too little
         for type_, name in refused:
             self.draft.rows[type_][name]["requires"] = NOBODY
-            self.draft.marks = [mark for mark in self.draft.marks if (mark.type, mark.operation) != (type_, name)]
+            self.draft.deny(type_, name)
 
     def _refuse_row(self, type_: str, name: str, title: str, cell: Cell) -> None:
         """Write a row that refuses all, for an operation whose condition is not read."""
-        shown = {} if name.replace("_", " ") == title else {"title": title}
-        row = {**shown, "requires": NOBODY, "source": cell.span.line}
+        row = {**row_title(name, title), "requires": NOBODY, "source": cell.span.line}
         self.draft.rows.setdefault(type_, {}).setdefault(name, row)
         self.spans[cell.span.line] = cell.span
 
@@ -383,7 +382,7 @@ class TableReader:
         self.spans[cell.span.line] = cell.span
         note = row.parts["note"].line if "note" in row.parts else ""
         written[name] = {
-            **({} if name.replace("_", " ") == title else {"title": title}),
+            **row_title(name, title),
             **({"with": dict(row.objects)} if row.objects else {}),
             "requires": required,
             **({"grants": grants} if grants else {}),
@@ -421,19 +420,15 @@ class TableReader:
 _HELP = "write it as the language does: `READ (table)`, `READ/WRITE (table)`, `owner (schema) and USE (catalog)`"
 
 
-def _at(row: Row, at: int) -> Cell:
-    return row.cells[at] if at < len(row.cells) else Cell("", row.cells[0].span)
-
-
 def _numbered(table: Table, at: int) -> bool:
     """Return whether all names of a column end in a number, which is then no footnote."""
-    cells = [_at(row, at) for row in table.rows if _at(row, at).text]
+    cells = [row.cell(at) for row in table.rows if row.cell(at).text]
     return len(cells) > 2 and all(re.search(r"\(\d+\)$", cell.text) for cell in cells)
 
 
 def _are_calls(table: Table, at: int) -> bool:
     """Return whether the names of a column are those of calls, `ListTables`, of which a cell may have several."""
-    texts = [_at(row, at).text for row in table.rows]
+    texts = [row.cell(at).text for row in table.rows]
     return sum(bool(re.fullmatch(r"(?:[A-Z][a-z0-9]+){2,}", text)) for text in texts) > max(2, len(texts) // 3)
 
 

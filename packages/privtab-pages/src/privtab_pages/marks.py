@@ -43,7 +43,7 @@ _SAYS_YES = re.compile(
 _LONGEST = 200
 """The most characters of a line that explains marks."""
 _REQUIRED = re.compile(r"(?:the )?(?:privilege|permission|right)?s? ?(?:is |are )?required\b", re.IGNORECASE)
-"""How a page says that a mark stands for what an action requires."""
+"""Words that say that a mark stands for what an action requires."""
 _SAYS_NO = re.compile(r"(?:no\b|not\b|denied|never|cannot|can't|disabled|none\b|without)", re.IGNORECASE)
 _SAYS_MORE = re.compile(
     r"\b(?:only|if|when|own|limited|partial\w*|except|unless|within|assigned|some|condition\w*|optional\w*|read|depend\w*|custom\w*|inherit\w*|requir\w*|with|option)\b",

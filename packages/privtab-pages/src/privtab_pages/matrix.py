@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
 from privtab.base import Span
-from privtab_pages.draft import Draft, Mark
+from privtab_pages.draft import Draft, Mark, row_title
 from privtab_pages.marks import Marks, verbs
 from privtab_pages.names import FOOTNOTE, Names, without_notes
 from privtab_pages.shapes import Shape
@@ -30,7 +30,7 @@ class _Action(NamedTuple):
     cells: Sequence[Cell]
     note: str
     said: Sequence[bool | None]
-    """What the cell of each role says; None for what is not read."""
+    """The answer of each role's cell; None for a cell that is not read."""
 
 
 @dataclass(kw_only=True)
@@ -69,14 +69,14 @@ class MatrixReader:
         assert shape.marks is not None
         category, entity, columns = "", None, shape.columns
         label = columns.get("operation", columns.get("entity", 0))
-        cells = [_cell(row, at) for row in table.rows for at in roles]
+        cells = [row.cell(at) for row in table.rows for at in roles]
         explicit = any(cell.text and shape.marks.allows(cell.text) is False for cell in cells)
         for row in table.rows:
-            called = _cell(row, label)
-            if "category" in columns and (text := _cell(row, columns["category"]).line):
+            called = row.cell(label)
+            if "category" in columns and (text := row.cell(columns["category"]).line):
                 category = text
-            if "entity" in columns and "operation" in columns and _cell(row, columns["entity"]).text:
-                entity = _cell(row, columns["entity"])
+            if "entity" in columns and "operation" in columns and row.cell(columns["entity"]).text:
+                entity = row.cell(columns["entity"])
             if not called.text:
                 if _filled(row, roles):
                     self.names.refuse(row.cells[0], "a row of marks names no action", "write the action in its cell")
@@ -85,8 +85,8 @@ class MatrixReader:
             if spans or (not _filled(row, roles) and (explicit or called.bold)):
                 category = called.line
                 continue
-            cells = [_cell(row, at) for at in roles]
-            note = _cell(row, columns["note"]).line if "note" in columns else ""
+            cells = [row.cell(at) for at in roles]
+            note = row.cell(columns["note"]).line if "note" in columns else ""
             if id(row) not in whole:
                 yield _Action(entity, category, called, cells, note, [None] * len(cells))
             elif shape.lists and any(verbs(without_notes(cell)[0]) for cell in cells):
@@ -113,7 +113,7 @@ class MatrixReader:
             yield _Action(entity, category, entity._replace(text=verb, notes=()), cells, note, said)
 
     def _said(self, where: str, cell: Cell, marks: Marks) -> bool | None:
-        """What a cell says: True, False, or None, and a finding, for what is no plain mark."""
+        """The answer of a cell: True, False, or None, and a finding, for a cell that is no plain mark."""
         text, notes = without_notes(cell)
         allowed = marks.allows(text)
         if allowed is None or (notes and not text):
@@ -156,13 +156,13 @@ class MatrixReader:
                 self.names.refuse(
                     action.called, f"`{type_}` has several rows `{operation}`", "name it: `--name TEXT=NAME`"
                 )
-                self._deny(type_, operation)
+                self.draft.deny(type_, operation)
                 continue
             privilege, line = operation.upper(), action.called.span.line
             self.spans[line] = action.called.span
             self.draft.privileges.setdefault(privilege, "")
             self.draft.rows.setdefault(type_, {})[operation] = {
-                **({} if operation.replace("_", " ") == title else {"title": title}),
+                **row_title(operation, title),
                 "requires": f"{privilege} ({type_})",
                 **({"note": action.note} if action.note else {}),
                 "source": line,
@@ -177,22 +177,14 @@ class MatrixReader:
         return self.names.leave_out(cell, FOOTNOTE, message, self._explained(notes))
 
     def _explained(self, notes: Sequence[str]) -> str:
-        """What the page says of a footnote."""
+        """The words of the page about a footnote."""
         marks = {note.strip("()[]^* ") or "*" for note in notes if note}
         found = next((line for line in self.lines if line.lstrip("([^").split(" ")[0].rstrip(".)]:") in marks), "")
         return f"; the page says: {joined(found)[:160]}" if found else ""
 
-    def _deny(self, type_: str, operation: str) -> None:
-        """Take back what marks allow on an operation that has several rows."""
-        self.draft.marks = [mark for mark in self.draft.marks if (mark.type, mark.operation) != (type_, operation)]
-
-
-def _cell(row: Row, at: int) -> Cell:
-    return row.cells[at] if at < len(row.cells) else Cell("", row.cells[0].span)
-
 
 def _filled(row: Row, columns: Collection[int]) -> bool:
-    return any(_cell(row, at).text or _cell(row, at).lost for at in columns)
+    return any(row.cell(at).text or row.cell(at).lost for at in columns)
 
 
 def _text(cell: Cell | None) -> str:
@@ -202,11 +194,10 @@ def _text(cell: Cell | None) -> str:
 def _turned(table: Table, shape: Shape) -> tuple[Table, Shape]:
     """A matrix of roles x privileges as one of actions x roles."""
     label = shape.columns["operation"]
-    rows = [row for row in table.rows if _cell(row, label).text]
-    header = Row(cells=(_cell(table.header, label), *(_cell(row, label) for row in rows)))
+    rows = [row for row in table.rows if row.cell(label).text]
+    header = Row(cells=(table.header.cell(label), *(row.cell(label) for row in rows)))
     turned = tuple(
-        Row(cells=(_cell(table.header, at)._replace(bold=False), *(_cell(row, at) for row in rows)))
-        for at in shape.marked
+        Row(cells=(table.header.cell(at)._replace(bold=False), *(row.cell(at) for row in rows))) for at in shape.marked
     )
     marked = range(1, len(rows) + 1)
     return replace(table, header=header, rows=turned), replace(shape, columns={"operation": 0}, marked=marked)

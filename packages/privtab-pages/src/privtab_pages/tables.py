@@ -43,6 +43,10 @@ class Row:
     anchor: str = ""
     """The name by which links lead to it."""
 
+    def cell(self, at: int) -> Cell:
+        """The cell of a column; an empty one where the row is shorter than the header."""
+        return self.cells[at] if at < len(self.cells) else Cell("", self.cells[0].span)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
