@@ -1,4 +1,4 @@
-"""What each command loads before it works: a module loaded for nothing is time that everybody waits."""
+"""Modules that each command loads before it works: a module loaded for nothing is time that everybody waits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAIN = f"{STARTED}from privtab.command import main\nmain()"
 
 
 def loaded(folder: Path, *words: str, start: str = MAIN, **environment: str) -> tuple[str, set[str]]:
-    """What a command line prints, and every module that it loads in a process of its own."""
+    """The output of a command line, and every module that it loads in a process of its own."""
     command = [sys.executable, "-S", "-c", f"import sys; sys.path += {sys.path!r}\n{start}", *words]
     ran = subprocess.run(
         command, cwd=folder, env={**os.environ, **environment}, check=False, capture_output=True, text=True, timeout=120
@@ -94,7 +94,7 @@ def test_patterns_are_compiled_when_they_are_used() -> None:
 
 
 NEVER = ("importlib.metadata", "email", "csv", "xml.etree.ElementTree", "sqlglot", "numpy", "pyarrow", "requests")
-"""What no command here needs, with the libraries of other commands."""
+"""Modules that no command here needs, with the libraries of other commands."""
 COMPILER = ("yaml", "lark", "privtab.pipeline", "privtab.language", "privtab.state")
 HELP = (*NEVER, *COMPILER, "jinja2", "rich.markdown", "rich.traceback", "markdown_it", "pygments", "privtab_analysis")
 POLICY = """\

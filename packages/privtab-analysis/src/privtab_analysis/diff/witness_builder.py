@@ -15,7 +15,7 @@ from privtab.state import Assignment, AttributeRow, Grant, Placement, State, att
 GROUP, REQUEST_GROUP = "team", "guests"
 """Names of the group in the state and of the group that a request brings."""
 Carrier: TypeAlias = str
-"""How a row applies to the caller; see `Fact`."""
+"""The way in which a row applies to the caller; see `Fact`."""
 
 
 class WitnessBuilder:

@@ -104,7 +104,7 @@ class PlainScan:
 
 
 def _has_texts(file: parquet.ParquetFile, name: str) -> bool:
-    """Whether a file has this column as texts, and none whose name differs in case alone."""
+    """Return whether a file has this column as texts, and none whose name differs in case alone."""
     found = [column for column in map(file.schema.column, range(len(file.schema))) if _top(column) == name.lower()]
     alike = [
         (column.path, column.physical_type, column.logical_type.type, column.max_repetition_level) for column in found
@@ -158,7 +158,7 @@ def _files(location: Any, spark: Any) -> tuple[_File, ...] | None:
 
 
 def _is_text(column: Any) -> bool:
-    """Whether a column is of plain strings: no `char`, no collation, no default for files that lack it, no field id."""
+    """Return whether a column is of plain strings: no `char`, no collation, no default for files that lack it, no field id."""
     return bool(column.dataType().simpleString() == "string" and column.metadata().json() == "{}")
 
 
