@@ -87,13 +87,13 @@ def write(of_size: World, folder: Path) -> None:
     (folder / "asked.jsonl").write_text(json.dumps(request), encoding="utf-8")
 
 
-def seconds(of_size: World, command: Sequence[str], folder: Path, kind: str) -> float:
-    """User and system time of one process. `command`: with `-p`, if it takes a policy."""
+def seconds(of_size: World, command: Sequence[str], folder: Path, kind: str, python: str = sys.executable) -> float:
+    """User and system time of one process. `command`: with `-p`, if it takes a policy. `python`: that of a checkout."""
     user, table = of_size.requests[0]
     said = [part.replace("USER", user).replace("TABLE", table).replace("STATE", kind) for part in command]
     state = [] if "STATE" in command else ["-s", kind]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ran = subprocess.run([sys.executable, "-m", "privtab", *said, *state], cwd=folder, capture_output=True, check=False)
+    ran = subprocess.run([python, "-m", "privtab", *said, *state], cwd=folder, capture_output=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if ran.returncode:
         raise WrongAnswerError(ran.stderr.decode())

@@ -51,7 +51,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
     with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
         for size in sizes:
             logs = written([Prepared(size=size, folder=Path(name))], Path(name) / f"logs-{size}", DECISIONS)
-            costs = [(*_measured(size, logs), *_measured(DUCKDB, logs)) for _ in range(repetitions)]
+            costs = [(*measured(size, logs), *measured(DUCKDB, logs)) for _ in range(repetitions)]
             seconds, processor, memory, duckdb = (Spread(values=tuple(cost[n] for cost in costs)) for n in range(4))
             packed = sum(file.stat().st_size for file in logs.iterdir()) / 1e6
             rows.append(
@@ -137,7 +137,7 @@ def _write(part: tuple[Path, int, int]) -> None:
     (folder / f"{start:09d}.json.gz").write_bytes(gzip.compress(f"[{','.join(entries)}]".encode(), 1))
 
 
-def _measured(size: str, logs: Path) -> list[float]:
+def measured(size: str, logs: Path) -> list[float]:
     """Seconds of reading and replaying, the same of the processor, and the most memory of the process in GB; for DUCKDB its seconds of the processor."""
     ran = subprocess.run([sys.executable, __file__, size, str(logs)], check=True, capture_output=True, text=True)
     return [*map(float, ran.stdout.split())]

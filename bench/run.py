@@ -48,6 +48,7 @@ import store
 import store_feed
 import store_reads
 import tables
+import waits
 from measure import Report, WrongAnswerError, markdown, targets_table
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -68,6 +69,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "embedded": embedded.report,
     "tables": tables.report,
     "start": start.report,
+    "waits": waits.report,
     "authzen": authzen.report,
     "load": load.report,
     "spark": spark.report,

@@ -30,19 +30,20 @@ def report(_sizes: Sequence[str], repetitions: int) -> Report:
     pythons = {"this tree": sys.executable} | ({"other tree": other} if (other := os.environ.get(OTHER)) else {})
     with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
         folder = Path(name)
-        beside = [(what, (_times(line, repetitions, {}),)) for what, line in _beside(folder).items()]
-        commands = [
+        others = [(what, (_times(line, repetitions, {}),)) for what, line in beside(folder).items()]
+        ours = [
             (what, tuple(zip(*(_turn(pythons, line, environment) for _ in range(times)), strict=True)))
-            for what, (line, environment, times) in _commands(folder, repetitions).items()
+            for what, (line, environment, times) in commands(folder, repetitions).items()
         ]
-    rows = [(what, *(Spread(values=tuple(values)).text(3) for values in found)) for what, found in beside + commands]
+    rows = [(what, *(Spread(values=tuple(values)).text(3) for values in found)) for what, found in others + ours]
     columns = ("command", *pythons)
     padded = tuple((*row, *[""] * (len(columns) - len(row))) for row in rows)
     title = "Seconds of processor time of a command: median (min..max)"
     return Report(part="start", tables=(Table(title=title, columns=columns, rows=padded),), targets=())
 
 
-def _beside(folder: Path) -> Mapping[str, list[str]]:
+def beside(folder: Path) -> Mapping[str, list[str]]:
+    """Command lines that ours are compared with, by description."""
     opa = str(binary.find())
     (folder / "a.rego").write_text(_OPA, encoding="utf-8")
     return {
@@ -52,7 +53,7 @@ def _beside(folder: Path) -> Mapping[str, list[str]]:
     }
 
 
-def _commands(folder: Path, repetitions: int) -> Mapping[str, tuple[list[str], Mapping[str, str], int]]:
+def commands(folder: Path, repetitions: int) -> Mapping[str, tuple[list[str], Mapping[str, str], int]]:
     """Arguments, environment and repetitions of each command, by description."""
     state = folder / "state.yaml"
     state.write_text(STATE, encoding="utf-8")
@@ -79,14 +80,14 @@ def _commands(folder: Path, repetitions: int) -> Mapping[str, tuple[list[str], M
 
 
 def _turn(pythons: Mapping[str, str], line: Sequence[str], environment: Mapping[str, str]) -> list[float]:
-    return [_seconds([python, "-m", "privtab", *line], environment) for python in pythons.values()]
+    return [seconds([python, "-m", "privtab", *line], environment) for python in pythons.values()]
 
 
 def _times(line: Sequence[str], repetitions: int, environment: Mapping[str, str]) -> list[float]:
-    return [_seconds(line, environment) for _ in range(repetitions)]
+    return [seconds(line, environment) for _ in range(repetitions)]
 
 
-def _seconds(line: Sequence[str], environment: Mapping[str, str]) -> float:
+def seconds(line: Sequence[str], environment: Mapping[str, str]) -> float:
     """The processor time of a process; raises CalledProcessError for an exit code that says it did not work."""
     before = os.times()
     done = subprocess.run(line, check=False, capture_output=True, env={**os.environ, **environment})

@@ -1,0 +1,391 @@
+"""What people wait for, in this tree and in an earlier one: each figure by turns in one run, beside something that others know.
+
+The Python of the other checkout's environment stands in PRIVTAB_BENCH_OTHER. Everything is asked as users ask it, of commands,
+of `Embedded` and over sockets, so that both trees understand it. Figures are processor time of whole processes, but for Spark's,
+which are seconds of a clock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import questions
+import replaying
+import spark_scale
+import start
+from activation import load
+from compile import policy_text
+from measure import Report, Spread, Table, WrongAnswerError
+from prepared import POLICY, Prepared, serve
+from prepared import policy_text as lake_text
+from workload import World, world
+
+from privtab.engines.opa import binary
+
+PYTHONS: Mapping[str, str] = {"earlier": os.environ.get(start.OTHER, sys.executable), "this": sys.executable}
+OPA_ROWS = (1_000, 5_000)
+DECISIONS, BATCH, ROUNDS = 2_000, 100, 5
+GRANTS = 1_000_000
+LOGGED = 1_000_000
+_URL = re.compile(r"http://[\w.:]+\b")
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A figure: `ask` measures it for a Python, and `beside` measures what is compared with it."""
+
+    what: str
+    unit: str
+    ask: Callable[[str], float]
+    beside: str = ""
+    measured_beside: Callable[[], float] | None = None
+    digits: int = 2
+
+
+def report(_sizes: Sequence[str], repetitions: int) -> Report:
+    """Every row in both trees by turns, `repetitions` times; PRIVTAB_BENCH_ROWS names groups of rows, all by default."""
+    wanted = os.environ.get("PRIVTAB_BENCH_ROWS", " ".join(ROWS)).split()
+    found: list[tuple[str, ...]] = []
+    with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
+        for group in wanted:
+            folder = Path(name) / group
+            folder.mkdir()
+            found += [_measured(row, repetitions) for row in ROWS[group](folder)]
+    columns = ("what", "earlier", "this tree", "this / earlier", "beside it")
+    table = Table(title="What people wait for: median (min..max)", columns=columns, rows=tuple(found))
+    return Report(part="waits", tables=(table,))
+
+
+def _measured(row: Row, repetitions: int) -> tuple[str, ...]:
+    times: dict[str, list[float]] = {which: [] for which in (*PYTHONS, "beside")}
+    for number in range(repetitions):
+        for which in sorted(PYTHONS, reverse=bool(number % 2)):
+            times[which].append(row.ask(PYTHONS[which]))
+        if row.measured_beside is not None:
+            times["beside"].append(row.measured_beside())
+    earlier, this, beside = (Spread(values=tuple(values)) for values in times.values())
+    said = f"{row.beside}: {beside.text(row.digits)}" if beside.values else row.beside
+    line = (
+        f"{row.what}, {row.unit}",
+        earlier.text(row.digits),
+        this.text(row.digits),
+        this.over(earlier).text(2),
+        said,
+    )
+    print(" | ".join(line), file=sys.stderr, flush=True)
+    return line
+
+
+def _commands(folder: Path) -> list[Row]:
+    beside = start.beside(folder)
+    rows: list[Row] = []
+    for what, (line, environment, _) in start.commands(folder, 1).items():
+        shown = _COMPARED.get(what.partition(", ")[2], _NOTHING)
+        other = beside.get(shown)
+        rows.append(
+            Row(
+                what=what,
+                unit="s",
+                digits=3,
+                beside=shown,
+                ask=partial(_command, line, environment),
+                measured_beside=partial(start.seconds, other, {}) if other else None,
+            )
+        )
+    return rows
+
+
+_NOTHING = "`python -c pass`"
+_COMPARED = {"20 rows": "`opa check`, one module", "5,000 rows": ""}
+
+
+def _command(line: Sequence[str], environment: Mapping[str, str], python: str) -> float:
+    return start.seconds([python, "-m", "privtab", *line], environment)
+
+
+def _activation(folder: Path) -> list[Row]:
+    def loaded(rows: int, python: str) -> float:
+        out = folder / f"{rows}-{python.replace('/', '-')}"
+        if not out.exists():
+            policy = folder / f"rows_{rows}.yaml"
+            policy.write_text("\n".join(policy_text(rows)) + "\n", encoding="utf-8")
+            _run(python, "-m", "privtab", "compile", str(policy), "-o", str(out))
+        (bundle,) = out.rglob("policy.tar.gz")
+        return load(bundle).processor
+
+    title = "OPA takes up a bundle of {:,} rows"
+    return [Row(what=title.format(rows), unit="s", ask=partial(loaded, rows)) for rows in OPA_ROWS]
+
+
+def _embedded(folder: Path) -> list[Row]:
+    """Small batches over the world S, and the first load of a million grants."""
+    bundles = Prepared(size="S", folder=folder).ours()
+    asked = world("S").requests[:DECISIONS]
+    (folder / "asked.json").write_text(json.dumps(asked), encoding="utf-8")
+    large = folder / "large"
+    large.mkdir()
+    spark_scale.Numbers(GRANTS).write(large)
+
+    def decided(how: str, python: str) -> float:
+        arguments = (bundles["policy"], bundles["state"], folder / "asked.json")
+        return float(_run(python, "-c", _DECIDE, *map(str, arguments), how, str(BATCH)))
+
+    def opened(python: str) -> float:
+        packed = large / python.replace("/", "-")
+        if not packed.exists():
+            _run(python, "-m", "privtab", "compile", str(large / "lake.yaml"), "-o", str(packed))
+            _run(python, "-m", "privtab", "state", "pack", str(large / "state"), "-p", str(large / "lake.yaml"), "-o", str(packed / "state.tar.gz"))  # fmt: skip
+        (policy,) = packed.rglob("policy.tar.gz")
+        return float(_run(python, "-c", _OPEN, str(policy), str(packed / "state.tar.gz")))
+
+    def opened_by_opa() -> float:
+        before = _children()
+        packed = large / sys.executable.replace("/", "-")
+        _run(str(binary.find()), "eval", "--bundle", str(packed / "state.tar.gz"), "--format", "raw", "1")
+        return _children() - before
+
+    return [
+        Row(what="`check(Request)`", unit="µs", digits=1, ask=partial(decided, "request")),
+        Row(what=f"`check_many` of {BATCH}, a decision", unit="µs", digits=1, ask=partial(decided, "many")),
+        Row(what=f"`Embedded` loads {GRANTS:,} grants", unit="s", ask=opened, beside="OPA", measured_beside=opened_by_opa),
+    ]  # fmt: skip
+
+
+_DECIDE = """
+import json, sys, time
+from privtab import Entity, Request
+from privtab.client.embedded import Embedded
+policy, state, asked, how, size = sys.argv[1:]
+client, size = Embedded(policy, state), int(size)
+many = [Request(user=user, action="select", resource=Entity("table", table)) for user, table in json.load(open(asked))]
+def run():
+    if how == "request":
+        return [client.check(one) for one in many]
+    return [a for n in range(0, len(many), size) for a in client.check_many(many[n:n + size])]
+run()
+spent = []
+for _ in range(5):
+    begun = time.process_time()
+    run()
+    spent.append(time.process_time() - begun)
+print(sorted(spent)[2] / len(many) * 1e6)
+"""
+_OPEN = """
+import sys, time
+from privtab.client.embedded import Embedded
+begun = time.process_time()
+Embedded(*sys.argv[1:])
+print(time.process_time() - begun)
+"""
+
+
+@contextmanager
+def _server(python: str, folder: Path, *arguments: str) -> Iterator[tuple[str, Callable[[], float]]]:
+    """A server of the command line: its URL, and its processor time until now."""
+    with subprocess.Popen(
+        [python, "-m", "privtab", *arguments, "--port", "0"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        try:
+            url = next(match[0] for line in process.stdout if (match := _URL.search(line)))
+            yield url, lambda: _processor(process.pid)
+        finally:
+            process.terminate()
+
+
+def _processor(pid: int) -> float:
+    user, system = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / _TICK
+
+
+def _authzen(folder: Path) -> list[Row]:
+    """Decisions over a keepalive connection, by the processor time of the server."""
+    bundles = Prepared(size="S", folder=folder).ours()
+    both = folder / "bundles"
+    both.mkdir()
+    for name, path in bundles.items():
+        (both / f"{name}.tar.gz").write_bytes(path.read_bytes())
+    asked = world("S").requests[:DECISIONS]
+
+    def answered(size: int, python: str) -> float:
+        with _server(python, folder, "serve", "-b", str(both), "--brief", "--quiet") as (url, spent):
+            bodies = [_evaluations(asked[start : start + size]) for start in range(0, len(asked), size)]
+            path = "/access/v1/evaluation" + ("s" if size > 1 else "")
+            return _spent(url, path, bodies, spent)
+
+    def by_opa() -> float:
+        """OPA's own answers to the same questions, one at a time."""
+        with serve(bundles) as opa:
+            bodies = [json.dumps({"input": json.loads(_evaluations([one]))}).encode() for one in asked]
+            return _spent(opa.url, "/v1/data/privtab/gravitino/allow", bodies, lambda: _processor(opa.process.pid))
+
+    return [
+        Row(
+            what="AuthZEN over a socket, one decision, brief",
+            unit="µs",
+            digits=0,
+            ask=partial(answered, 1),
+            beside="OPA's `allow`",
+            measured_beside=by_opa,
+        ),
+        Row(what=f"AuthZEN, of a batch of {BATCH}", unit="µs", digits=1, ask=partial(answered, BATCH)),
+    ]
+
+
+def _spent(url: str, path: str, bodies: Sequence[bytes], processor: Callable[[], float]) -> float:
+    """Microseconds of a server's processor for each decision; the first round is a warm-up."""
+    _posted(url, path, bodies)
+    before = processor()
+    for _ in range(ROUNDS):
+        _posted(url, path, bodies)
+    return (processor() - before) / DECISIONS / ROUNDS * 1e6
+
+
+def _evaluations(asked: Sequence[tuple[str, str]]) -> bytes:
+    one = [
+        {"subject": {"type": "user", "id": user}, "action": {"name": "select"}, "resource": {"type": "table", "id": table}}
+        for user, table in asked
+    ]  # fmt: skip
+    return json.dumps(one[0] if len(one) == 1 else {"evaluations": one}).encode()
+
+
+def _posted(url: str, path: str, bodies: Sequence[bytes]) -> None:
+    import http.client
+
+    connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc)
+    for body in bodies:
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        if answer.status != 200 or len(answer.read()) < 2:
+            raise WrongAnswerError(f"{path}: {answer.status}")
+
+
+def _states(folder: Path) -> list[Row]:
+    made = world("L")
+    questions.write(made, folder)
+    return [
+        Row(what=name, unit="s", ask=partial(_question, made, folder, name))
+        for name in questions.COMMANDS if name.startswith("state diff")
+    ]  # fmt: skip
+
+
+def _question(made: World, folder: Path, name: str, python: str) -> float:
+    policy = () if name == questions.WITHOUT_POLICY else ("-p", POLICY)
+    return questions.seconds(made, (*questions.COMMANDS[name], *policy), folder, "parquet", python)
+
+
+def _replays(folder: Path) -> list[Row]:
+    prepared = Prepared(size="S", folder=folder)
+    logs = replaying.written([prepared], folder / "logs", LOGGED)
+    (folder / "lake.yaml").write_text(lake_text(), encoding="utf-8")
+    state = prepared.ours()["state"]
+
+    def replayed(python: str) -> float:
+        before = _children()
+        _run(python, "-m", "privtab", "replay", str(logs), "-p", str(folder / "lake.yaml"), "--old-policy", str(folder / "lake.yaml"), "--old-state", str(state))  # fmt: skip
+        return (_children() - before) / LOGGED * 1e6
+
+    def by_duckdb() -> float:
+        (processor,) = replaying.measured(replaying.DUCKDB, logs)
+        return processor / LOGGED * 1e6
+
+    return [Row(what="`replay`, a decision", unit="µs", digits=1, ask=replayed, beside="DuckDB reads them", measured_beside=by_duckdb)]  # fmt: skip
+
+
+def _explored(folder: Path) -> list[Row]:
+    made = world("R")
+    questions.write(made, folder)
+    user, table = made.requests[0]
+    pages = {
+        "decision": {"user": user, "operation": "load", "entity": f"table:{table}"},
+        "what-can": {"user": user},
+        "heat": {"within": "metalake:m", "type": "table"},
+        "who-can": {"operation": "load", "entity": f"table:{table}"},
+    }
+
+    def asked(page: str, python: str) -> float:
+        line = ("explore", POLICY, "-s", "parquet", "--no-open")
+        with _server(python, folder, *line) as (url, spent):
+            _read(f"{url}/")
+            before = spent()
+            _read(f"{url}/{page}?{urllib.parse.urlencode(pages[page])}")
+            return spent() - before
+
+    return [Row(what=f"explore, 200,000 grants: {page}", unit="s", ask=partial(asked, page)) for page in pages]  # fmt: skip
+
+
+def _read(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=300) as answer:  # noqa: S310  (our own server)
+        return bytes(answer.read())
+
+
+def _run(*line: str) -> str:
+    return subprocess.run(line, check=True, capture_output=True, text=True).stdout
+
+
+def _children() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _first_on_spark(folder: Path) -> list[Row]:
+    spark_scale.Numbers(GRANTS).write(folder)
+
+    def first(way: str, python: str) -> float:
+        found: list[float] = json.loads(_run(python, "-c", _SPARK, str(folder), way).splitlines()[-1])
+        return found[0]
+
+    title = f"Spark, {GRANTS:,} requests over {GRANTS:,} grants, first"
+    others = {
+        "": (spark_scale.OURS, "joins by hand", spark_scale.HAND),
+        ", the state by its path": (spark_scale.PATH, "nothing decided", spark_scale.LIMIT),
+    }
+    return [
+        Row(
+            what=title + what,
+            unit="s of a clock",
+            digits=1,
+            ask=partial(first, ours),
+            beside=beside,
+            measured_beside=partial(first, theirs, sys.executable),
+        )
+        for what, (ours, beside, theirs) in others.items()
+    ]
+
+
+_SPARK = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).resolve().parent)!r})
+try:
+    import privtab_spark
+except ImportError:  # where it lay before
+    import privtab.spark
+    sys.modules["privtab_spark"] = sys.modules["privtab.spark"]
+import spark_scale
+spark_scale.decide_twice(Path(sys.argv[1]), sys.argv[2])
+"""
+
+ROWS: Mapping[str, Callable[[Path], list[Row]]] = {
+    "commands": _commands,
+    "activation": _activation,
+    "embedded": _embedded,
+    "authzen": _authzen,
+    "states": _states,
+    "replays": _replays,
+    "explore": _explored,
+    "spark": _first_on_spark,
+}
