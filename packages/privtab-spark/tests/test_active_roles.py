@@ -86,7 +86,7 @@ def test_each_row_is_decided_by_its_own_roles(spark: SparkSession, tmp_path: Pat
     assert [allowed for allowed, _ in expected] == [row in (0, 1, 6, 8) for row in range(len(ROWS))]
 
 
-@pytest.mark.parametrize("plan", ["kernel", pytest.param("portions", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("plan", ["kernel", pytest.param("portions", marks=pytest.mark.long)])
 def test_a_role_brings_those_that_it_holds(spark: SparkSession, tmp_path: Path, plan: str) -> None:
     path = policy(tmp_path, ", active_roles: request, hierarchy: [roles]")
     state = replace(

@@ -154,7 +154,7 @@ def test_rows_are_decided_by_what_they_give_and_the_state_has(spark: SparkSessio
     assert answers == EXPECTED
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_values_of_bundles_and_constants(spark: SparkSession, program: Program, tmp_path: Path) -> None:
     frame = decision_rows.frame(spark, [("ann",), ("ben",)], "user string")
     asked: dict[str, Any] = {"subject": "user", "plan": "portions", "resource": "entity"}

@@ -127,7 +127,7 @@ def test_the_effects_of_each_row_are_those_of_a_decision(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plan", ["kernel", "portions"])
+@pytest.mark.parametrize("plan", ["kernel", pytest.param("portions", marks=pytest.mark.long)])
 def test_the_first_active_role_owns_what_is_created(plan: str, spark: SparkSession, tmp_path: Path) -> None:
     policy, state = creator_role_policy.files(tmp_path)
     cases = [case for case in creator_role_policy.CASES if case[1] is not None]

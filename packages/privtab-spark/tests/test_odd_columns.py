@@ -15,7 +15,7 @@ from privtab.base import UsageError
 from privtab_spark import Limits, decide, entitlements, read_state, visible
 
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
-PLANS = ("kernel", "portions")
+PLANS = ("kernel", pytest.param("portions", marks=pytest.mark.long))
 
 
 @pytest.fixture

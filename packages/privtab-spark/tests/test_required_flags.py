@@ -22,7 +22,7 @@ def files(tmp_path: Path) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plan", ["kernel", "portions"])
+@pytest.mark.parametrize("plan", ["kernel", pytest.param("portions", marks=pytest.mark.long)])
 def test_rows_say_it_or_are_denied(plan: str, spark: SparkSession, files: tuple[str, str]) -> None:
     policy, state = files
     rows = [(0, "read", True), (1, "read", False), (2, "read", None), (3, "touch", None)]

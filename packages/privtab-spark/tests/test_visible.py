@@ -16,7 +16,7 @@ from privtab_spark import user, visible
 BOXES = ["s/a/1", "s/a/2", "s/b/1", None, "s//"]
 
 
-@pytest.mark.parametrize("plan", ["kernel", pytest.param("portions", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("plan", ["kernel", pytest.param("portions", marks=pytest.mark.long)])
 def test_only_what_a_user_may_see_stays(plan: str, spark: SparkSession, tmp_path: Path) -> None:
     policy, state = decision_rows.files(tmp_path)
     df = decision_rows.frame(

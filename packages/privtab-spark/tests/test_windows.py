@@ -59,7 +59,7 @@ EXPECTED = {
         "rows",
         "bundle",
         "shards",
-        pytest.param("tables", marks=pytest.mark.slow),
+        pytest.param("tables", marks=pytest.mark.long),
         pytest.param("written", marks=pytest.mark.long),
     ]
 )

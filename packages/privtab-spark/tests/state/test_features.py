@@ -173,7 +173,13 @@ def test_rows_with_features_are_judged_as_rows_of_files_are(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "features", [("nested", "implies"), ("attributes", "below"), ("flat", "nested", "hierarchy")], ids="-".join
+    "features",
+    [
+        pytest.param(("nested", "implies"), marks=pytest.mark.long),
+        pytest.param(("attributes", "below"), marks=pytest.mark.long),
+        ("flat", "nested", "hierarchy"),
+    ],
+    ids="-".join,
 )
 def test_a_state_read_in_spark_has_the_same_index(spark: SparkSession, features: tuple[str, ...]) -> None:
     program = generated_programs.program(3, *features)
@@ -200,7 +206,7 @@ def test_tables_are_those_of_the_policy(spark: SparkSession, drives: Program) ->
     "features",
     [
         ("nested", "hierarchy"),
-        ("attributes", "hierarchy"),
+        pytest.param(("attributes", "hierarchy"), marks=pytest.mark.long),
         pytest.param(("active", "hierarchy"), marks=pytest.mark.long),
         pytest.param(("below", "nested"), marks=pytest.mark.long),
     ],
