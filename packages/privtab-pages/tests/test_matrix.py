@@ -7,36 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from page_tables import allowed, read, table
 
-from privtab.base import Diagnostic, SourceFile
+from privtab.base import SourceFile
 from privtab.pipeline import load_program
-from privtab_pages.imported import TableReader
-from privtab_pages.page_files import page_of
-from privtab_pages.roles import default_roles
-
-Allowed = dict[str, dict[str, set[str]]]
-
-
-def read(text: str, name: str = "page.md", **options: Any) -> tuple[str | None, list[Diagnostic], TableReader]:
-    reader = TableReader(system="page", version="draft", document=name, **options)
-    page = page_of(SourceFile.of(name, text))
-    return reader.read(page.tables, page.lines), reader.found, reader
-
-
-def allowed(policy: str | None) -> Allowed:
-    """For each type and operation, the roles that may do it."""
-    assert policy is not None
-    matrix = default_roles(load_program(SourceFile.of("policy.yaml", policy)))
-    assert matrix is not None
-    found: Allowed = {}
-    for (type_, operation), cells in matrix.cells.items():
-        roles = {role for role, cell in zip(matrix.roles, cells, strict=True) if cell}
-        found.setdefault(type_, {})[operation] = roles
-    return found
-
-
-def table(*rows: str, head: str = "Action | Guest | Admin", title: str = "Shop roles") -> str:
-    return f"# {title}\n\n| {head} |\n|{'---|' * (head.count('|') + 1)}\n" + "".join(f"| {row} |\n" for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -243,12 +217,13 @@ def test_privileges_in_columns_are_required_on_what_the_columns_name() -> None:
         "stat | NO | N/A | N/A",
     )
     policy, found, _ = read(table(*rows, head="Operation | Ownership | Parent | Final", title="Checks"))
-    assert [finding.span.line for finding in found] == [8, 9]
+    assert [finding.span.line for finding in found] == [9]
     program = load_program(SourceFile.of("policy.yaml", policy or ""))
     assert {
         name: rule.requires_text for (_, name), rule in program.rules.items() if rule.requires_text != "nobody"
     } == {
         "append": "WRITE (final_object)",
+        "list": "READ (final_object) and WRITE (final_object)",
         "mkdirs": "WRITE (parent_object)",
         "own": "owner (entity)",
     }
@@ -289,9 +264,70 @@ def test_a_table_whose_marks_may_deny_is_not_read(title: str) -> None:
     assert read(text, shape="roles")[0] is not None
 
 
-def test_notes_of_a_matrix_are_kept() -> None:
-    policy, found, _ = read(table("open | ✓ | ✓ | by day", head="Action | Guest | Admin | Notes"))
-    assert (found, "note: by day" in str(policy)) == ([], True)
+@pytest.mark.parametrize(
+    ("head", "note", "denied"),
+    [
+        ("Notes", "by day", {"guest", "admin"}),
+        ("Notes", "Guests: by day", {"guest"}),
+        ("Notes", "Guests and admins: by day", {"guest", "admin"}),
+        ("Notes", "Guests: by day. Not on Sundays.", {"guest", "admin"}),
+        ("Notes", "Guests: by day<br>Not on Sundays", {"guest", "admin"}),
+        ("Notes", "Strangers: by day", {"guest", "admin"}),
+        ("Notes", "", set()),
+        ("Description", "Opens a door", set()),
+        ("Description", "A read-only look through the door", set()),
+        ("Description", "Opens a door that the user owns, if asked", {"guest", "admin"}),
+    ],
+)
+def test_what_a_note_may_limit_is_denied_and_reported(head: str, note: str, denied: set[str]) -> None:
+    text = table(f"open | ✓ | ✓ | {note}", "shut | - | ✓ |", head=f"Action | Guest | Admin | {head}")
+    policy, found, _ = read(text)
+    assert [(finding.span.line, finding.name) for finding in found] == [(5, "left-out")] * bool(denied)
+    assert allowed(policy)["shop"] == {"open": {"guest", "admin"} - denied, "shut": {"admin"}}
+    policy, found, _ = read(text, accepted=[head])
+    assert (found, allowed(policy)["shop"]["open"]) == ([], {"guest", "admin"})
+    assert note in " ".join(str(policy).split()) or "<br>" in note
+
+
+def test_notes_of_roles_without_a_mark_limit_nothing() -> None:
+    text = table("shut | - | ✓ | Guests: by day", head="Action | Guest | Admin | Notes")
+    assert read(text)[1] == []
+
+
+@pytest.mark.parametrize("head", ["Guest, Editor", "Guest / Editor", "Guest and Editor"])
+def test_a_heading_may_name_several_roles(head: str) -> None:
+    policy, found, _ = read(table("open | ✓ | ✓", "shut | - | ✓", head=f"Action | {head} | Admin"))
+    assert (found, allowed(policy)["shop"]["open"]) == ([], {"guest", "editor", "admin"})
+
+
+def test_a_role_of_two_columns_is_denied() -> None:
+    policy, found, _ = read(table("open | ✓ | - | ✓", head="Action | Guest | Guest, Editor | Admin"))
+    assert [finding.span.column for finding in found] == [12, 20]
+    assert allowed(policy)["shop"] == {"open": {"admin"}}
+
+
+def test_a_heading_with_all_roles_above_needs_their_order() -> None:
+    text = table("open | ✓ | ✓", head="Action | Guest | Editor+")
+    policy, (finding,), _ = read(text)
+    assert "nothing says which roles are above `Editor`" in finding.message
+    assert allowed(policy)["shop"] == {"open": {"guest"}}
+    policy, found, _ = read(text + "\nguest < editor < admin\n")
+    assert (found, allowed(policy)["shop"]) == ([], {"open": {"guest", "editor", "admin"}})
+
+
+def test_circles_deny_where_nothing_else_does() -> None:
+    policy, found, _ = read(table("open | :heavy_check_mark: | :heavy_check_mark:", "shut | O | :heavy_check_mark:"))
+    assert (found, allowed(policy)["shop"]["shut"]) == ([], {"admin"})
+    policy, found, _ = read(table("open | ✓ | ✓", "shut | O | ✓", "sell | - | ✓"))
+    assert [finding.span.line for finding in found] == [6]
+
+
+def test_a_list_with_a_mark_is_not_read_as_all_its_actions() -> None:
+    policy, (finding,), _ = read(
+        table("Door | View, Edit | Yes", "Shelf | View | View", head=" | Guest | Admin", title="Access")
+    )
+    assert (finding.span.line, "cannot read `Yes (of what?)`" in finding.message) == (5, True)
+    assert allowed(policy)["door"] == {"view": {"guest"}, "edit": {"guest"}}
 
 
 def test_tables_of_one_type_are_told_apart_by_their_headings() -> None:

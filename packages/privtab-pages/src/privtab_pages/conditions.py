@@ -21,7 +21,7 @@ PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 """Ways of writing a condition beside the language's own, each with its meaning."""
 _PRIVILEGE = re.compile(
-    r"[A-Z][A-Z0-9_]+(?: [A-Z][A-Z0-9_]+){0,3}|[A-Za-z][\w-]*(?:[.:_][A-Za-z][\w-]*)+|\w+:[\w.:/-]*\w|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+"
+    r"[A-Z][A-Z0-9_]+(?: [A-Z][A-Z0-9_]+){0,3}|[A-Za-z][\w-]*(?:[.:_][A-Za-z][\w-]*)+|\w+:[\w.:/-]*\w|[a-z]\w*(?:-\w+)+|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+"
 )
 """A privilege that stands without what it is held on: its form says that it is a name."""
 _WORD = re.compile(r"[A-Z][a-z]+")
@@ -31,6 +31,15 @@ _NO_PRIVILEGE = words(
 _NO_PART = words("not no unless if except without only when or and any all on to for with of by in as none")
 _VERBS = words(
     "select insert update delete read write execute create drop alter grant revoke use view edit list describe modify"
+)
+_DESCRIBES = words("description details explanation purpose summary effect")
+_LIMITS = re.compile(
+    r"\b(?:(?<!read[ -])(?<!view[ -])only|if|when|unless|except|must|requires?|required|needs?|needed|not|cannot|can't|own|depend\w*|limited|without|prevents?|den(?:y|ies)|controlled|provided|until|at least|subject to|by default|deprecated|also|as long as|within)\b",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(
+    r"\b(?:also|additional\w*|in addition|as well|too|only (?:if|by|for|when|admin\w*|owner\w*)|unless|except|must (?:also|be))\b",
+    re.IGNORECASE,
 )
 _BETWEEN = re.compile(r"\s+(and|or|AND|OR|&|\+)\s+")
 
@@ -53,8 +62,18 @@ def condition(text: str, *, column: bool) -> str:
 
 def privileges_of(text: str) -> list[str]:
     """The privileges that a cell lists, all of which it names; empty for other texts."""
-    names, word = _privileges(joined(text), column=False)
+    names, word = _privileges(joined(text).replace(", ", " and "), column=False)
     return names if word == "and" else []
+
+
+def limits(note: str, heading: str) -> bool:
+    """Return whether a note may limit the marks of its row: limiting words of a description do, and any text of other notes."""
+    return bool(note) and (heading.lower() not in _DESCRIBES or bool(_LIMITS.search(note)))
+
+
+def asks_more(note: str) -> bool:
+    """Return whether a note beside a condition may ask for more than the condition."""
+    return bool(_ASKS.search(note))
 
 
 def _privileges(text: str, *, column: bool) -> tuple[list[str], str]:

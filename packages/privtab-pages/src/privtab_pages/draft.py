@@ -58,13 +58,15 @@ class Draft:
     marks: list[Mark] = field(default_factory=list)
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     owners: bool = False
+    _stated: set[tuple[object, ...]] = field(default_factory=set)
 
     def allow(self, mark: Mark, *, certain: bool) -> None:
         """Take what a cell says; of a cell that is not read, only that its role is there."""
         scopes = self.scopes.setdefault(mark.role, [])
         if mark.scope not in scopes:
             scopes.append(mark.scope)
-        if certain:
+        if certain and mark[:5] not in self._stated:
+            self._stated.add(mark[:5])
             self.marks.append(mark)
 
     def deny(self, type_: str, operation: str) -> None:

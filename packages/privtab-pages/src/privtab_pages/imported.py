@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, Span, UsageError, did_you_mean, listed_names
 from privtab.language import cell_names
-from privtab_pages.conditions import condition, privileges_of, quoted
+from privtab_pages.conditions import asks_more, condition, limits, privileges_of, quoted
 from privtab_pages.draft import Draft, row_title
 from privtab_pages.matrix import MatrixReader
 from privtab_pages.names import FOOTNOTE, Names, identifier, without_notes
@@ -28,9 +28,15 @@ _UNREAD = re.compile(r"~~|\^|\u27e6")
 """A part of a heading that is struck out, raised or a picture."""
 _SEVERAL = re.compile("[/&,]")
 _COMMON = words(
-    "a access grants actions an and api apis authorization based built by capabilities check checks control default each for important in its level levels list matrix member members note of on operations overview permission permissions privilege privileges rbac reference required requirements rights role roles security supported table tables tip the to user users warning what which who with your"
+    "a access grants guide available actions an and api apis authorization based built by capabilities check checks control default each for important in its level levels list matrix member members note of on operations overview permission permissions privilege privileges rbac reference required requirements rights role roles security supported table tables tip the to user users warning what which who with your"
 )
 """Words of headings that name no type."""
+_CODES = words("value id # no. number bit bits code hex key position index")
+"""Headings of columns of numbers, which ask for nothing."""
+_CODE = re.compile(r"(?:0x[0-9a-f]+|[\d\s()<>#.-])+", re.IGNORECASE)
+_OBTAINED = re.compile(r"\b(?:obtain|assign|depend|manage|grant)", re.IGNORECASE)
+"""Headings that say how a role is had, which limits none of its actions."""
+_MEMBERS = re.compile(r"\bmembers?\b", re.IGNORECASE)
 _CALL = re.compile(r"[A-Z][a-z0-9]+(?:[A-Z][A-Za-z0-9]*)?")
 _CALLS = re.compile(r"[/,;]\s*|\s+")
 
@@ -45,6 +51,11 @@ class _Row(NamedTuple):
     """The condition of the row, with the policy's names; None if it was not read."""
     objects: Mapping[str, str]
     """The type of each further object that it is required on."""
+
+    @property
+    def said(self) -> str:
+        """The effects of the row, as the page has them."""
+        return self.parts["effects"].line if "effects" in self.parts else ""
 
 
 @dataclass(kw_only=True)
@@ -149,7 +160,7 @@ class TableReader:
         marks = shape.marks
         cells = [row.cell(at) for row in table.rows for at in shape.marked]
         allowing = sum(bool(marks and marks.allows(without_notes(cell)[0])) for cell in cells)
-        numbers = f", {len(shape.marked)} {COLUMNS[shape.form]}, {allowing} marks" if shape.marked else ""
+        numbers = f", {len(shape.marked)} {COLUMNS[shape.form]}, {allowing} marks" if shape.form in COLUMNS else ""
         return f"{FORMS[shape.form]}, {len(table.rows)} rows{numbers}"
 
     def _type_of_table(self, table: Table, *, strict: bool) -> str | None:
@@ -157,9 +168,11 @@ class TableReader:
         if self.entity:
             self.draft.titles.setdefault(self.entity, "")
             return self.entity
-        titles = [*reversed(table.headings)]
+        titles = [re.sub(r"\([^()]*\)", "", title).strip() for title in reversed(table.headings)]
         if not strict:  # `Project permissions` says where roles are held, also for the tables below its other headings
-            titles.sort(key=lambda title: not RIGHTS.search(title))
+            titles.sort(
+                key=lambda title: (not (_MEMBERS.search(title) and RIGHTS.search(title)), not RIGHTS.search(title))
+            )
         for title in titles:
             cell = Cell(title, table.first.span)
             if title in self.names:
@@ -198,14 +211,15 @@ class TableReader:
                 parts = {part: cells[at - 1] for part, at in columns.items() if part != "entity"}
             elif (first := parts.get("entity")) and (first.text or first.lost):
                 entity = first
+            elif first and columns["entity"] > columns["operation"]:
+                entity = first._replace(text=ROOT)  # types that are said behind an operation are said of it alone
             marked = [cells[at] for at in shape.marked]
             stated = [cell for part, cell in parts.items() if cell.text and part != "entity"]
             stated += [cell for cell in marked if cell.text]
             if not stated:
                 continue
             called = parts["operation"]
-            spans = len({*map(id, row.cells)}) == 1
-            if called.bold and (spans or (shape.marked and len(stated) == 1)):
+            if called.bold and (row.spans or (shape.marked and len(stated) == 1)):
                 continue  # a heading within the table
             if len({*map(id, (*stated, entity))}) <= len(stated) and not shape.marked:
                 self._names.refuse(stated[0], "one cell stands under several headings")
@@ -227,10 +241,16 @@ class TableReader:
                 hidden = [
                     part for part in ("requires", "effects") if part in parts and not self._names.plain(parts[part])
                 ]
+                whole &= self._asks_no_more(parts.get("note"), table.header.cell(columns.get("note", 0)), listed=listed)
                 where = parts.get("requires", called)
                 yield _Row(
                     types, operations, {"requires": where, **parts}, found if whole and not hidden else None, objects
                 )
+
+    def _asks_no_more(self, note: Cell | None, head: Cell, *, listed: bool) -> bool:
+        if note is None or not (limits(note.text, "description") if listed else asks_more(note.text)):
+            return True
+        return self._names.leave_out(note, head.line, f"`{head.line}` says `{note.line[:160]}`, which may ask for more")
 
     def _operations(self, cell: Cell, type_: str, *, numbered: bool, calls: bool) -> list[tuple[str, str]] | None:
         """The names of operations in a cell; None, and a finding, if it has none, or a footnote that may ask for more."""
@@ -305,12 +325,16 @@ class TableReader:
             if first is None or at in shape.columns.values() or at in shape.marked:
                 continue
             heading = cells[0].line if cells[0] else ""
+            if heading.lower() in _CODES and all(
+                _CODE.fullmatch(cell.text) for cell in cells[1:] if cell and cell.text
+            ):
+                continue
             part = next((part for part, known in HEADINGS.items() if heading.lower() in known), "note")
             also = "" if part in ("note", *self.columns) else f", and may hold the part `{part}`, too"
             advice = f"; or say what it holds: `--column {part}={quote(heading)}`" if heading else ""
-            name = heading or f"column {at + 1}"
-            message = f"the column `{name}` is not read: it may ask for more{also}"
-            if not self._names.leave_out(first, name, message, advice):
+            name, had = heading or f"column {at + 1}", shape.form == "permissions" and _OBTAINED.search(heading)
+            why = "it says how roles are had" if had else f"it may ask for more{also}"
+            if not self._names.leave_out(first, name, f"the column `{name}` is not read: {why}", advice) and not had:
                 yield at
 
     def _lacks_first(self, cells: Sequence[Cell], columns: Mapping[str, int]) -> bool:
@@ -348,11 +372,15 @@ class TableReader:
     def _write(self, rows: Sequence[_Row]) -> None:
         """Write the rows whose operations have one condition, or several that are to be combined."""
         named = [(type_, operation, row) for row in rows for type_ in row.types for operation in row.operations]
-        times = Counter((type_, name) for type_, (name, _), _ in named)
-        refused = set()
+        different = {(type_, name, row.condition, row.said) for type_, (name, _), row in named}
+        times = Counter((type_, name) for type_, name, *_ in different)
+        refused, written = set(), set()
         marked = {(type_, name) for type_, written in self.draft.rows.items() for name in written}
         for type_, (name, title), row in named:
-            cell = row.parts["requires"]
+            cell, same = row.parts["requires"], (type_, name, row.condition, row.said)
+            if same in written:
+                continue
+            written.add(same)
             if (times[type_, name] > 1 and not self.several) or (type_, name) in marked:
                 advice = "say whether one of them suffices: `--several any`, or `--several all`"
                 self.found.append(TWICE.at(cell.span, f"`{type_}` has several rows `{name}`", advice))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from privtab_pages.names import without_notes
 from privtab_pages.tables import Cell, joined, words
 
 YES = words("✓ ✔ ☑ ✅ √ 🗸 ● ⬤ ◉ 🟢 + yes y true allow allowed granted permitted enabled check checked tick [x]")
@@ -19,10 +20,11 @@ NO = words("✗ ✘ ✖ ✕ ❌ ☐ ⛔ 🚫 🔴 - -- \u2013 — no n false den
     "[ ]",
     "[]",
 }
+ALLOWED = "✓"
 CROSSES = frozenset(["x", "\u00d7"])
 """Crosses: a denial beside marks that allow, else what allows."""
-CIRCLES = frozenset(["○", "◯", "⚪"])
-"""Empty circles: a denial beside full ones, else nothing for sure."""
+CIRCLES = frozenset(["○", "◯", "⚪", "o"])
+"""Empty circles: a denial beside full ones or if nothing else denies, else nothing for sure."""
 _FULL = frozenset(["●", "⬤", "◉", "🟢"])
 _EMOJI = re.compile(r":([\w+-]+):")
 _PICTURE = re.compile("⟦([^⟧]*)⟧")
@@ -81,7 +83,7 @@ class Marks:
             no |= crosses
         elif len(crosses) == 1 and not used & {"✗", "✘", "✖", "✕", "❌"}:
             yes |= crosses
-        no |= circles if used & _FULL else set()
+        no |= circles if used & _FULL or (used & yes and len(circles) == 1 and not used & no) else set()
         legend = {}
         for line in (line for line in lines if len(line) < _LONGEST):
             for found in _LEGEND.finditer(line):
@@ -107,8 +109,13 @@ class Marks:
         return True if shown in self.yes else False if shown in self.no else None
 
 
-def verbs(text: str) -> list[str] | None:
-    """The actions that a cell lists; None if it lists none, or anything else."""
-    parts = [joined(part) for part in re.split(r"[\n,;]|(?<=\w)/(?=\w)| and ", text)]
-    found = [part for part in parts if part]
-    return found if found and all(map(_VERB.fullmatch, found)) else None
+def actions_in(cell: Cell) -> dict[str, str] | None:
+    """The actions that a cell lists, each with a mark that has its footnotes; None if it lists none, or anything else."""
+    found: dict[str, str] = {}
+    for line in cell.text.split("\n"):
+        text, notes = without_notes(cell._replace(text=line))
+        parts = [joined(part) for part in re.split(r"[,;]|(?<=\w)/(?=\w)| and ", text) if part.strip()]
+        if not all(map(_VERB.fullmatch, parts)):
+            return None
+        found |= {part.lower(): ALLOWED + "".join(notes) for part in parts}
+    return found or None

@@ -66,14 +66,18 @@ class Names:
     found: list[Diagnostic]
     _texts: dict[tuple[str, str], str] = field(default_factory=dict)
 
+    def _report(self, finding: Diagnostic) -> None:
+        if finding not in self.found:
+            self.found.append(finding)
+
     def refuse(self, cell: Cell, message: str, advice: str | None = None) -> None:
         """Report a cell that is not read."""
-        self.found.append(UNREADABLE.at(cell.span, message, advice))
+        self._report(UNREADABLE.at(cell.span, message, advice))
 
     def leave_out(self, cell: Cell, name: str, message: str, advice: str = "") -> bool:
         """Return whether a part may be left out; reports a finding if nobody accepted that."""
         if name not in self.accepted:
-            self.found.append(LEFT_OUT.at(cell.span, message, f"to do without: `--accept {quote(name)}`{advice}"))
+            self._report(LEFT_OUT.at(cell.span, message, f"to do without: `--accept {quote(name)}`{advice}"))
         return name in self.accepted
 
     def plain(self, cell: Cell) -> bool:

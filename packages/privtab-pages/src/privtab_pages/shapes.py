@@ -9,17 +9,20 @@ from itertools import zip_longest
 from typing import Literal, TypeAlias, cast
 
 from privtab_pages.conditions import privileges_of
-from privtab_pages.marks import Marks, verbs
+from privtab_pages.marks import Marks, actions_in
 from privtab_pages.names import without_notes
+from privtab_pages.role_names import AND_ABOVE, ROLE, roles_in
 from privtab_pages.tables import Cell, Table
 
-Form: TypeAlias = Literal["requires", "roles", "grants", "marks"]
-"""A condition in a cell; actions x roles; roles x actions; actions x the privileges that they require, all of them."""
+Form: TypeAlias = Literal["requires", "roles", "grants", "marks", "holders", "permissions"]
+"""A condition in a cell; actions x roles; roles x actions; actions x the privileges that they require, all of them; lists."""
 FORMS: Mapping[Form, str] = {
     "requires": "operations x what they require",
     "roles": "actions x roles",
     "grants": "roles x privileges",
     "marks": "actions x all the privileges that they require",
+    "holders": "actions x the roles that may take them",
+    "permissions": "roles x the actions that they may take",
 }
 COLUMNS: Mapping[Form, str] = {"roles": "roles", "grants": "privileges", "marks": "privileges"}
 """The names of columns of marks."""
@@ -28,7 +31,7 @@ _KNOWN = {
     "operation": "operation|action|api|command|operation name",
     "requires": "requires|required privileges|required privilege|privileges|privilege|permissions|required permissions|required condition|required condition(s)",
     "effects": "on success|resultant privileges|effects|grants",
-    "note": "notes|note|description|comment|comments|remarks|details|explanation",
+    "note": "notes|note|description|comment|comments|remarks|details|explanation|purpose|summary|effect",
 }
 HEADINGS: Mapping[str, Sequence[str]] = {part: names.split("|") for part, names in _KNOWN.items()}
 """The headings of columns that hold a part of a row."""
@@ -39,10 +42,6 @@ _WORDS: Mapping[str, re.Pattern[str]] = {
 }
 """The words by which other headings tell their part."""
 _CATEGORY = frozenset(("category", "area", "module", "section", "group", "feature area", "topic"))
-_ROLE = re.compile(
-    r"\b(?:admins?|administrators?|owners?|editors?|viewers?|guests?|members?|developers?|maintainers?|managers?|users?|moderators?|operators?|analysts?|contributors?|readers?|writers?|authors?|auditors?|reviewers?|reporters?|engineers?|collaborators?|anonymous|everyone|leaders?|staff|superusers?|roles?|agents?|publishers?|experimenters?|planners?|customers?|employees?|creators?|interactive|no access|read[ -]only|full access|supervisors?|support|principals?|masters?|observers?|bots?|livechat|can (?:view|edit))\b",
-    re.IGNORECASE,
-)
 _PRIVILEGE = re.compile(
     r"(?:select|insert|update|delete|create|drop|alter|read|write|execute|usage|ownership|grant|view|edit|list|describe|use|modify|uri|references|trigger|truncate|connect|temporary|control|index|all|append|get|put|post|patch|rwx)\b",
     re.IGNORECASE,
@@ -68,6 +67,18 @@ _TURNED = re.compile(
     re.IGNORECASE,
 )
 """Headings of tables whose marks may deny."""
+LEAST = re.compile(r"\b(?:min|minimum|least|lowest)\b", re.IGNORECASE)
+_NAMED = re.compile(
+    r"(?:(?:min\.?|minimum|least|lowest|required|needed|allowed|authorized|default|user) )*(?:roles?|role\(s\))(?: (?:required|needed|allowed))?|who(?: can(?: do (?:it|this|that|so))?)?\??|(?:allowed|available|granted|permitted) (?:to|for)|(?:performed|done) by"
+)
+"""Headings of columns that name the roles that may take an action."""
+_MAY = re.compile(
+    r"(?:permissions?|privileges?|capabilit(?:y|ies)|abilit(?:y|ies)|rights|(?:permitted|allowed) actions|(?:what (?:they|it) )?can(?: do)?)"
+)
+"""Headings of columns that list what a role may do."""
+_TASK = re.compile(r"(?:privileged )?(?:task|feature|function|capability|permission|activity|use case)s?")
+_ONE_WORD = re.compile(r"[a-z][a-z0-9]*(?:[-_.:][a-z0-9]+)+|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*(?: ?[*\u2020]+)?")
+"""The privileges of a table that says nothing else of them than what they are for."""
 _HOLDERS = frozenset(("role", "roles", "user", "user role", "role name", "principal", "group", "profile", "persona"))
 
 
@@ -77,9 +88,9 @@ class Shape:
 
     form: Form
     columns: Mapping[str, int]
-    """The columns of `entity`, `operation`, `requires`, `effects`, `note` and `category`."""
+    """The columns of `entity`, `operation`, `requires`, `effects`, `note`, `category` and `role`."""
     marked: Sequence[int] = ()
-    """The columns of marks."""
+    """The columns of marks, or of lists of roles or actions."""
     marks: Marks | None = None
     lists: bool = False
     """True if cells of marks list the actions that a role may take on the entity of the row."""
@@ -99,17 +110,52 @@ class Shapes:
         shape = self._of_marks(table)
         if isinstance(shape, str) or (shape and self.wanted in (None, shape.form)):
             return shape
+        listed = self._of_lists(table)
+        if listed and self.wanted in (None, listed.form):
+            return listed
         named = self._columns(table)
         if named is not None and self.wanted in (None, "requires"):
             return Shape(form="requires", columns=named)
         return "has no columns for operations and what these require, and no marks of roles"
 
+    def _known(self, texts: Sequence[str]) -> dict[int, str]:
+        """The part that each column holds whose heading tells it."""
+        known = {at: part for part, names in HEADINGS.items() for at, text in enumerate(texts) if text in names}
+        known |= {texts.index(name.lower()): part for part, name in self.columns.items() if name.lower() in texts}
+        return known | {at: "category" for at, text in enumerate(texts) if at and text in _CATEGORY}
+
+    def _of_lists(self, table: Table) -> Shape | None:
+        """The shape of a table that says in words which roles may do what; None for other tables."""
+        texts = [*map(heading, table.header.cells)]
+        known = self._known(texts)
+        parts = {part: at for at, part in known.items() if part in ("entity", "note", "category")}
+        levels = [at for at, text in enumerate(texts) if _LEVELS.fullmatch(text)]
+        parts |= {"entity": levels[0]} if len(levels) == 1 else {}
+        marks = Marks.of((), self.lines)
+        roles = [at for at, text in enumerate(texts) if text in _HOLDERS]
+        may = [at for at, text in enumerate(texts) if _MAY.fullmatch(text)]
+        if len(roles) == len(may) == 1 and "operation" not in known.values():
+            return Shape(form="permissions", columns={**parts, "role": roles[0]}, marked=may, marks=marks)
+        named = [at for at, text in enumerate(texts) if at and _NAMED.fullmatch(text)]
+        tasks = [at for at, text in enumerate(texts) if _TASK.fullmatch(text) or _WORDS["operation"].search(text)]
+        if (
+            len(named) != 1
+            or len(tasks) != 1
+            or "requires" in [known.get(at) for at in range(len(texts)) if at not in tasks]
+        ):
+            return None
+        cells = [row.cell(named[0]) for row in table.rows if row.cell(named[0]).text]
+        plain = sum(bool(roles_in(without_notes(cell)[0]) or AND_ABOVE.search(cell.text)) for cell in cells)
+        if 2 * plain < len(cells) or not cells:
+            return None
+        return Shape(form="holders", columns={**parts, "operation": tasks[0]}, marked=named, marks=marks)
+
     def _columns(self, table: Table) -> dict[str, int] | None:
         """The column of each part; None if the table has no operations with requirements."""
         texts = list(map(heading, table.header.cells))
         wanted = {**HEADINGS} | {part: [name.lower()] for part, name in self.columns.items()}
-        named = {part: next(filter(texts.__contains__, wanted[part]), None) for part in HEADINGS}
-        found = {part: texts.index(name) for part, name in named.items() if name is not None}
+        known = {part: next(filter(texts.__contains__, wanted[part]), None) for part in HEADINGS}
+        found = {part: texts.index(name) for part, name in known.items() if name is not None}
         for part in (part for part in _WORDS if part not in (*found, *self.columns)):
             others = [at for at, text in enumerate(texts) if at not in found.values() and _WORDS[part].search(text)]
             found |= {part: others[0]} if len(others) == 1 else {}
@@ -120,9 +166,11 @@ class Shapes:
             if 2 * len(privileges) <= len(called) and all(" " not in text for text in privileges):
                 found |= {"requires": found["operation"], "operation": others[0]}
         levels = [at for at, text in enumerate(texts) if _LEVELS.fullmatch(text)]
-        if "operation" not in found and "requires" in found and len(levels) == 1 and found["requires"] != levels[0]:
-            # As in `Privilege | Levels`: each privilege is what may be done on each of its types.
-            found |= {"operation": found["requires"], "entity": levels[0]}
+        if "operation" not in found and "requires" in found and found["requires"] not in levels:
+            # As in `Privilege | Levels`: each privilege is what may be done on each of its types, or in `Privilege | Purpose`.
+            named = [row.cell(found["requires"]).text for row in table.rows]
+            if len(levels) == 1 or ("note" in found and all(map(_ONE_WORD.fullmatch, named))):
+                found |= {"operation": found["requires"]} | ({"entity": levels[0]} if levels else {})
         return found if {"operation", "requires"} <= found.keys() else None
 
     def _of_marks(self, table: Table) -> Shape | str | None:
@@ -130,25 +178,23 @@ class Shapes:
         texts = list(map(heading, table.header.cells))
         columns = [[row.cells[at] for row in table.rows if at < len(row.cells)] for at in range(len(texts))]
         marks = Marks.of((cell for cells in columns[1:] for cell in cells), self.lines)
-        known = {at: part for part, names in HEADINGS.items() for at, text in enumerate(texts) if text in names}
-        known |= {texts.index(name.lower()): part for part, name in self.columns.items() if name.lower() in texts}
-        known |= {at: "category" for at, text in enumerate(texts) if at and text in _CATEGORY}
+        known = self._known(texts)
         free = [
             at
             for at in range(1, len(texts))
             if texts[at] and at not in known and not _MORE.search(_ONLY.sub("", texts[at]))
         ]
-        marked = [at for at in free if _marked(columns[at], marks, role=bool(_ROLE.search(texts[at])))]
+        marked = [at for at in free if _marked(columns[at], marks, role=bool(ROLE.search(texts[at])))]
         listed = [at for at in free if _listed(columns[at], marks)]
         allowing = sum(marks.allows(without_notes(cell)[0]) is True for at in marked for cell in columns[at])
-        lists = sum(bool(verbs(without_notes(cell)[0])) for at in listed for cell in columns[at])
+        lists = sum(bool(actions_in(cell)) for at in listed for cell in columns[at])
         listing = lists > allowing and len(listed) > 1 and not _WORDS["operation"].search(texts[0])
         chosen = listed if listing else marked
         if not chosen or not (allowing or lists):
             return None
         empty = [at for at in free if at > chosen[0] and not any(cell.text or cell.lost for cell in columns[at])]
         empty = [at for at in empty if at < chosen[-1] or _PRIVILEGE.match(texts[at])]
-        chosen = sorted({*chosen, *empty, *(at for at in free if _ROLE.search(texts[at]))})
+        chosen = sorted({*chosen, *empty, *(at for at in free if ROLE.search(texts[at]))})
         if len(chosen) < 2:
             return None
         first = [at for at in range(chosen[0]) if known.get(at) not in ("note", "category")] or [0]
@@ -171,10 +217,10 @@ class Shapes:
     def _form_of_marks(self, table: Table, texts: Sequence[str], marked: Sequence[int], marks: Marks) -> Form | str:
         """The form, or why it cannot be told."""
         names = [texts[at] for at in marked]
-        roles = sum(bool(_ROLE.search(name)) for name in names)
-        privileges = sum(bool(_PRIVILEGE.match(name)) and not _ROLE.search(name) for name in names)
+        roles = sum(bool(ROLE.search(name)) for name in names)
+        privileges = sum(bool(_PRIVILEGE.match(name)) and not ROLE.search(name) for name in names)
         rows = [row.cells[0].text for row in table.rows if row.cells[0].text]
-        holders = texts[0] in _HOLDERS or 2 * sum(bool(_ROLE.search(text)) for text in rows) > len(rows) > 0
+        holders = texts[0] in _HOLDERS or 2 * sum(bool(ROLE.search(text)) for text in rows) > len(rows) > 0
         required = marks.required
         if any(map(_TURNED.search, (*table.headings[-1:], texts[0]))):
             return "may say what is denied: if its marks allow, add `--shape roles`"
@@ -209,18 +255,14 @@ def _marked(cells: Sequence[Cell], marks: Marks, *, role: bool) -> bool:
     texts = [without_notes(cell)[0] for cell in cells if cell.text]
     found = [text for text in texts if marks.allows(text) is not None or marks.allows(text.split()[0]) is not None]
     denied = len(texts) == len(cells) and any(marks.allows(text) is False for text in texts)
-    named = sum(bool(privileges_of(text.split(" (")[0].replace(",", " and "))) for text in texts) if denied else 0
+    named = sum(bool(privileges_of(text.split(" (")[0])) for text in texts) if denied else 0
     return bool(texts) and (3 * (len(found) + named) >= 2 * len(texts) or (role and bool(found)))
 
 
 def _listed(cells: Sequence[Cell], marks: Marks) -> bool:
     """Return whether all cells of a column are marks or lists of actions."""
-    texts = [
-        "\n".join(without_notes(Cell(line, cell.span))[0] for line in cell.text.split("\n"))
-        for cell in cells
-        if cell.text
-    ]
-    return bool(texts) and all(marks.allows(text) is not None or verbs(text) for text in texts)
+    filled = [cell for cell in cells if cell.text]
+    return bool(filled) and all(marks.allows(cell.text) is not None or actions_in(cell) for cell in filled)
 
 
 def all_columns(table: Table) -> Iterator[tuple[int, list[Cell | None]]]:

@@ -15,6 +15,7 @@ PICTURE = "⟦{}⟧"
 """A picture in the text of a cell, around its alternative text."""
 _BLANKS = re.compile("[ \t\r\f\v\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
 """Blanks, including blanks at which no line breaks: in the text of a cell they are one blank."""
+_STARS = re.compile(r"\*\*([^*\n]+)\*\*")
 
 
 class Cell(NamedTuple):
@@ -28,6 +29,8 @@ class Cell(NamedTuple):
     """The texts of its footnote marks that are raised, as in `open<sup>1</sup>`."""
     bold: bool = False
     """True if its text is bold, or if it is the cell of a heading."""
+    said: bool = True
+    """False for a cell that allows and denies nothing: what it says is reported elsewhere."""
 
     @property
     def line(self) -> str:
@@ -42,6 +45,11 @@ class Row:
     cells: tuple[Cell, ...]
     anchor: str = ""
     """The name by which links lead to it."""
+
+    @property
+    def spans(self) -> bool:
+        """True if one cell is in all its columns."""
+        return len(self.cells) > 1 and len({*map(id, self.cells)}) == 1
 
     def cell(self, at: int) -> Cell:
         """The cell of a column; an empty one where the row is shorter than the header."""
@@ -91,8 +99,8 @@ def words(text: str) -> frozenset[str]:
 
 
 def plain_lines(text: str) -> str:
-    """A text without empty lines, and with single blanks in each."""
-    lines = (_BLANKS.sub(" ", line).strip() for line in text.split("\n"))
+    """A text without empty lines, with single blanks in each, and without Markdown's stars around its words."""
+    lines = (_STARS.sub(r"\1", _BLANKS.sub(" ", line).strip()) for line in text.split("\n"))
     return "\n".join(filter(None, lines))
 
 

@@ -43,7 +43,7 @@ def table(
     ] = None,
     entity: Annotated[str, option("--entity TYPE", "Type of the rows of tables that name none.")] = "",
     shape: Annotated[
-        Literal["requires", "roles", "grants", "marks"] | None,
+        Literal["requires", "roles", "grants", "marks", "holders", "permissions"] | None,
         option("--shape SHAPE", "Content of the tables, where two shapes fit."),
     ] = None,
     several: Annotated[
@@ -61,7 +61,7 @@ def table(
     """Read the privilege tables of a page as a policy.
 
     A page made using `privtab docs` gives back its policy unchanged. Other tables become a draft: operations with what they
-    require, and matrices of marks of roles; the command says as what it read each table. It guesses nothing: it reports every
+    require, matrices of marks of roles, and lists of roles or of what they may do; the command says as what it read each table. It guesses nothing: it reports every
     cell that is not plain, and then writes nothing or, with `--allow-partial`, a policy that denies what such cells are about.
     Columns, tables, footnotes and texts that are left out are also reported, unless `--accept` names them. With `-o`, the
     scenarios of the page's cells are written beside the policy. `--against` says cell by cell where a page and a policy differ. Check the policy against the page before you use it.

@@ -1,0 +1,53 @@
+"""The roles that a text of a page names: one, several, or one and all above it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from privtab_pages.names import identifier
+
+ROLE = re.compile(
+    r"\b(?:admins?|administrators?|owners?|editors?|viewers?|guests?|members?|developers?|maintainers?|managers?|users?|moderators?|operators?|analysts?|contributors?|readers?|writers?|authors?|auditors?|reviewers?|reporters?|engineers?|collaborators?|anonymous|everyone|leaders?|staff|superusers?|roles?|agents?|publishers?|experimenters?|planners?|customers?|employees?|creators?|interactive|no access|read[ -]only|full access|supervisors?|support|principals?|masters?|observers?|bots?|livechat|can (?:view|edit))\b",
+    re.IGNORECASE,
+)
+AND_ABOVE = re.compile(r"\s*(?:\+|\b(?:and|or) (?:above|higher|up|greater))\Z", re.IGNORECASE)
+_BETWEEN = re.compile(
+    r"\s*(?:[,;/&\n]|\b(?:and|or)\b(?! (?:above|higher|up|greater)\b))\s*",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"[A-Za-z][\w.-]*(?: [A-Za-z][\w.-]*){0,2}")
+_NO_ROLE = re.compile(
+    r"\b(?:any|any(?:one|body)|every(?:one|body)|all|public|own|only|if|no|none|nobody|not|never|except|see|who|with|yes|varies|same|tbd)\b",
+    re.IGNORECASE,
+)
+_CHAIN = re.compile(r"[\w -]+(?:(?:<[\w -]+)+|(?:>[\w -]+)+)")
+_NUMBER = re.compile(r"\s*\([^()]*\)|(?<=[<>])=")
+
+
+def roles_in(text: str, ranks: Sequence[str] = ()) -> list[str] | None:
+    """The roles that a text names; None for other texts, and for a role and all above it if the page ranks it nowhere.
+
+    >>> roles_in("Owner, Admin"), roles_in("Guest and above", ["guest", "owner"]), roles_in("Owner (own)")
+    (['Owner', 'Admin'], ['guest', 'owner'], None)
+    """
+    found: list[str] = []
+    for part in filter(None, _BETWEEN.split(text)):
+        name = AND_ABOVE.sub("", part)
+        if not _NAME.fullmatch(name) or _NO_ROLE.search(name):
+            return None
+        above = [other for at, other in enumerate(ranks) if identifier(name) in map(identifier, ranks[: at + 1])]
+        if name != part and not above:
+            return None
+        found += [name] if name == part else above
+    return found
+
+
+def ranked(lines: Iterable[str]) -> list[str]:
+    """The roles from the lowest up, as a line `guest < editor < owner` of the page says."""
+    for line in lines:
+        for chain in _CHAIN.findall(_NUMBER.sub("", line)):
+            names = [name.strip() for name in re.split("[<>]", chain)]
+            if all(map(_NAME.fullmatch, names)):
+                return names if "<" in chain else names[::-1]
+    return []

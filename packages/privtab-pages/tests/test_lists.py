@@ -1,0 +1,150 @@
+"""Tables that say in words which roles may do what: they become roles with grants, and what is not plain is reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from page_tables import allowed, read, table
+
+from privtab.base import SourceFile
+from privtab.pipeline import load_program
+
+
+@pytest.mark.parametrize("head", ["Role", "Required role", "Who can do it?", "Allowed roles", "Available to"])
+def test_cells_may_name_the_roles_that_may_take_an_action(head: str) -> None:
+    rows = ("open | Guest, Admin", "shut | `Admin`", "sell | Owner / Admin", "see | guest")
+    policy, found, reader = read(table(*rows, head=f"Action | {head}"))
+    assert found == []
+    assert reader.forms == ["Shop roles: read as actions x the roles that may take them, 4 rows"]
+    assert allowed(policy)["shop"] == {
+        "open": {"guest", "admin"},
+        "shut": {"admin"},
+        "sell": {"owner", "admin"},
+        "see": {"guest"},
+    }
+    assert {mark.allowed for mark in reader.draft.marks} == {True}
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["Admin (own)", "Admin only", "Anyone", "", "-", "any Admin", "Admin and above", "Admin*", "Owner: only own"],
+)
+def test_a_cell_that_names_no_roles_for_sure_is_reported(cell: str) -> None:
+    rows = ("open | Guest, Admin", f"shut | {cell}", "sell | Admin", "see | Guest")
+    policy, (finding,), _ = read(table(*rows, head="Action | Role"))
+    assert (finding.span.line, allowed(policy)["shop"]["shut"]) == (6, set())
+
+
+@pytest.mark.parametrize(
+    "line", ["guest < editor < admin", "Order: admin (2) > editor (1) > guest (0).", "guest<=editor"]
+)
+def test_a_least_role_allows_all_above(line: str) -> None:
+    text = table("see | Guest", "open | Editor", head="Action | Minimum role") + f"\n{line}\n"
+    policy, found, reader = read(text)
+    above = {"guest", "editor"} | ({"admin"} if "admin" in line else set())
+    assert (found, allowed(policy)["shop"]) == ([], {"see": above, "open": above - {"guest"}})
+    assert any(not mark.allowed for mark in reader.draft.marks)
+
+
+def test_a_least_role_without_an_order_allows_itself() -> None:
+    policy, (finding,), reader = read(table("see | Guest", "open | Editor", head="Action | Minimum role"))
+    assert "nothing says which roles are above" in finding.message
+    assert allowed(policy)["shop"] == {"see": {"guest"}, "open": {"editor"}}
+    assert all(mark.allowed for mark in reader.draft.marks)
+
+
+def test_roles_above_a_named_one_are_allowed_where_the_page_orders_them() -> None:
+    text = table("see | Guest and above", "open | Admin", head="Action | Role") + "\nguest < editor < admin\n"
+    policy, found, _ = read(text)
+    assert (found, allowed(policy)["shop"]) == ([], {"see": {"guest", "editor", "admin"}, "open": {"admin"}})
+
+
+def test_several_rows_for_one_action_are_denied() -> None:
+    policy, (finding,), _ = read(table("open | Guest", "open | Admin", "see | Admin", head="Action | Role"))
+    assert (finding.span.line, allowed(policy)["shop"]) == (6, {"open": set(), "see": {"admin"}})
+
+
+def test_roles_may_list_their_actions() -> None:
+    rows = ("**viewer** | read", "editor | read, write", "admin | read, write, users:manage", "ghost | -")
+    policy, found, _ = read(table(*rows, head="Role | Permissions"))
+    assert found == []
+    assert allowed(policy)["shop"] == {
+        "read": {"viewer", "editor", "admin"},
+        "write": {"editor", "admin"},
+        "users_manage": {"admin"},
+    }
+
+
+def test_prose_of_a_role_is_one_action() -> None:
+    rows = ("Guest | Views doors, except for those that are locked.", "Admin | Cannot sell", "Owner | Sells - or not")
+    policy, (finding,), _ = read(table(*rows, head="Role | Permissions"))
+    assert finding.span.line == 6
+    assert allowed(policy)["shop"] == {
+        "views_doors_except_for_those_that_are_locked": {"guest"},
+        "cannot_sell": set(),
+        "sells_or_not": {"owner"},
+    }
+
+
+def test_roles_are_held_on_the_type_of_their_row() -> None:
+    rows = ("Shop | Admin | sell, open | a form", "Door | Admin | open | a form", "Door | Guest | open | ")
+    policy, (finding,), reader = read(
+        table(*rows, head="Scope | Role | Permissions | How it is assigned", title="Roles")
+    )
+    assert "`How it is assigned` is not read: it says how roles are had" in finding.message
+    assert allowed(policy) == {
+        "shop": {"sell": {"shop_admin"}, "open": {"shop_admin"}},
+        "door": {"open": {"door_admin", "guest"}},
+    }
+    program = load_program(SourceFile.of("policy.yaml", policy or ""))
+    assert {name: role.scope for name, role in program.roles.items()} == {
+        "shop_admin": "shop",
+        "door_admin": "door",
+        "guest": "door",
+    }
+    assert reader.draft.scenarios(program, "page.yaml").count("decision: allow") == 3
+
+
+def test_another_column_limits_what_roles_may_do() -> None:
+    rows = ("Guest | see | by day", "Admin | see, open |")
+    policy, (finding,), _ = read(table(*rows, head="Role | Permissions | Only if"))
+    assert (finding.span.line, allowed(policy)["shop"]) == (3, {"see": {"admin"}, "open": {"admin"}})
+
+
+def test_privileges_with_their_purpose_are_rows(tmp_path: Path) -> None:
+    rows = ("open-door | Permission to open | 1", "shut-door | Permission to shut. Requires open-door. | 2")
+    policy, (finding,), _ = read(table(*rows, head="Permission | Purpose | Value", title="Permissions"))
+    assert finding.span.line == 6
+    program = load_program(SourceFile.of("policy.yaml", policy or ""))
+    assert {name: rule.requires_text for (_, name), rule in program.rules.items()} == {
+        "open_door": "open-door (entity)",
+        "shut_door": "nobody",
+    }
+
+
+def test_a_privilege_without_a_type_has_none_of_the_row_above() -> None:
+    rows = ("OPEN | opens | Door, Shop", "LOOK | looks | ", "SHUT | shuts | Door")
+    policy, found, _ = read(table(*rows, head="Permission | Description | Channel type", title="Permissions"))
+    assert found == []
+    program = load_program(SourceFile.of("policy.yaml", policy or ""))
+    assert [*program.rules] == [("door", "open"), ("door", "shut"), ("shop", "open"), ("system", "look")]
+
+
+def test_rows_that_say_the_same_are_one() -> None:
+    rows = ("see | READ", "see | READ", "open | READ", "open | WRITE")
+    policy, found, _ = read(table(*rows, head="Operation | Requires"))
+    assert [finding.span.line for finding in found] == [7, 8]
+    assert (
+        load_program(SourceFile.of("policy.yaml", policy or "")).rules["shop", "see"].requires_text == "READ (entity)"
+    )
+
+
+@pytest.mark.parametrize("note", ["Also needs WRITE", "only if it is day", "must be an owner"])
+def test_a_note_that_asks_for_more_refuses_all(note: str) -> None:
+    policy, (finding,), _ = read(
+        table(f"see | READ | {note}", "open | READ | at night", head="Operation | Requires | Note")
+    )
+    program = load_program(SourceFile.of("policy.yaml", policy or ""))
+    assert (finding.span.line, program.rules["shop", "see"].requires_text) == (5, "nobody")
+    assert program.rules["shop", "open"].requires_text == "READ (entity)"
