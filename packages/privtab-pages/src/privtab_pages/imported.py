@@ -205,11 +205,7 @@ class TableReader:
             parts = {part: cells[at] for part, at in columns.items()}
             if listed:
                 parts["operation"] = Cell(*parts["requires"])
-            if self._lacks_first(cells, columns):
-                message = f"`{cells[0].line}` lacks its entity: is it an operation of the one above?"
-                whole &= not cells[0].text or self._names.leave_out(cells[0], "shifted", message)
-                parts = {part: cells[at - 1] for part, at in columns.items() if part != "entity"}
-            elif (first := parts.get("entity")) and (first.text or first.lost):
+            if (first := parts.get("entity")) and (first.text or first.lost):
                 entity = first
             elif first and columns["entity"] > columns["operation"]:
                 entity = first._replace(text=ROOT)  # types that are said behind an operation are said of it alone
@@ -336,21 +332,6 @@ class TableReader:
             why = "it says how roles are had" if had else f"it may ask for more{also}"
             if not self._names.leave_out(first, name, f"the column `{name}` is not read: {why}", advice) and not had:
                 yield at
-
-    def _lacks_first(self, cells: Sequence[Cell], columns: Mapping[str, int]) -> bool:
-        """Return whether a row lacks its first cell, as rows below a cell that spans them do in some Markdown.
-
-        Only if nothing stands where its condition would be: a condition that cannot be read moves no other.
-        """
-        at = columns.get("requires", 0)
-        if (
-            columns.get("entity") != 0
-            or columns["operation"] != 1
-            or any(cell.text or cell.lost for cell in cells[at:])
-        ):
-            return False
-        above = cells[at - 1].text
-        return bool(above) and not isinstance(cell_names(condition(above, column=False), "condition"), str)
 
     def _type(self, cell: Cell) -> list[str]:
         """The types that a cell or a heading names; types that another text also names are not merged."""
