@@ -138,8 +138,8 @@ coverage: setup-test ## what the tests of the compiler's rooms execute; the room
 	@$(BIN)/pytest -q -n 1 --dist loadgroup -m "not slow and not long and not spark and not hypothesis and not generated" --cov --cov-report=term:skip-covered $(COVERED)
 
 test-long: setup-test ## minutes of generated worlds, other ones each time
-	@$(PYTEST) --hypothesis-profile search --override-ini faulthandler_timeout=0 -m long
-	@echo "what is slow or long on Spark Connect" && $(CONNECT) -n $(JOBS) --hypothesis-profile search --override-ini faulthandler_timeout=0 -m "spark and (slow or long)" packages/privtab-spark/tests
+	@$(PYTEST) --hypothesis-profile search --timeout 0 -m long
+	@echo "what is slow or long on Spark Connect" && $(CONNECT) -n $(JOBS) --hypothesis-profile search --timeout 0 -m "spark and (slow or long)" packages/privtab-spark/tests
 
 bench: setup-test ## decisions a second, by engine and size
 	@$(BIN)/python bench/run.py
