@@ -11,7 +11,7 @@ JOBS   ?= 4
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test lock demo site stack test test-core test-full test-long coverage connect format lint types tests policies rego bench clean
+.PHONY: help setup setup-test lock demo site stack test test-core test-full test-long coverage connect follow format lint types tests policies rego bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -140,6 +140,9 @@ coverage: setup-test ## what the tests of the compiler's rooms execute; the room
 test-long: setup-test ## minutes of generated worlds, other ones each time
 	@$(PYTEST) --hypothesis-profile search --timeout 0 -m long
 	@echo "what is slow or long on Spark Connect" && $(CONNECT) -n $(JOBS) --hypothesis-profile search --timeout 0 -m "spark and (slow or long)" packages/privtab-spark/tests
+
+follow: setup ## which shipped table has a newer release in the registries; asks them by pip and mvn
+	@$(BIN)/python .ci/follow.py
 
 bench: setup-test ## decisions a second, by engine and size
 	@$(BIN)/python bench/run.py
