@@ -21,7 +21,6 @@ FROM_ELSEWHERE = {
     "documentation.md": DOCS / "README.md",
     "opa.md": ROOT / "opa" / "README.md",
     "output.md": ROOT / "build" / "README.md",
-    "contributing.md": ROOT / "CONTRIBUTING.md",
     "changelog.md": ROOT / "CHANGELOG.md",
 }
 """Pages of the site, and the files that they are made from."""
