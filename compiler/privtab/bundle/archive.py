@@ -298,7 +298,7 @@ def contents(bundle: bytes) -> Contents:
     for name, _, file in archive_entries(io.BytesIO(bundle)):
         folder, _, last = name.rpartition("/")
         if name == MANIFEST_FILE:
-            manifest = _manifest(read_json_object(name, file.read()))
+            manifest = checked_manifest(read_json_object(name, file.read()))
         elif last == DATA:
             node = data
             for key in folder.split("/") if folder else ():
@@ -309,11 +309,13 @@ def contents(bundle: bytes) -> Contents:
     return Contents(manifest=manifest, data=data)
 
 
-def _manifest(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return the manifest if its roots and metadata are valid. Raises BrokenBundle."""
+def checked_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return the manifest if its roots, metadata and format are valid. Raises BrokenBundle."""
     roots = manifest.get("roots", [""])
     if not (isinstance(roots, list) and all(isinstance(root, str) for root in roots)):
         raise BrokenBundle(f"`{MANIFEST_FILE}`: `roots` is not a list of paths")
     if not isinstance(manifest.get("metadata", {}), dict):
         raise BrokenBundle(f"`{MANIFEST_FILE}`: `metadata` is not an object")
+    if (format_ := manifest.get("metadata", {}).get("format", 1)) != 1:
+        raise BrokenBundle(f"`{MANIFEST_FILE}`: the bundle is of format {format_}, which a newer privtab reads")
     return manifest
