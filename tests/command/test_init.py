@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import pty
@@ -18,14 +19,17 @@ import requests
 import yaml
 from checkout import PYTHONPATH
 
+from privtab import __version__
+
 FILES = [
     ".github/workflows/policy.yml",
-    "policy-requirements.in",
+    "policy-requirements.txt",
     "policy_src/shop/1.scenarios.yaml",
     "policy_src/shop/1.yaml",
     "policy_src/shop/state.yaml",
     "privtab.toml",
     "service.py",
+    f"vendor/privtab-{__version__}-py3-none-any.whl",
 ]
 
 
@@ -87,6 +91,10 @@ def test_the_workflow_trusts_nothing_that_can_change(privtab: Callable[..., Any]
     installs = [script for script in scripts if "pip install" in script]
     assert len(installs) == 1
     assert "--require-hashes" in installs[0]
+    listed = (tmp_path / "shop" / "policy-requirements.txt").read_text(encoding="utf-8")
+    (vendored,) = (tmp_path / "shop" / "vendor").iterdir()
+    digest = hashlib.sha256(vendored.read_bytes()).hexdigest()
+    assert f"./vendor/{vendored.name}[compiler] --hash=sha256:{digest}\n" in listed
 
 
 def test_the_name_of_the_folder_becomes_a_name_of_a_system(privtab: Callable[..., Any], tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from checkout import ROOT
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class Environment:
     """A virtual environment without anything of this one."""
 
     path: Path
+    needs: frozenset[str]
+    """The packages beside privtab that its extras ask for."""
 
     @property
     def python(self) -> Path:
@@ -71,14 +74,15 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
         if extras not in environments:
             path = tmp_path_factory.mktemp("-".join(("env", *extras)))
             venv.create(path, with_pip=False, symlinks=True)
-            env = Environment(path)
-            install = [sys.executable, "-m", "pip", "--python", str(env.python), "install", "--quiet", "--no-deps"]
-            subprocess.run([*install, "--no-index", str(wheel)], check=True, timeout=120)
+            python = path / "bin" / "python"
+            install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-compile"]
+            subprocess.run([*install, "--no-deps", "--no-index", str(wheel)], check=True, timeout=120)
             (site,) = (path / "lib").glob("python*/site-packages")
             (installed,) = distributions(name="privtab", path=[str(site)])
-            for needed in _closure(installed, set(extras)):
+            closure = list(_closure(installed, set(extras)))
+            for needed in closure:
                 _link(needed, site)
-            environments[extras] = env
+            environments[extras] = Environment(path, frozenset(canonicalize_name(needed.name) for needed in closure))
         return environments[extras]
 
     return make
@@ -94,6 +98,9 @@ def _closure(root: Distribution, extras: set[str]) -> Iterator[Distribution]:
             requirement = Requirement(text)
             marker = requirement.marker
             if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in extras_of | {""}):
+                continue
+            if requirement.name == root.name:  # an extra of others
+                waiting.append((root, set(requirement.extras)))
                 continue
             found = distribution(requirement.name)
             assert requirement.specifier.contains(found.version, prereleases=True), text

@@ -23,6 +23,7 @@ def test_the_wheel_carries_templates_policies_and_opa_files(wheel: Path) -> None
         names = set(archive.namelist())
     for folder in ("templates", "policy_src", "opa", "docs/rules"):
         assert below(folder, at="privtab/_data/") <= names
+    assert "privtab/_data/requirements/compiler.lock" in names
     assert {"privtab/py.typed", "privtab/language/syntax/expression.lark"} <= names
 
 

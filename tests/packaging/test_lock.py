@@ -11,7 +11,11 @@ from types import ModuleType
 import pytest
 from checkout import ROOT
 
-LOCKS = [("requirements/run.lock", ["all"]), ("requirements/test.lock", ["all", "dev"])]
+LOCKS = [
+    ("requirements/compiler.lock", ["compiler"]),
+    ("requirements/run.lock", ["all"]),
+    ("requirements/test.lock", ["all", "dev"]),
+]
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +49,11 @@ def test_a_stale_lock_file_is_reported(name: str, extras: list[str], locked: Mod
     assert locked.stale(bare, pyproject, extras) == ["lark has no hash"]
 
 
-def test_both_files_agree(locked: ModuleType) -> None:
-    first, second = (locked.pins((ROOT / name).read_text(encoding="utf-8")) for name, _ in LOCKS)
-    for name, versions in first.items():
-        assert {version for version, _ in versions} == {version for version, _ in second[name]}, name
+def test_all_files_agree(locked: ModuleType) -> None:
+    *others, tested = (locked.pins((ROOT / name).read_text(encoding="utf-8")) for name, _ in LOCKS)
+    for lock in others:
+        for name, versions in lock.items():
+            assert {version for version, _ in versions} == {version for version, _ in tested[name]}, name
 
 
 def test_the_image_takes_packages_from_the_lock_file() -> None:

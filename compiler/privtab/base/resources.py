@@ -5,13 +5,14 @@ How to install extras: privtab is on no package index yet, so from a checkout or
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privtab.base.errors import UsageError
-from privtab.base.hints import did_you_mean
+from privtab.base.hints import did_you_mean, listed_names
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def _folder(name: str) -> Path:
-    """The folder `name` of the wheel's data or of the checkout. Raises FileNotFoundError if neither has it."""
+DATA = ("templates", "policy_src", "opa", "docs/rules", "requirements/compiler.lock")
+"""The folders and the file that the wheel has below `_data`, and the checkout at its top."""
+
+
+def data_path(name: str) -> Path:
+    """One of `DATA` in the wheel's data or in the checkout. Raises FileNotFoundError if neither has it."""
     for root in (_PACKAGE / "_data", _PACKAGE.parent.parent):
-        if (root / name).is_dir():
+        if (root / name).exists():
             return root / name
-    raise FileNotFoundError(f"the folder `{name}` is missing from this installation of privtab")
+    raise FileNotFoundError(f"`{name}` is missing from this installation of privtab")
 
 
 def templates_folder() -> Path:
@@ -34,12 +39,12 @@ def templates_folder() -> Path:
     >>> templates_folder().name
     'templates'
     """
-    return _folder("templates")
+    return data_path("templates")
 
 
 def policies() -> Path:
     """The shipped policies: `<system>/<version>.yaml`, with scenarios and sample states beside them."""
-    return _folder("policy_src")
+    return data_path("policy_src")
 
 
 DOCUMENTS = {"import": "import.yaml", "mapping": "push.yaml", "door": "door.yaml", "log": "log.yaml"}
@@ -75,14 +80,27 @@ class Documents(dict[str, Path]):
         raise UsageError(f"no {self.kind} document `{name}`: {advice}")
 
 
+def sample_state(location: str) -> Path | None:
+    """The file of a shipped state, `sample:SYSTEM` or `sample:SYSTEM/NAME`; None for other locations. Raises UsageError."""
+    system, _, name = location.removeprefix("sample:").partition("/")
+    if system == location.partition("/")[0]:
+        return None
+    shipped = policies() / system / f"{name}{'.' if name else ''}state.yaml"
+    found = sorted(policies().glob("*/*state.yaml"))
+    if shipped not in found:
+        names = [f"sample:{one.parent.name}/{one.name[: -len('.state.yaml')]}".removesuffix("/") for one in found]
+        raise UsageError(f"no `{location}`: {did_you_mean(location, names) or f'there are {listed_names(names)}'}")
+    return shipped
+
+
 def rules() -> Path:
     """The pages of findings: `P101-unknown-privilege.md`."""
-    return _folder("docs/rules")
+    return data_path("docs/rules")
 
 
 def opa() -> Path:
     """The files that OPA itself reads: configuration, capabilities, the Rego that guards the sidecar."""
-    return _folder("opa")
+    return data_path("opa")
 
 
 @cache
@@ -115,3 +133,16 @@ def how_to_install(*extras: str) -> str:
     "pip install '.[compiler,serve]' in a checkout of privtab, or with the path of its wheel for the dot"
     """
     return f"pip install '{SOURCE}[{','.join(extras)}]' in a checkout of privtab, or with the path of its wheel for the dot"
+
+
+@contextmanager
+def needing(what: str, *extras: str) -> Iterator[None]:
+    """Import what extras install. Raises UsageError, which says how to install the extras, for a library that is missing.
+
+    >>> with needing("a server", "server"):
+    ...     import json
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(f"{what} needs {error.name}: {how_to_install(*extras)}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 from pathlib import Path
@@ -12,20 +13,16 @@ import typer
 from privtab import __version__
 from privtab.base.errors import UsageError
 from privtab.base.lazy import pattern
-from privtab.base.resources import text_templates
+from privtab.base.resources import data_path, text_templates
 from privtab.base.staged import write_file
 from privtab.command._output import deliver, out
 from privtab.command._parameters import argument, option
+from privtab.command._wheel import installed_wheel
 
 PANEL = "Start here"
 
 _SYSTEM = pattern(r"[a-z][a-z0-9_]*")
-
-
 InitialTable = Literal["data", "service"]
-"""The initial table."""
-
-
 START_TITLES: dict[InitialTable, str] = {
     "data": "catalogs, schemas and tables",
     "service": "workspaces, projects and documents",
@@ -82,18 +79,27 @@ def run(
         policies / "1.scenarios.yaml": f"{start}/scenarios.yaml.j2",
         Path("privtab.toml"): "shared/privtab.toml.j2",
         Path(".github/workflows/policy.yml"): "shared/ci.yml.j2",
-        Path("policy-requirements.in"): "shared/requirements.in.j2",
+        Path("policy-requirements.txt"): "shared/requirements.txt.j2",
         Path("service.py"): "shared/service.py.j2",
     }
-    existing = [str(path) for path in sources if (folder / path).exists()]
+    wheel = installed_wheel()
+    vendored = Path("vendor") / f"privtab-{__version__}-py3-none-any.whl"
+    values = {
+        "system": system,
+        "wheel": vendored.as_posix(),
+        "sha256": hashlib.sha256(wheel).hexdigest(),
+        "lock": data_path("requirements/compiler.lock").read_text(encoding="utf-8"),
+        **_EXAMPLE[start],
+    }
+    files = {path: text_templates("init").get_template(name).render(values).encode() for path, name in sources.items()}
+    files[vendored] = wheel
+    existing = [str(path) for path in files if (folder / path).exists()]
     if existing:
         raise UsageError(f"{folder} has {', '.join(existing)} already: nothing was written")
-    values = {"system": system, "version": __version__, **_EXAMPLE[start]}
-    texts = {path: text_templates("init").get_template(name).render(values) for path, name in sources.items()}
-    for path, text in texts.items():
-        write_file(folder / path, text.encode())
+    for path, content in files.items():
+        write_file(folder / path, content)
     console = out()
-    for path in sources:
+    for path in files:
         console.print(str(folder / path), style="dim")
     console.print("\nnext")
     for command in _next_commands(folder, system, start):
