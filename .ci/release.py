@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 ROOT = Path(__file__).resolve().parents[1]
-EXPLORED = ("gravitino/1.1.0", "--state", "policy_src/gravitino/state.yaml")
+EXPLORED = ("gravitino/1.1.0", "--state", "sample:gravitino")
 """The policy and the state of the static pages."""
 
 

@@ -231,7 +231,7 @@ LOCAL_ENDINGS = tuple(READERS)
 GZIP = ".gz"
 """How the name of a packed file of texts ends, after the ending of its format."""
 
-STATE_HELP = "A YAML or JSON file, a folder with a file for each table, a bundle, registry:URL#CHANNEL[@RELEASE], or store:URL[@MOMENT]."
+STATE_HELP = "A YAML or JSON file, a folder with a file for each table, a bundle, registry:URL#CHANNEL[@RELEASE], store:URL[@MOMENT], or sample:SYSTEM."
 """The forms of a state, for the help of options such as `--state`."""
 _ACCEPTING = pattern(r"(?P<path>.+?)/?\?(?P<names>accept=[^?]*)", re.DOTALL)
 

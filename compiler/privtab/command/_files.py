@@ -14,6 +14,7 @@ from privtab.base import files, plugins, strict_json
 from privtab.base.errors import BrokenBundle, FileError, UsageError
 from privtab.base.lazy import pattern
 from privtab.base.printable import count, indented_json
+from privtab.base.resources import sample_state
 from privtab.base.staged import write_file, write_files
 
 if TYPE_CHECKING:
@@ -81,16 +82,24 @@ def load_policy(
 
 
 def load_rows(
-    program: Program | None, state: str | os.PathLike[str], bundles: Iterable[bytes] | None = None
+    program: Program | None,
+    state: str | os.PathLike[str],
+    bundles: Iterable[bytes] | None = None,
+    *,
+    samples: bool = False,
 ) -> RawState:
     """The rows of a state, from its tables, from bundles or from where a package looks; raises UsageError for bundles of another system.
 
-    `bundles`: of the state, where they are read already. Without a program, of the only system:
+    `bundles`: of the state, where they are read already. `samples`: if it may be a shipped one. Without a program, of the only system:
 
         load_rows(None, Path("state.yaml")).rows
     """
     from privtab.state.load import load_raw_state
 
+    if (sample := sample_state(os.fspath(state))) is not None:
+        if not samples:
+            raise UsageError(f"{state} is for trying things out: give a state of your own, such as a copy of {sample}")
+        return load_raw_state(sample)
     if bundles is None and (source := source_of(state)) is not None:
         return source.rows(program, os.fspath(state))
     if bundles is None and not is_stored(state):

@@ -165,7 +165,9 @@ class LoadedState(NamedTuple):
     partial: bool
 
 
-def load_state(program: Program, path: Path, *, allow_partial: bool = False, for_queries: bool = False) -> LoadedState:
+def load_state(
+    program: Program, path: Path, *, allow_partial: bool = False, for_queries: bool = False, samples: bool = False
+) -> LoadedState:
     """Read and check a state; its errors go to standard error, and result in exit code 1 unless `allow_partial`.
 
     `for_queries`: only report a wrong row that can only allow, and leave out that row, since that cannot allow more. A row
@@ -175,7 +177,7 @@ def load_state(program: Program, path: Path, *, allow_partial: bool = False, for
     """
     from privtab.state.load import validate_with_places
 
-    state, places, findings = validate_with_places(program, load_rows(program, path))
+    state, places, findings = validate_with_places(program, load_rows(program, path, samples=samples or for_queries))
     errors = [finding for finding in findings if finding.severity == "error"]
     show_findings(errors)
     if allow_partial or not errors:

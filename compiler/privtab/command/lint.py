@@ -73,7 +73,7 @@ def run(
 
     Example:
       privtab lint
-      privtab lint policy_src/cdap --fail-on warning
+      privtab lint cdap/final --fail-on warning
       privtab lint my.yaml --select P310,P305 --format json
       privtab lint --format sarif -o lint.sarif
       privtab lint --explain P310

@@ -85,9 +85,9 @@ def run(
     If OPA exits by itself, exits with its code (128 plus the number of the signal that ended it).
 
     Example:
-      privtab opa run -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
+      privtab opa run -p gravitino/1.1.0 -s sample:gravitino
       privtab opa run -p mine.yaml -s state.yaml --watch --restart
-      privtab opa run -p trino/476 --door trino -s state.yaml
+      privtab opa run -p trino/476 --door trino -s sample:trino
     """
     from privtab.base.resources import Documents
     from privtab.engines.opa.binary import choose
@@ -96,7 +96,7 @@ def run(
 
     def load() -> tuple[Program, State, list[BundledDoor]]:
         program = load_program(policy.policy, **policy.chosen())
-        rows = State() if state is None else load_state(program, state, allow_partial=allow_partial).state
+        rows = State() if state is None else load_state(program, state, allow_partial=allow_partial, samples=True).state
         return program, rows, open_doors(program, door)
 
     if port:

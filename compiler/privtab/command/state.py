@@ -48,13 +48,13 @@ def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption =
     Exits with 1 if any row is invalid.
 
     Example:
-      privtab state validate state.yaml --policy gravitino/1.1.0
+      privtab state validate sample:gravitino --policy gravitino/1.1.0
       privtab state validate exports/ --policy cdap/final --format json
     """
     from privtab.state.load import validate as validated
 
     program = policy.program()
-    good, findings = validated(program, load_rows(program, state))
+    good, findings = validated(program, load_rows(program, state, samples=True))
     if not print_if_data(format_, [finding.to_json() for finding in findings]):
         show_findings(findings)
         out().print(f"good rows: {counts(good)}")
@@ -75,7 +75,7 @@ def lint(
     Exits with 1 for any finding except notes.
 
     Example:
-      privtab state lint state.yaml --policy gravitino/1.1.0
+      privtab state lint sample:gravitino --policy gravitino/1.1.0
       privtab state lint exports/ --policy cdap/final --soon 30d --format json
     """
     from privtab.state.lint import duration
@@ -88,7 +88,7 @@ def lint(
     except ValueError as error:
         raise UsageError(f"`--soon`: {error}") from None
     program = policy.program()
-    good, places, findings = validate_with_places(program, load_rows(program, state))
+    good, places, findings = validate_with_places(program, load_rows(program, state, samples=True))
     found = sorted([*findings, *linted(program, good, places, at=moment, soon=within)])
     if not print_if_data(format_, [finding.to_json() for finding in found]):
         show_findings(found)

@@ -47,7 +47,7 @@ MOST_CHAINS = 3
 def run(
     user: Annotated[str, argument("USER", "The user.")],
     action: Annotated[str, argument("ACTION", "The operation.")],
-    resource: Annotated[str, argument("RESOURCE", "The entity, as type:path (table:m/c/s/t).")],
+    resource: Annotated[str, argument("RESOURCE", "The entity, as type:path (table:demo/hive/sales/orders).")],
     *,
     options: ask.RequestOptions,
     everything: Annotated[bool, option("--all", "Show all ways and rows, and the missing parts.")] = False,
@@ -59,9 +59,9 @@ def run(
     As the action, `row_filter` or `column_mask` asks which filter applies, and why earlier filters do not.
 
     Example:
-      privtab explain alice load table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
-      privtab explain bob run job:m/j -p gravitino/1.1.0 -s state.yaml \\
-              --with template=job_template:m/nightly
+      privtab explain alice load table:demo/hive/sales/orders -p gravitino/1.1.0 -s sample:gravitino
+      privtab explain kim run job:demo/job_2 -p gravitino/1.1.0 -s sample:gravitino \\
+              --with template=job_template:demo/nightly
     """
     from privtab.ir import vocabulary
     from privtab.pipeline import policy_revision

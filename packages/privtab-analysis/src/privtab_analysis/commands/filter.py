@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from privtab.base import UsageError, Window, load_plugin, moment_text, parse_key_values, write_file
+from privtab.base import UsageError, Window, load_plugin, moment_text, needing, parse_key_values, write_file
 from privtab.command import (
     FormatOption,
     QuestionOptions,
@@ -19,7 +19,6 @@ from privtab.command import (
     err,
     fail_if,
     load_state,
-    needing,
     option,
     out,
 )
@@ -61,7 +60,7 @@ def run(
     Values are parameters, in the style of the usual driver. `FALSE` means that the user may see nothing.
 
     Example:
-      privtab filter alice load table -p gravitino/1.1.0 -s state.yaml
+      privtab filter alice load table -p gravitino/1.1.0 -s sample:gravitino
       privtab filter alice load table -p lake.yaml -s state.yaml --dialect mysql
       privtab filter alice load table -p lake.yaml -s store:grants.db --dialect sqlite --rows store:grants.db --table filters
     """

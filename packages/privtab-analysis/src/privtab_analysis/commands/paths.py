@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import UsageError, count, load_plugin
+from privtab.base import UsageError, count, load_plugin, needing
 from privtab.command import (
     FormatOption,
     QuestionOptions,
@@ -14,7 +14,6 @@ from privtab.command import (
     argument,
     err,
     fail_if,
-    needing,
     option,
     out,
     print_if_data,

@@ -99,7 +99,7 @@ def run(
       privtab state diff yesterday/ today/
       privtab state diff yesterday/ today/ -p gravitino/1.1.0 --fail-on wider
       privtab state diff registry:/srv/registry#prod state.yaml -p gravitino/1.1.0 --format markdown
-      privtab state diff state.yaml --without "alice holds role:analyst" -p gravitino/1.1.0
+      privtab state diff sample:gravitino --without "alice is in group:analysts" -p gravitino/1.1.0
     """
     failing = failing_words(fail_on, FAILING)
     if (after is None) != bool(without):

@@ -47,9 +47,9 @@ def run(
     An operation with further objects is listed if some entities of the state fit them.
 
     Example:
-      privtab what-can alice -p gravitino/1.1.0 -s state.yaml
-      privtab what-can alice table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
-      privtab what-can role:analyst -p gravitino/1.1.0 -s state.yaml
+      privtab what-can alice -p gravitino/1.1.0 -s sample:gravitino
+      privtab what-can alice table:demo/hive/sales/orders -p gravitino/1.1.0 -s sample:gravitino
+      privtab what-can role:analyst -p gravitino/1.1.0 -s sample:gravitino
     """
     from privtab.reference import Reference
     from privtab_analysis.entitlements.universe import notes as unknown

@@ -26,7 +26,7 @@ By = Literal["user", "principal"]
 
 def run(
     operation: Annotated[str, argument("OP", "The operation.")],
-    resource: Annotated[str, argument("ENTITY", "The entity, as type:path (table:m/c/s/t).")],
+    resource: Annotated[str, argument("ENTITY", "The entity, as type:path (table:demo/hive/sales/orders).")],
     *,
     with_: ask.WithOption = None,
     flag: ask.FlagOption = None,
@@ -40,9 +40,9 @@ def run(
     """List every user who may do an operation on an entity, and through which role, group, grant or ownership.
 
     Example:
-      privtab who-can drop table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
-      privtab who-can drop table:m/c/s/t --by principal \\
-              -p gravitino/1.1.0 -s state.yaml
+      privtab who-can drop table:demo/hive/sales/orders -p gravitino/1.1.0 -s sample:gravitino
+      privtab who-can drop table:demo/hive/sales/orders --by principal \\
+              -p gravitino/1.1.0 -s sample:gravitino
     """
     from privtab.reference import Reference
     from privtab_analysis.entitlements.universe import asked_entities

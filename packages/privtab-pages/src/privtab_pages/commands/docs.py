@@ -38,7 +38,7 @@ def run(
     Example:
       privtab docs cdap/final -o docs/cdap.md
       privtab docs cdap/final -o cdap.html --since cdap/revised
-      privtab docs polaris/1.7 -o polaris.html --state policy_src/polaris/state.yaml
+      privtab docs polaris/1.7 -o polaris.html --state sample:polaris
       privtab docs cdap/final -o docs/cdap.md --check
     """
     from privtab.pipeline import policy_revision
@@ -55,7 +55,7 @@ def run(
             revision=policy_revision(program, parallel=True),
             roles=default_roles(program)
             if state is None
-            else roles_of_state(program, load_state(program, state).state),
+            else roles_of_state(program, load_state(program, state, samples=True).state),
             coverage=_coverage(policy),
             source=_source(policy),
             changes=None if since is None else _changes(policy, since, program),

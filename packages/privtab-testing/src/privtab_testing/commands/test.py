@@ -110,9 +110,9 @@ def run(
       privtab test
       privtab test cdap
       privtab test cdap/final --engine both --mutation
-      privtab test policy_src/gravitino --filter 'drop table*' -x
+      privtab test gravitino/1.1.0 --filter 'drop table*' -x
       privtab test --min-coverage 100 --min-mutation 100 --format junit -o build/scenarios.xml
-      privtab test cdap/final --suggest -o policy_src/cdap/final.more.scenarios.yaml
+      privtab test cdap/final --suggest -o final.more.scenarios.yaml
     """
     from privtab.pipeline import policy_paths
     from privtab_testing.scenarios.collect import plans
