@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from privtab.base import UsageError
 
 FILTERS = """\
 dialect: {dialect}
@@ -30,3 +33,12 @@ def test_what_is_no_expression(only: Callable[..., Any], sql: str, under: str | 
 def test_expressions(codes: Callable[[str], list[str]], dialect: str) -> None:
     sql = "\"a IN (SELECT b FROM t WHERE c = {user}) OR EXISTS (SELECT 1 FROM u) AND x IN {groups} AND d LIKE '%{{x'\""
     assert "P349" not in codes(FILTERS.format(dialect=dialect, sql=sql))
+
+
+def test_without_sqlglot_lint_says_what_is_missing(
+    codes: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that nobody read is no clean one."""
+    monkeypatch.setitem(sys.modules, "sqlglot", None)
+    with pytest.raises(UsageError, match=r"the SQL of a filter needs sqlglot: pip install .*\[filter\]"):
+        codes(FILTERS.format(dialect="trino", sql='"a = 1"'))

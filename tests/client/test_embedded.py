@@ -675,7 +675,7 @@ import sys
 class Refused:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {"numpy", "pyarrow", "yaml", "lark", "jinja2", "typer", "httpcore"}:
-            raise ImportError(name)
+            raise ImportError(name, name=name)
 
 sys.meta_path.insert(0, Refused())
 from privtab import Embedded, Entity, Request, UsageError
@@ -696,7 +696,7 @@ def test_the_base_install_is_enough(bundle_files: BundleFiles) -> None:
     command = [sys.executable, "-c", ALONE, str(bundle_files.policy), str(bundle_files.state)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [f"columns need the extra `fast`: {how_to_install('fast')}"]
+    assert done.stdout.splitlines() == [f"a batch of columns needs numpy: {how_to_install('fast')}"]
 
 
 def test_a_client_shows_itself(client: Embedded) -> None:

@@ -10,7 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from privtab.base.errors import UsageError
-from privtab.command._parameters import argument, needing, option, with_options, words_of
+from privtab.base.resources import needing
+from privtab.command._parameters import argument, option, with_options, words_of
 
 
 @dataclass(frozen=True, kw_only=True)

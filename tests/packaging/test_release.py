@@ -150,7 +150,7 @@ def stated() -> tuple[dict[str, Any], dict[str, Any]]:
     """The bill of materials and the provenance, as the tools of releases write them."""
     if not TOOLS.exists():
         pytest.skip("`make setup-test` installs the tools of releases")
-    command = [TOOLS, "-c", STATE, SCRIPT.parent, ROOT, sys.executable]
+    command = [str(word) for word in (TOOLS, "-c", STATE, SCRIPT.parent, ROOT, sys.executable)]
     ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     bill, _, provenance = ran.stdout.partition("\f")

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from privtab.base import files, strict_json
 from privtab.base.errors import FileError, SignatureRefused, UsageError
 from privtab.base.lazy import pattern
-from privtab.base.resources import how_to_install
+from privtab.base.resources import needing
 
 KeySource: TypeAlias = str | os.PathLike[str]
 """A file, or the content of one."""
@@ -97,11 +97,9 @@ def algorithms(public: Any, where: str) -> tuple[str, ...]:
 
 def need_cryptography() -> None:
     """Raise UsageError if the extra `sign` is not installed."""
-    try:
+    with needing("a signature", "sign"):
         import cryptography
         import jwt
-    except ImportError as error:
-        raise UsageError(f"signatures need the extra `sign`: {how_to_install('sign')}") from error
     del cryptography, jwt
 
 

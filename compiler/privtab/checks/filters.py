@@ -1,12 +1,11 @@
-"""Row filters and column masks that never apply, and texts that are no SQL: P348 to P350."""
+"""Row filters and column masks that never apply, and texts that are no SQL: P348 and P349."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 
 from privtab.base.diagnostics import Severity
-from privtab.base.resources import how_to_install
+from privtab.base.resources import needing
 from privtab.base.sql_text import DIALECTS, Placeholder, operation_of, read
 from privtab.checks._view import Found, check, view_of
 from privtab.ir.nodes import Or
@@ -30,14 +29,12 @@ def filter_never_applied(policy: Policy) -> Iterator[Found]:
 
 @check("P349", Severity.WARNING)
 def unparsable_sql(policy: Policy) -> Iterator[Found]:
-    """Texts that SQLGlot, if it is installed, does not read as one expression of the dialect."""
+    """Texts that SQLGlot does not read as one expression of the dialect."""
     if not policy.filters:
         return  # loading SQLGlot takes longer than the rest of `lint`
-    try:
+    with needing("the SQL of a filter", "filter"):
         from sqlglot import exp, parse_one
         from sqlglot.errors import ParseError, SqlglotError
-    except ImportError:
-        return
     for one in policy.filters:
         row = policy.rows[one.entity, operation_of(one.kind, one.name)]
         cell = row.decl.sql
@@ -57,15 +54,6 @@ def unparsable_sql(policy: Policy) -> Iterator[Found]:
             why = str(error)
         message = f"the text of `{one.name}` is no expression in the dialect `{policy.tables.dialect}`"
         yield Found(span, message, f"the parser says: {why}")
-
-
-@check("P350", Severity.NOTE)
-def unchecked_sql(policy: Policy) -> Iterator[Found]:
-    """Texts that nothing reads, since SQLGlot is not installed: once for a file."""
-    if policy.filters and find_spec("sqlglot") is None:
-        first = policy.filters[0]
-        span = policy.rows[first.entity, operation_of(first.kind, first.name)].decl.span
-        yield Found(span, "the SQL of filters was not parsed: SQLGlot is not installed", how_to_install("filter"))
 
 
 def _with_values(text: str, filter_: Filter, dialect: str) -> str:

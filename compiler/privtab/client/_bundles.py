@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 from privtab.base import files, plugins, strict_json
 from privtab.base.caching import no_collection
 from privtab.base.errors import BrokenBundle, DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
-from privtab.base.resources import how_to_install
+from privtab.base.resources import needing
 from privtab.base.signatures import PEM, Signed, Trust
-from privtab.bundle.archive import LARGEST_READ, MOST_ENTRIES, archive_entries, read_json_object
+from privtab.bundle.archive import LARGEST_READ, MOST_ENTRIES, archive_entries, checked_manifest, read_json_object
 from privtab.bundle.sign import verify_bundle
 from privtab.client import _config
 from privtab.client._address import Cert, Token, file_stamp
@@ -103,10 +103,8 @@ def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) 
         return replace(content({name: text for name, text in files.items() if _is_relevant(name)}, keep), signed=signed)
     if MANIFEST not in files:
         raise BrokenBundle("it has no manifest")
-    manifest = read_json_object(MANIFEST, files[MANIFEST])
+    manifest = checked_manifest(read_json_object(MANIFEST, files[MANIFEST]))
     roots = manifest.get("roots", [""])
-    if not isinstance(roots, list) or not all(isinstance(root, str) for root in roots):
-        raise BrokenBundle("the roots of its manifest are no list of texts")
     documents: dict[str, dict[str, Any]] = {PROGRAMS: {}, STATES: {}}
     for name, text in files.items():
         if name.rpartition("/")[2] != "data.json":
@@ -211,10 +209,8 @@ class BundleLocation:
         if location.startswith("package:"):
             return PackageLocation(location)
         if location.startswith(STORE):
-            try:
+            with needing("a store", "store"):
                 stored: BundleLocation = plugins.load_plugin("privtab.states", "store").opened(location)
-            except ImportError as error:
-                raise UsageError(f"a store needs {error.name}: {how_to_install('store')}") from error
             return stored
         if not location.startswith(("http://", "https://")):
             return LocalLocation(source)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from privtab.base.errors import UsageError
 from privtab.base.request import Request
-from privtab.base.resources import how_to_install
+from privtab.base.resources import needing
 from privtab.client import _config
 from privtab.client import _protocol as protocol
 from privtab.client._arguments import Details, EntityLike
@@ -139,10 +139,8 @@ class Embedded(Asker):
         If rows of the state hold for a time, each call decides for the moment at which it is made. Raises UsageError without the extra `fast`.
         """
         engine = self._bundled.now().engine
-        try:
+        with needing("a batch of columns", "fast"):
             batches = engine.batches()
-        except ImportError as error:
-            raise UsageError(f"columns need the extra `fast`: {how_to_install('fast')}") from error
         return engine.timed or batches
 
     def check(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         stop,
         table,
     )
-    from privtab.command._parameters import argument, needing, option
+    from privtab.command._parameters import argument, option
 else:
     __getattr__, __dir__, __all__ = face(__name__)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path, PosixPath
 from typing import Annotated, Any, get_type_hints
@@ -14,7 +13,6 @@ from typer.models import ArgumentInfo
 
 from privtab.base import files
 from privtab.base.errors import PrivtabError, UsageError
-from privtab.base.resources import how_to_install
 
 
 class Location(PosixPath):
@@ -122,19 +120,6 @@ def _token(parameter: typer.CallbackParam, path: str | None) -> str | None:
 def words_of(texts: Iterable[str] | None) -> list[str]:
     """The words of an option that may be given several times, or once with commas."""
     return [word for text in texts or () for part in text.split(",") if (word := part.strip())]
-
-
-@contextmanager
-def needing(what: str, *extras: str) -> Iterator[None]:
-    """Import what extras install. Raises UsageError, which says how to install the extras, for a library that is missing.
-
-    >>> with needing("a server", "server"):
-    ...     import json
-    """
-    try:
-        yield
-    except ImportError as error:
-        raise UsageError(f"{what} needs {error.name}: {how_to_install(*extras)}") from error
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

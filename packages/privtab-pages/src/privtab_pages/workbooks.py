@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-from privtab.base import FileError, UsageError, how_to_install, read_content
+from privtab.base import FileError, needing, read_content
 
 
 def workbook_html(path: Path) -> str:
     """A table for each sheet that has cells; each cell names its row and column."""
-    try:
+    with needing("a workbook (other than as CSV)", "excel"):
         from openpyxl import load_workbook  # type: ignore[import-untyped]
-    except ImportError:
-        raise UsageError(f"workbooks need openpyxl: {how_to_install('excel')}; or save the sheet as CSV") from None
     try:
         values, formulas = (load_workbook(_archive(path), rich_text=True, data_only=only) for only in (True, False))
         return "\n".join(

@@ -120,7 +120,7 @@ def opened_store(url: str) -> Journal:
 
 def _check_store_extra() -> None:
     """Raise UsageError if what stores need is not installed."""
-    from privtab.command import needing
+    from privtab.base import needing
 
     with needing("a store", "store"):
         import privtab_server.store  # noqa: F401

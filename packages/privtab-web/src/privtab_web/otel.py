@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from privtab.base import UsageError, how_to_install
+from privtab.base import needing
 from privtab.client import Hook, Outcome, Question
 from privtab_web.trace import trace_headers
 
-try:
+with needing("privtab_web.otel", "otel"):
     from opentelemetry import context, metrics, trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-except ImportError:  # pragma: no cover  (tests run with the extra)
-    raise UsageError(f"privtab_web.otel needs the extra `otel`: {how_to_install('otel')}") from None
 
 if TYPE_CHECKING:
     from contextvars import Token

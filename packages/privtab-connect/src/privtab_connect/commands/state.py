@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from privtab.base import STATE_HELP, Entity, UsageError, count, parse_key_values, read_text
+from privtab.base import STATE_HELP, Entity, UsageError, count, needing, parse_key_values, read_text
 from privtab.command import (
     AtOption,
     FormatOption,
@@ -18,7 +18,6 @@ from privtab.command import (
     err,
     fail_if,
     load_state,
-    needing,
     option,
     out,
     print_error,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
-from privtab.base import STATE_HELP, UsageError, read_text
-from privtab.command import argument, load_policy, load_rows, needing, option, print_error
+from privtab.base import STATE_HELP, UsageError, needing, read_text
+from privtab.command import argument, load_policy, load_rows, option, print_error
 from privtab_server.commands._registry_options import open_registry
 from privtab_server.store_states import opened_store, running_store
 

@@ -12,7 +12,7 @@ from threading import Thread
 from time import time_ns
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import STATE_HELP, UsageError, moment_text, no_collection, write_file
+from privtab.base import STATE_HELP, UsageError, moment_text, needing, no_collection, write_file
 from privtab.command import (
     AtOption,
     PartialOption,
@@ -21,7 +21,6 @@ from privtab.command import (
     is_stored,
     load_policy,
     load_state,
-    needing,
     option,
     out,
 )
@@ -67,7 +66,7 @@ def run(
     token is required (`--token-file`); browsers ask for it as the password.
 
     Example:
-      privtab explore gravitino/1.1.0 -s policy_src/gravitino/state.yaml --port 0
+      privtab explore gravitino/1.1.0 -s sample:gravitino --port 0
       privtab explore cdap/final --since cdap/revised --no-open
       privtab explore lake.yaml -s store:grants.db --since-state store:grants.db@12
       privtab explore lake.yaml -s state.yaml --export site --entity schema:hive/sales

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privtab.command import needing
+from privtab.base import needing
 
 PANEL = "Write"
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab.base import FileError, UsageError, count, parse_key_values, read_content
-from privtab.command import argument, needing, option, out, print_error, table
+from privtab.base import FileError, UsageError, count, needing, parse_key_values, read_content
+from privtab.command import argument, option, out, print_error, table
 from privtab_server.addresses import is_http
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from privtab.base import UsageError, printable_json, printable_text
-from privtab.command import PolicyChoice, SigningOptions, deliver, needing, option, out, print_error
+from privtab.base import UsageError, needing, printable_json, printable_text
+from privtab.command import PolicyChoice, SigningOptions, deliver, option, out, print_error
 from privtab_analysis.commands._ask import AuthoriseOption
 from privtab_server.commands._registry_options import RegistryArgument, StorageOption, open_registry
 from privtab_server.commands._store_session import UrlArgument

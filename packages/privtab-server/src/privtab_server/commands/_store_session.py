@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 
 import typer
 
-from privtab.base import Change, Entity, StateInvalid, UsageError, count
-from privtab.command import argument, fail_if, load_policy, needing, option, out, print_error, stop
+from privtab.base import Change, Entity, StateInvalid, UsageError, count, needing
+from privtab.command import argument, fail_if, load_policy, option, out, print_error, stop
 from privtab.state import row_text
 from privtab_analysis.commands._ask import AuthoriseOption, entity, user_name
 from privtab_server.addresses import TOKEN_VARIABLE, is_http, token_or_variable

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab.base import UsageError
-from privtab.command import Commands, PartialOption, load_state, needing, option
+from privtab.base import UsageError, needing
+from privtab.command import Commands, PartialOption, load_state, option
 from privtab_server.commands._serving import ConnectionsOption, ServerSettings, serve_registry, serve_store
 from privtab_server.store_states import running_store
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from privtab.base import UsageError, how_to_install, staged_file
+from privtab.base import UsageError, needing, staged_file
 from privtab_server.errors import RegistryError
 from privtab_server.registry import names
 
@@ -178,10 +178,8 @@ class FsspecStore(Store):
     """Storage through fsspec. `create` is a conditional write (`If-None-Match: *` on S3)."""
 
     def __init__(self, url: str, **options: Any) -> None:
-        try:
+        with needing(url, "registry"):
             import fsspec
-        except ModuleNotFoundError:
-            raise UsageError(f"{url} needs the extra `registry`: {how_to_install('registry')}") from None
         self.url = url.rstrip("/")
         scheme = url.partition("://")[0]
         self.writable = scheme in _CREATES

@@ -34,7 +34,7 @@ def _run(job: str, arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("pyspark", "pyarrow", "numpy"):
             raise
-        print_error(f"{error.name} is not installed: {how_to_install('compiler', 'spark')}")
+        print_error(f"`privtab spark` needs {error.name}: {how_to_install('compiler', 'spark')}")
         return ExitCode.EXTERNAL
     return code
 

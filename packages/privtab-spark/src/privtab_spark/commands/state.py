@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import ExitCode, count
+from privtab.base import ExitCode, count, needing
 from privtab.command import (
     FormatOption,
     PartialOption,
@@ -18,7 +18,6 @@ from privtab.command import (
     argument,
     err,
     fail_if,
-    needing,
     option,
     out,
     print_error,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from privtab.base import FileError, PrivtabError, UsageError, how_to_install, read_content, strict_loads, write_file
+from privtab.base import FileError, PrivtabError, UsageError, needing, read_content, strict_loads, write_file
 
 
 def at_once(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -126,10 +126,8 @@ class Root:
     def _system(self, name: str, failure: type[PrivtabError]) -> Iterator[tuple[Any, str]]:
         """Yield the fsspec file system and the path in it; exceptions become `failure`, except FileNotFoundError when reading."""
         url = f"{self.url.rstrip('/')}/{name}".rstrip("/")
-        try:
+        with needing(url, "registry"):
             import fsspec
-        except ModuleNotFoundError:
-            raise UsageError(f"{url} needs the extra `registry`: {how_to_install('registry')}") from None
         try:
             # Executors and Spark itself write too, so cached listings would be stale.
             system, path = fsspec.core.url_to_fs(url, use_listings_cache=False)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import jmespath
 
-from privtab.base import DecisionError, Entity, Request, UsageError, how_to_install, strict_loads
+from privtab.base import DecisionError, Entity, Request, UsageError, needing, strict_loads
 from privtab.client import HttpTransport, Sender, SendError
 from privtab.ir import Program
 from privtab_connect.errors import TemplateError
@@ -316,10 +316,8 @@ class SqlDriver(DocumentedDriver):
     """Makes roles, objects and grants as an administrator, and asks as the user of each request."""
 
     def __init__(self, document: DriverDocument, program: Program, url: str, file: StateFile | None = None) -> None:
-        try:
+        with needing("asking a database", "import"):
             import sqlalchemy
-        except ImportError as error:
-            raise UsageError(f"asking a database needs SQLAlchemy: {how_to_install('import')}") from error
         try:
             self._url: URL = sqlalchemy.make_url(url)
         except sqlalchemy.exc.SQLAlchemyError as error:
