@@ -90,7 +90,8 @@ def test_the_example_runs_from_the_wheel(line: str, environment: Callable[..., A
         "store load grants.db sample:gravitino --policy gravitino/1.1.0",
         "state push postgresql postgresql+psycopg://a@localhost/b -p postgresql/15 -s sample:gravitino",
         "deploy gravitino/1.1.0 --state sample:gravitino --skip-tests because -r registry/ -c dev --dry-run",
-        "serve -p gravitino/1.1.0 -s sample:gravitino --anonymous",
+        "serve -p gravitino/1.1.0 -s sample:gravitino --port 0",
+        "compile gravitino/1.1.0 --state sample:gravitino -o out",
     ],
 )
 def test_what_deploys_or_keeps_rows_takes_no_sample(
@@ -104,7 +105,7 @@ def test_what_deploys_or_keeps_rows_takes_no_sample(
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("gravitno", "did you mean `sample:gravitino`?"), ("zzz", "there are `sample:cdap`")]
+    ("name", "said"), [("gravitno", "did you mean `sample:gravitino`?"), ("zzz", "there are `sample:cdap/all`")]
 )
 def test_a_sample_that_there_is_not_is_named(name: str, said: str, privtab: Callable[..., Any]) -> None:
     ran = privtab("what-can", "ann", "-p", "gravitino/1.1.0", "-s", f"sample:{name}")

@@ -81,11 +81,11 @@ def run(
     Example:
       privtab compile
       privtab compile cdap/final gravitino/1.1.0 -o build
-      privtab compile gravitino/1.1.0 --as gravitino_next --state sample:gravitino
+      privtab compile gravitino/1.1.0 --as gravitino_next --state state.yaml
       privtab compile cdap/final --wasm
       privtab compile cdap/final --also describe
       privtab compile cdap/final --signing-key prod.pem --scope prod
-      privtab compile gravitino/1.1.0 --sharded --state sample:gravitino
+      privtab compile gravitino/1.1.0 --sharded --state state.yaml
       privtab compile trino/476 --door trino
     """
     signing = sign.signing_key()
@@ -112,7 +112,7 @@ def run(
             _report_findings(resolved)
     files: dict[str, bytes] = {}
     if state is not None:
-        loaded = load_state(programs[0], state, allow_partial=allow_partial, samples=True).state
+        loaded = load_state(programs[0], state, allow_partial=allow_partial).state
         made_of = Provenance.of(state, policy=f"{programs[0].system}/{programs[0].version}")
         files = state_files(programs[0], loaded, sharded=compiling.sharded, provenance=made_of, signing=signing)
     compiled: list[Compiled] = []
