@@ -52,6 +52,8 @@ class Made(NamedTuple):
     tables: list[tuple[str, Rows]]
     hidden: frozenset[int] = frozenset()
     """The positions of hidden tables or sheets."""
+    lines: tuple[str, ...] = ()
+    """Text below the tables."""
 
 
 def cell(text: str) -> Text:
@@ -144,7 +146,7 @@ def in_markdown(made: Made, random: Random, path: Path) -> None:
         body = [bars.format(" | ".join(marked(text, random, markdown=True) for text in row)) for row in rows]
         lines += [prefix + line for line in (body[0], "|".join(["---"] * len(rows[0])), *body[1:])]
         lines += ["", "</details>\n" if number in made.hidden else ""]
-    path.write_text("\n".join(lines), encoding="utf-8")
+    path.write_text("\n\n".join(["\n".join(lines), *made.lines]), encoding="utf-8")
 
 
 def in_html(made: Made, random: Random, path: Path) -> None:
@@ -158,6 +160,7 @@ def in_html(made: Made, random: Random, path: Path) -> None:
             f"<tr>{''.join(f'<td>{marked(text, random)}{ends[0]}' for text in row)}{ends[1]}\n" for row in rows
         )
         parts.append(f"<table {attribute}>{caption}{body}</table>")
+    parts += [f"<p>{escape(line)}</p>" for line in made.lines]
     path.write_text("\n".join(parts), encoding="utf-8")
 
 
@@ -264,7 +267,12 @@ STYLES = (
     ("●", "○"),
     ("[x]", "[ ]"),
     ("X", "—"),
+    ("All", "None"),
+    ("1", "0"),
+    ("F", "Z"),
 )
+LEGENDS = {"F": ("F = Full access", "Z = No access")}
+"""The lines that explain marks."""
 CONDITIONAL = (
     "{} (1)",
     "{}*",
@@ -308,7 +316,7 @@ def decorated(random: Random, rows: Rows, says: Cells) -> tuple[Made, set[tuple[
         if chosen.how:
             continue
         mine = {(names[at], roles[column - 1])}
-        match random.randrange(10):
+        match random.randrange(12):
             case 0:
                 rows[at][column] = cell(random.choice(CONDITIONAL).replace("{}", chosen.text or "✓"))
                 loose |= mine
@@ -335,7 +343,15 @@ def decorated(random: Random, rows: Rows, says: Cells) -> tuple[Made, set[tuple[
                 old = [[*map(cell, ("Action", *roles))], [*map(cell, ("drop all", *["Yes"] * len(roles)))]]
                 hidden.add(len(tables))
                 tables.append(("Old", old))
-            case 8:
+            case 8 if len(rows[0]) == len(roles) + 1 and any(says[names[at], role] for role in roles):
+                for number, row in enumerate(rows):
+                    row.append(cell("Notes" if not number else "by day" if number == at else ""))
+                loose |= {(names[at], role) for role in roles}
+            case 9 if at > 2 and len(tables) == 1:
+                rows.insert(at, list(rows[0]))  # long tables have their headings again
+                names.insert(at, "")
+                break
+            case 10:
                 plans = [[*map(cell, ("Feature", "Free", "Premium"))], [*map(cell, (names[at], "✓", "✓"))]]
                 tables.append(("Plans", plans))
             case _:
@@ -359,20 +375,65 @@ def stated(path: Path) -> tuple[set[tuple[str, str, bool]], int]:
     return marks, len(reader.found)
 
 
+def lists(random: Random) -> tuple[Rows, Cells]:
+    """Actions with the roles that may take them, or roles with what they may do; and what the plain cells say."""
+    names = random.sample(("Guest", "Reporter", "lead_dev", "Project Admin", "Owner"), 4)
+    actions = random.sample(("open", "see all", "GET /v1/{name}", "Export (CSV)", "drop:all"), 4)
+    says = {(action, name): random.random() < 0.6 for action in actions for name in names}
+    says |= {(action, names[0]): True for action in actions} | {(actions[0], name): True for name in names}
+    if random.random() < 0.5:
+        between = random.choice((", ", " / ", " and "))
+        held = {action: between.join(name for name in names if says[action, name]) for action in actions}
+        head = ("Action", random.choice(("Role", "Allowed roles")))
+        return [[*map(cell, head)], *([cell(action), cell(held[action])] for action in actions)], says
+    words = random.sample(("open", "see", "drop:all", "edit"), 4)
+    says = dict(zip(((word, name) for word in words for name in names), says.values(), strict=True))
+    may = {name: ", ".join(word for word in words if says[word, name]) for name in names}
+    return [[*map(cell, ("Role", "Permissions"))], *([cell(name), cell(may[name] or "-")] for name in names)], says
+
+
+LIMITS = ("{} (own)", "{} only", "anyone", "{}*", "see below", "", "not {}", "{} and above", "any {}", "{} if asked")
+
+
+def misread_lists(seeds: range, folder: Path) -> Iterator[str]:
+    """The pages of a list of which more was read than it says, or less without a finding."""
+    for seed in seeds:
+        random = Random(seed)
+        rows, says = lists(random)
+        kind = random.choice((*("md", "html") * 4, "csv", "xlsx"))
+        right = {(identifier(action), identifier(role), True) for (action, role), may in says.items() if may}
+        path = folder / f"page.{kind}"
+        WRITERS[kind](Made([("Project roles", rows)]), random, path)
+        read, found = stated(path)
+        if found or read != right:
+            yield f"plain {seed}: {rows} {read ^ right}"
+        if rows[0][0].text == "Action":
+            at = random.randrange(1, len(rows))
+            rows[at][1] = cell(random.choice(LIMITS).replace("{}", rows[at][1].text))
+            WRITERS[kind](Made([("Project roles", rows)]), random, path)
+            read, found = stated(path)
+            others = {mark for mark in right if mark[0] != identifier(rows[at][0].text)}
+            if not found or not others <= read <= right:
+                yield f"{seed}: {rows} {read ^ right}"
+
+
 def misread_matrices(seeds: range, folder: Path) -> Iterator[str]:
     """The pages of a matrix of which a cell was read otherwise than it says, or not read without a finding."""
     for seed in seeds:
         random = Random(seed)
         rows, says = matrix(random)
         kind = random.choice((*("md", "html") * 4, "csv", "xlsx"))
+        said = next((LEGENDS[text.text] for row in rows[1:] for text in row[1:] if text.text in LEGENDS), ())
+        kind = "md" if said else kind
         plain, path = folder / f"plain.{kind}", folder / f"page.{kind}"
         if kind in ("md", "html"):
-            WRITERS[kind](Made([("Project roles", rows)]), random, plain)
+            WRITERS[kind](Made([("Project roles", rows)], lines=said), random, plain)
             read, found = stated(plain)
             whole = {(identifier(action), identifier(role), may) for (action, role), may in says.items()}
             if found or read != whole:
                 yield f"plain {seed}: {plain.read_text(encoding='utf-8')}"
         made, loose = decorated(random, rows, says)
+        made = made._replace(lines=said)
         texts = [text for _, table in made.tables for row in table for text in row]
         if kind == "csv" and (made.hidden or len(made.tables) > 1 or any(text.how for text in texts)):
             continue
@@ -404,3 +465,13 @@ def test_cells_of_many_matrices_are_read_or_reported(search_seed: int, tmp_path:
 @pytest.mark.long
 def test_additions_to_many_pages_are_reported(search_seed: int, tmp_path: Path) -> None:
     assert list(misread(range(search_seed, search_seed + 10_000), tmp_path)) == []
+
+
+@pytest.mark.parametrize("seed", seeds(range(20), quick=5))
+def test_lists_are_read_or_reported(seed: int, tmp_path: Path) -> None:
+    assert list(misread_lists(range(seed * 5, seed * 5 + 5), tmp_path)) == []
+
+
+@pytest.mark.long
+def test_many_lists_are_read_or_reported(search_seed: int, tmp_path: Path) -> None:
+    assert list(misread_lists(range(search_seed, search_seed + 10_000), tmp_path)) == []

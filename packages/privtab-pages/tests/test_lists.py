@@ -148,3 +148,13 @@ def test_a_note_that_asks_for_more_refuses_all(note: str) -> None:
     program = load_program(SourceFile.of("policy.yaml", policy or ""))
     assert (finding.span.line, program.rules["shop", "see"].requires_text) == (5, "nobody")
     assert program.rules["shop", "open"].requires_text == "READ (entity)"
+
+
+def test_a_row_may_name_a_role_an_entity_and_an_action() -> None:
+    policy, found, _ = read(
+        "role,resource,action\nadmin,users,manage\nguest,posts,read\nadmin,posts,read\n", "page.csv"
+    )
+    assert (found, allowed(policy)) == (
+        [],
+        {"users": {"manage": {"users_admin"}}, "posts": {"read": {"guest", "posts_admin"}}},
+    )

@@ -344,3 +344,38 @@ def test_tables_of_one_type_are_told_apart_by_their_headings() -> None:
             "pages_add": {"admin"},
         }
     }
+
+
+@pytest.mark.parametrize(
+    "again", ["**Action** | **Owner** | **Editor**", "Action | Owner | Editor", "Action | Guest | Admin"]
+)
+def test_a_row_of_headings_begins_another_table(again: str) -> None:
+    policy, found, _ = read(table("open | ✓ | ✓", again, "sell | ✓ | -"))
+    assert found == []
+    assert allowed(policy)["shop"]["sell"] == {"guest" if "Guest" in again else "owner"}
+
+
+def test_a_row_that_may_be_of_headings_ends_the_table() -> None:
+    policy, found, _ = read("Action,Guest,Admin\nopen,x,x\n\nTask,Owner,Editor\nsell,x,\n", "page.csv")
+    assert "`Task` may begin another table: nothing below is read" in [finding.message for finding in found]
+    assert allowed(policy) == {"system": {"open": {"guest", "admin"}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "may"),
+    [
+        ("Action,User,Admin\nopen,All,All\nshut,None,Full\n", {"open": {"user", "admin"}, "shut": {"admin"}}),
+        ("Action,User,Admin\nopen,1,1\nshut,0,1\n", {"open": {"user", "admin"}, "shut": {"admin"}}),
+        ("Shop roles\nas of today\n\nAction,User\nopen,x\nshut,\n", None),
+        ("Shop\nas of today\n\nAction,User,Admin\nopen,x,x\nshut,,x\n", {"open": {"user", "admin"}, "shut": {"admin"}}),
+    ],
+)
+def test_csv_of_other_marks_and_titles(text: str, may: dict[str, set[str]] | None) -> None:
+    policy, found, _ = read(text, "page.csv")
+    assert (found, policy and [*allowed(policy).values()]) == ([], may and [may])
+
+
+def test_numbers_that_are_no_marks_are_reported() -> None:
+    policy, found, _ = read("Action,User,Admin\nopen,1,yes\nshut,2,yes\nsell,0,yes\n", "page.csv")
+    assert [finding.span.line for finding in found] == [2, 3, 4]
+    assert allowed(policy)["system"]["open"] == {"admin"}

@@ -118,3 +118,17 @@ def test_spans_end_with_their_part_of_the_table() -> None:
 def test_elements_without_end_are_refused(count: int) -> None:
     with pytest.raises(FileError, match=r"within each other|are not closed"):
         tables(SourceFile.of("page.html", "<div>" * count + "<table><tr><td>a"))
+
+
+@pytest.mark.parametrize("mark", ['=== "Cloud"', "!!! note", '???+ "Cloud"'])
+def test_tables_in_tabs_are_read(mark: str) -> None:
+    page = f"# Doors\n\n{mark}\n\n    | Action | Admin |\n    |---|---|\n    | open | x |\n\ntext\n"
+    table = only("page.md", page)
+    assert texts(table) == [["Action", "Admin"], ["open", "x"]]
+    assert (table.rows[0].cells[1].span.line, table.rows[0].cells[1].span.column) == (7, 14)
+
+
+def test_tables_that_place_others_are_none() -> None:
+    inner = "<table><tr><th>Action<th>Admin<tr><td>open<td>x</table>"
+    table = only("page.html", f"<table><tr><td><h2>Doors</h2>{inner}</table>")
+    assert (table.headings, texts(table)) == (("Doors",), [["Action", "Admin"], ["open", "x"]])

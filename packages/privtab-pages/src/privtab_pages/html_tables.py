@@ -121,7 +121,7 @@ class _Reader:
         if depth > DEEPEST:
             raise FileError(f"cannot read {self._path}: more than {DEEPEST} elements are within each other")
         tag = at.node.tag
-        if tag == "table":
+        if tag == "table" and not self._lays_out(at):
             self._table(at)
             return
         if tag == "-text":
@@ -136,6 +136,12 @@ class _Reader:
         self.around += ["\n"] if block else []
         if tag == "details":
             self._headings = outside
+
+    def _lays_out(self, at: _Node) -> bool:
+        """Return whether a table only places other tables: it has one column, and tables in it."""
+        rows = [row for part in self._children(at) for row in self._children(part) if row.node.tag == "tr"]
+        widths = [sum(cell.node.tag in ("td", "th") for cell in self._children(row)) for row in rows]
+        return max(widths, default=0) == 1 and any(row.node.css_first("table") is not None for row in rows)
 
     def _title(self, at: _Node, depth: int) -> None:
         """Take an element as a heading, if it is one: a bold line and the summary of open details are below all others."""

@@ -16,7 +16,7 @@ from privtab_pages.draft import Draft, row_title
 from privtab_pages.matrix import MatrixReader
 from privtab_pages.names import FOOTNOTE, Names, identifier, without_notes
 from privtab_pages.shapes import COLUMNS, FORMS, HEADINGS, RIGHTS, Form, Shape, Shapes, all_columns
-from privtab_pages.tables import STRUCK, Cell, Table, words
+from privtab_pages.tables import STRUCK, Cell, Table, parts, words
 
 TWICE = FindingKind("T102", "row-twice", Severity.ERROR)
 NOBODY = "nobody"
@@ -94,7 +94,8 @@ class TableReader:
         `lines`: the text of the page beside the tables, in which marks are explained.
         """
         shapes = Shapes(columns=self.columns, wanted=self.shape, lines=lines)
-        shape_of = [(table, f"is {table.lost}" if table.lost else shapes.of(table)) for table in tables]
+        each = [part for table in tables for part in parts(table)]
+        shape_of = [(table, f"is {table.lost}" if table.lost else shapes.of(table)) for table in each]
         chosen = [(table, shape) for table, shape in shape_of if isinstance(shape, Shape)]
         self.unread = [f"table `{table.heading}` {why}" for table, why in shape_of if isinstance(why, str)]
         if not chosen:

@@ -13,6 +13,8 @@ _QUOTED = re.compile(r"[\s>]*(?:(?:[*+-]|\d+[.)])\s+)*")
 _LINE = re.compile(r"\r\n|\n|\r")
 _DASHES = re.compile(r"^[ >]*(?=[^\n]*\|)(?=[^\n]*-)[|: -]+$", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"---[ \t]*\n.*?^(?:---|\.\.\.)[ \t]*$", re.DOTALL | re.MULTILINE)
+_TABS = re.compile(r"^(?:===|!!!|\?\?\?\+)[^\n]*\n(?:(?: {4}[^\n]*)?\n)+", re.MULTILINE)
+"""The indented text of tabs and boxes, which is no code."""
 _CUT_OFF = "<table data-place={},1><tr><td data-place={},1>{}</table>"
 
 
@@ -29,6 +31,7 @@ def markdown_html(source: SourceFile) -> str:
     front = _FRONT_MATTER.match(text)
     text = "\n" * front[0].count("\n") + text[front.end() :] if front else text
     lines, shown = text.split("\n"), []
+    text = re.sub(_TABS, lambda found: re.sub(r"^    ", "", found[0], flags=re.MULTILINE), text)
     row = width = column = 0
     end = -1
     begins: list[int] = []

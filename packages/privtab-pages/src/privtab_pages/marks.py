@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from privtab_pages.names import without_notes
 from privtab_pages.tables import Cell, joined, words
 
-YES = words("✓ ✔ ☑ ✅ √ 🗸 ● ⬤ ◉ 🟢 + yes y true allow allowed granted permitted enabled check checked tick [x]")
+YES = words(
+    "✓ ✔ ☑ ✅ √ 🗸 ● ⬤ ◉ 🟢 + yes y true allow allowed granted permitted enabled check checked tick [x] all full"
+) | {"full access"}
 NO = words("✗ ✘ ✖ ✕ ❌ ☐ ⛔ 🚫 🔴 - -- \u2013 — no n false deny denied none never n/a") | {
     "",
     "not applicable",
@@ -55,7 +57,7 @@ _SAYS_MORE = re.compile(
 
 def mark(text: str) -> str:
     """A mark in the form in which marks are compared: pictures and codes of emoji become marks."""
-    text = joined(text).replace("\ufe0f", "").lower()
+    text = joined(text).replace("\ufe0f", "").replace("\ufe0e", "").lower()
     if text in ("⟦checked⟧", "⟦unchecked⟧"):
         return text.strip("⟦⟧")
     if found := _PICTURE.fullmatch(text) or _EMOJI.fullmatch(text):
@@ -84,6 +86,8 @@ class Marks:
         elif len(crosses) == 1 and not used & {"✗", "✘", "✖", "✕", "❌"}:
             yes |= crosses
         no |= circles if used & _FULL or (used & yes and len(circles) == 1 and not used & no) else set()
+        if {"0", "1"} <= used and "2" not in used:
+            yes, no = yes | {"1"}, no | {"0"}
         legend = {}
         for line in (line for line in lines if len(line) < _LONGEST):
             for found in _LEGEND.finditer(line):

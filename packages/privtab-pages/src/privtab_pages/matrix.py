@@ -127,6 +127,13 @@ class MatrixReader:
             name = entity.line if shape.lists and entity and entity.text else called.line
             said = [self._said(f"{head}`{name}`", cell, shape.marks) for head, cell in pairs]
             note = row.cell(columns["note"]).line if "note" in columns else ""
+            if (
+                len(cells) > 1
+                and all(cell.said and roles_in(cell.text) for cell in cells)
+                and said == [None] * len(said)
+            ):
+                self.names.refuse(called, f"`{called.line}` may begin another table: nothing below is read")
+                return
             yield _Action(entity if entity and entity.text else None, category, called, cells, note, said)
 
     def _said(self, where: str, cell: Cell, marks: Marks) -> bool | None:

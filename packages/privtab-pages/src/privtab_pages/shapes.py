@@ -134,7 +134,9 @@ class Shapes:
         marks = Marks.of((), self.lines)
         roles = [at for at, text in enumerate(texts) if text in _HOLDERS]
         may = [at for at, text in enumerate(texts) if _MAY.fullmatch(text)]
-        if len(roles) == len(may) == 1 and "operation" not in known.values():
+        if roles == [0] and not may and "requires" not in known.values():  # as in `role,resource,action`
+            may = [at for at, part in known.items() if part == "operation"]
+        if len(roles) == len(may) == 1 and (roles == [0] or "operation" not in known.values()):
             return Shape(form="permissions", columns={**parts, "role": roles[0]}, marked=may, marks=marks)
         named = [at for at, text in enumerate(texts) if at and _NAMED.fullmatch(text)]
         tasks = [at for at, text in enumerate(texts) if _TASK.fullmatch(text) or _WORDS["operation"].search(text)]

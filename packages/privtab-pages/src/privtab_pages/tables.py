@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from privtab.base import Span
@@ -111,8 +112,6 @@ def table_of(rows: Sequence[Row], heads: int, headings: tuple[str, ...], *, lost
     """
     rows, title = [*rows], []
     while len(rows) > 1 and _texts(rows[0]) == 1 and heads <= 1 and any(_texts(row) > 1 for row in rows[1:]):
-        if len(rows[0].cells) == 1 and len(rows[1].cells) == 1:
-            break
         title.append(next(cell.line for cell in rows.pop(0).cells if cell.text))
     if not rows:
         return None
@@ -127,6 +126,19 @@ def table_of(rows: Sequence[Row], heads: int, headings: tuple[str, ...], *, lost
         ]
         header = replace(header, cells=(*cells, *header.cells[len(cells) :]))
     return Table(headings=(*headings, *title), header=header, rows=tuple(rows[heads:]), lost=lost, sheet=sheet)
+
+
+def parts(table: Table) -> Iterator[Table]:
+    """The tables that are written as one: each begins with a row that has the first heading again, or is bold."""
+    first = table.first.line.lower()
+    heads = [
+        at
+        for at, row in enumerate(table.rows)
+        if (first and row.cells[0].line.lower() == first) or (_texts(row) > 1 and all(cell.bold for cell in row.cells))
+    ]
+    for begin, end in pairwise((-1, *heads, len(table.rows))):
+        header = table.rows[begin] if begin >= 0 else table.header
+        yield replace(table, header=header, rows=table.rows[begin + 1 : end])
 
 
 def _texts(row: Row) -> int:
