@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import NamedTuple
 
 from privtab.base import Span
@@ -130,15 +129,15 @@ def table_of(rows: Sequence[Row], heads: int, headings: tuple[str, ...], *, lost
 
 def parts(table: Table) -> Iterator[Table]:
     """The tables that are written as one: each begins with a row that has the first heading again, or is bold."""
+    found: list[tuple[Row, list[Row]]] = [(table.header, [])]
     first = table.first.line.lower()
-    heads = [
-        at
-        for at, row in enumerate(table.rows)
-        if (first and row.cells[0].line.lower() == first) or (_texts(row) > 1 and all(cell.bold for cell in row.cells))
-    ]
-    for begin, end in pairwise((-1, *heads, len(table.rows))):
-        header = table.rows[begin] if begin >= 0 else table.header
-        yield replace(table, header=header, rows=table.rows[begin + 1 : end])
+    for row in table.rows:
+        again = first and row.cells[0].line.lower() == first
+        if not again and (_texts(row) < 2 or not all(cell.bold for cell in row.cells)):
+            found[-1][1].append(row)
+        elif [(cell.text, cell.lost) for cell in row.cells] != [(cell.text, ()) for cell in found[-1][0].cells]:
+            found.append((row, []))
+    yield from (replace(table, header=header, rows=tuple(rows)) for header, rows in found)
 
 
 def _texts(row: Row) -> int:
