@@ -158,3 +158,24 @@ def test_a_row_may_name_a_role_an_entity_and_an_action() -> None:
         [],
         {"users": {"manage": {"users_admin"}}, "posts": {"read": {"guest", "posts_admin"}}},
     )
+
+
+@pytest.mark.parametrize("head", ["Action | Role", "Role | Permissions"])
+def test_lists_that_may_deny_are_not_read(head: str) -> None:
+    text = table("open | Guest", "shut | Admin", head=head, title="Blocked actions of roles")
+    assert read(text)[0] is None
+    assert read(text, shape="holders" if head[0] == "A" else "permissions")[0] is not None
+
+
+@pytest.mark.parametrize(
+    ("head", "row"), [("Feature | Available to", "open | Pro, Enterprise"), ("Group | Operation", "Users | List users")]
+)
+def test_plans_and_groups_of_operations_are_no_roles(head: str, row: str) -> None:
+    assert read(table(row, head=head, title="Roles"))[0] is None
+
+
+def test_a_heading_within_a_table_that_limits_is_reported() -> None:
+    text = "<h1>Shop roles</h1><table><tr><th>Action<th>Guest<th>Admin<tr><td>open<td>x<td>x"
+    _, found, _ = read(f"{text}<tr><td colspan=3>Guests only by day</table>", "page.html")
+    assert ["may limit the rows beside it" in finding.message for finding in found] == [True]
+    assert read(f"{text}<tr><td colspan=3>Doors<tr><td>shut<td>x<td></table>", "page.html")[1] == []

@@ -120,6 +120,8 @@ class MatrixReader:
                 continue
             if row.spans or (not _filled(row, roles) and (explicit or called.bold)):
                 category = called.line
+                if limits(category, "description"):
+                    self.names.leave_out(called, FOOTNOTE, f"`{category[:160]}` may limit the rows beside it")
                 continue
             cells = [row.cell(at) for at in roles]
             heads = ["" if shape.form == "holders" else f"`{table.header.cell(at).line}` of " for at in roles]

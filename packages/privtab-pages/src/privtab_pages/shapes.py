@@ -79,6 +79,7 @@ _MAY = re.compile(
 _TASK = re.compile(r"(?:privileged )?(?:task|feature|function|capability|permission|activity|use case)s?")
 _ONE_WORD = re.compile(r"[a-z][a-z0-9]*(?:[-_.:][a-z0-9]+)+|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*(?: ?[*\u2020]+)?")
 """The privileges of a table that says nothing else of them than what they are for."""
+_ROLES = re.compile(r"(?:user )?roles?(?: name)?|principal")
 _HOLDERS = frozenset(("role", "roles", "user", "user role", "role name", "principal", "group", "profile", "persona"))
 
 
@@ -111,6 +112,8 @@ class Shapes:
         if isinstance(shape, str) or (shape and self.wanted in (None, shape.form)):
             return shape
         listed = self._of_lists(table)
+        if listed and self.wanted is None and any(map(_TURNED.search, (*table.headings[-1:], table.first.line))):
+            return f"may say what is denied: if it allows, add `--shape {listed.form}`"
         if listed and self.wanted in (None, listed.form):
             return listed
         named = self._columns(table)
@@ -134,7 +137,9 @@ class Shapes:
         marks = Marks.of((), self.lines)
         roles = [at for at, text in enumerate(texts) if text in _HOLDERS]
         may = [at for at, text in enumerate(texts) if _MAY.fullmatch(text)]
-        if roles == [0] and not may and "requires" not in known.values():  # as in `role,resource,action`
+        if (
+            roles == [0] and _ROLES.fullmatch(texts[0]) and not may and "requires" not in known.values()
+        ):  # as in `role,resource,action`
             may = [at for at, part in known.items() if part == "operation"]
         if len(roles) == len(may) == 1 and (roles == [0] or "operation" not in known.values()):
             return Shape(form="permissions", columns={**parts, "role": roles[0]}, marked=may, marks=marks)
@@ -148,7 +153,7 @@ class Shapes:
             return None
         cells = [row.cell(named[0]) for row in table.rows if row.cell(named[0]).text]
         plain = sum(bool(roles_in(without_notes(cell)[0]) or AND_ABOVE.search(cell.text)) for cell in cells)
-        if 2 * plain < len(cells) or not cells:
+        if 2 * plain < len(cells) or not cells or 2 * sum(bool(_PLAN.search(cell.text)) for cell in cells) > len(cells):
             return None
         return Shape(form="holders", columns={**parts, "operation": tasks[0]}, marked=named, marks=marks)
 
