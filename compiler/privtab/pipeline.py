@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from privtab.base.caching import once
 from privtab.base.diagnostics import Diagnostic, Severity
 from privtab.base.errors import FileError, PolicyInvalid, UsageError
 from privtab.base.hints import did_you_mean
+from privtab.base.records import dataclass
 from privtab.base.source import SourceFile, files_below
 from privtab.base.worker import LARGE, beside
 from privtab.checks.lint.settings import OWN_FILE, Settings, settings_above

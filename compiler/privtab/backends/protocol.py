@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
+
+from privtab.base.records import dataclass
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program

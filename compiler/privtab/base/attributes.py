@@ -6,13 +6,14 @@ Standard library only: the adapter checks the attributes of requests with it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Literal, TypeAlias, assert_never, cast
 
 from privtab.base.errors import InvalidRequest
 from privtab.base.hints import hint
 from privtab.base.lazy import pattern
 from privtab.base.names import unusable_character
+from privtab.base.records import dataclass
 
 AttributeKind: TypeAlias = Literal["user", "entity", "request"]
 """What has an attribute: the caller, an object of the request, or the request itself."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
 from privtab.base.lazy import pattern
 from privtab.base.names import PrincipalKind
+from privtab.base.records import dataclass
 
 EffectKind: TypeAlias = Literal["grant", "become", "revoke", "delegate", "withdraw"]
 DELEGATION: frozenset[EffectKind] = frozenset(("delegate", "withdraw"))

@@ -11,13 +11,13 @@ import re
 import stat
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from urllib.parse import parse_qsl
 
 from privtab.base.errors import FileError, UsageError
 from privtab.base.lazy import pattern
+from privtab.base.records import dataclass
 
 LARGEST = 16 << 20
 """Bytes of a file that is read whole, unless its reader says otherwise: hundreds of times the size of real tables."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
+
+from privtab.base.records import dataclass as waiting
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -11,7 +12,7 @@ else:
 
     def dataclass(*, frozen: bool, **options: Any) -> Any:
         """As dataclasses.dataclass; mypy alone checks `frozen`, since a node that checks it itself takes six times as long to make."""
-        return dataclasses.dataclass(unsafe_hash=frozen, **options)
+        return waiting(unsafe_hash=frozen, **options)
 
 
 __all__ = ["dataclass"]

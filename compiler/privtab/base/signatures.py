@@ -7,12 +7,13 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from privtab.base import files, strict_json
 from privtab.base.errors import FileError, SignatureRefused, UsageError
 from privtab.base.lazy import pattern
+from privtab.base.records import dataclass
 from privtab.base.resources import needing
 
 KeySource: TypeAlias = str | os.PathLike[str]

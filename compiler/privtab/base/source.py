@@ -6,13 +6,14 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import ClassVar
 
 from privtab.base.diagnostics import LINE_END, Span
 from privtab.base.errors import FileError
 from privtab.base.files import read_content
+from privtab.base.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

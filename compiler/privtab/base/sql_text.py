@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from privtab.base.errors import InvalidRequest
 from privtab.base.lazy import pattern
 from privtab.base.names import unencoded_name, unusable_character
+from privtab.base.records import dataclass
 
 FilterKind: TypeAlias = Literal["row_filter", "column_mask"]
 FILTER_KINDS: tuple[FilterKind, ...] = ("row_filter", "column_mask")

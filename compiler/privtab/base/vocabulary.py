@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations, product
 from typing import Any
 
@@ -21,6 +21,7 @@ from privtab.base.names import (
     wrong_escape,
 )
 from privtab.base.paths import PathShape, path_shape
+from privtab.base.records import dataclass
 from privtab.base.request import ACTIVE_ROLES, MOST_ACTIVE_ROLES, NOT_SET, Entity, Request
 from privtab.base.sql_text import FILTER_KINDS
 

@@ -12,12 +12,12 @@ import json
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn, TypeAlias, cast
 
 from privtab.base import strict_json
 from privtab.base.errors import BrokenBundle
 from privtab.base.printable import printable_text
+from privtab.base.records import dataclass
 
 MANIFEST_FILE = ".manifest"
 """The name of the manifest in a bundle: `{MANIFEST_FILE: b"{}"}`."""

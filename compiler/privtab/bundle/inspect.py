@@ -7,13 +7,14 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
 from privtab.base import strict_json
 from privtab.base.errors import SignatureRefused
 from privtab.base.moments import WINDOWED
 from privtab.base.names import SCOPED
+from privtab.base.records import dataclass
 from privtab.base.signatures import LARGEST_SIGNATURES, PATCH, Trust, is_signature
 from privtab.bundle.archive import MANIFEST_FILE, FileContent, archive_entries, check_values
 from privtab.bundle.sign import BundleSource, opened, verify_bundle

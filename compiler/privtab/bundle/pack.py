@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +18,7 @@ from privtab.backends.protocol import Compilation
 from privtab.base.errors import FileError
 from privtab.base.files import ENDINGS, ending_of, state_location
 from privtab.base.names import decode_name
+from privtab.base.records import dataclass
 from privtab.base.shard_names import sharded_revision
 from privtab.base.worker import LARGE, beside
 from privtab.bundle.archive import contents, json_bytes, json_object

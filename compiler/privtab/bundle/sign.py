@@ -12,11 +12,12 @@ import os
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from privtab.base.errors import FileError, SignatureRefused, UsageError
+from privtab.base.records import dataclass
 from privtab.base.signatures import (
     LARGEST_SIGNATURES,
     PATCH,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Literal, TypeAlias, assert_never
 
+from privtab.base.records import dataclass
 from privtab.checks._view import View
 from privtab.ir import nodes as ir
 from privtab.ir.formula import without_name

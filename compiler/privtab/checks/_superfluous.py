@@ -8,7 +8,6 @@ then the outer one, then the later one. All reported parts can be dropped togeth
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, product
 from math import prod
@@ -16,6 +15,7 @@ from typing import Literal
 
 from privtab.base.caching import once
 from privtab.base.errors import Undecided
+from privtab.base.records import dataclass
 from privtab.checks._parts import (
     PLACES,
     USES,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property, wraps
 from math import prod
 from typing import Literal, NamedTuple, TypeAlias
@@ -15,6 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from privtab.base.caching import once
 from privtab.base.diagnostics import Diagnostic, FindingKind, Located, Severity, Span
 from privtab.base.errors import Undecided
+from privtab.base.records import dataclass
 from privtab.base.vocabulary import kinds_of_requests
 from privtab.ir.canonical import AtomSet, Canonical, canonical_form
 from privtab.ir.exact import ImplicationChecker, unrelated

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import ssl
 import time
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from socket import inet_aton
@@ -14,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from privtab.base import files
 from privtab.base.errors import FileError, UsageError
+from privtab.base.records import dataclass
 
 Verify: TypeAlias = bool | str | ssl.SSLContext
 """Whether to verify the server's certificate, or the CA certificates to use: a file, a folder or a context."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial, wraps
 from inspect import signature
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from privtab.base.effects import Effect
 from privtab.base.errors import DecisionError, InvalidRequest
+from privtab.base.records import dataclass
 from privtab.base.request import AccessDenied, Decision, Entity, Request
 from privtab.base.sql_text import DIALECTS, AppliedFilter, FilterKind, shows_all
 from privtab.base.vocabulary import OperationShape, Vocabulary

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,6 +23,7 @@ from privtab.base.errors import (
     UsageError,
 )
 from privtab.base.moments import ALWAYS
+from privtab.base.records import dataclass
 from privtab.base.request import Decision, Entity, Request
 from privtab.base.sql_text import AppliedFilter
 from privtab.base.staged import locked, write_file

@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from privtab.base import files, plugins, strict_json
 from privtab.base.caching import no_collection
 from privtab.base.errors import BrokenBundle, DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
+from privtab.base.records import dataclass
 from privtab.base.resources import needing
 from privtab.base.signatures import PEM, Signed, Trust
 from privtab.bundle.archive import LARGEST_READ, MOST_ENTRIES, archive_entries, checked_manifest, read_json_object

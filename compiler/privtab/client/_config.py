@@ -12,13 +12,14 @@ import os
 import ssl
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from privtab.base import files
 from privtab.base.errors import FileError, UsageError
 from privtab.base.hints import hint
+from privtab.base.records import dataclass
 from privtab.client._asking import Mode
 
 if TYPE_CHECKING:

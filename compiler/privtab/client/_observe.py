@@ -10,9 +10,10 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from privtab.base.records import dataclass
 from privtab.base.request import Decision, Request
 
 LOG = logging.getLogger("privtab.client")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from privtab.base.errors import InvalidRequest
+from privtab.base.records import dataclass
 from privtab.base.request import Entity, Request
 from privtab.base.vocabulary import OperationShape, check_caller
 from privtab.client import _arguments as arguments

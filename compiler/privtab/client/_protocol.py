@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
@@ -17,6 +17,7 @@ from privtab.base import strict_json
 from privtab.base.errors import DecisionUnavailable, InvalidRequest, PolicyError, UsageError
 from privtab.base.lazy import pattern
 from privtab.base.moments import WINDOWED
+from privtab.base.records import dataclass
 from privtab.base.request import Decision, Entity, Request
 from privtab.base.sql_text import FILTER_KINDS, AppliedFilter, denial
 from privtab.base.vocabulary import Vocabulary

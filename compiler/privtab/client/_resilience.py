@@ -13,12 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 from privtab.base.caching import RecentlyUsed
 from privtab.base.errors import DecisionUnavailable, PrivtabError
+from privtab.base.records import dataclass
 from privtab.base.request import Decision, Request
 from privtab.client._engine import Flow, renew_after_fork
 from privtab.client._observe import LOG

@@ -10,7 +10,6 @@ import http.client
 import json
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 from urllib.parse import quote, urljoin, urlsplit
@@ -18,6 +17,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from privtab.base import strict_json
 from privtab.base.errors import PolicyError, UsageError
 from privtab.base.lazy import pattern
+from privtab.base.records import dataclass
 from privtab.client._address import Cert, Verify, without_password
 from privtab.client._http import HttpTransport, header, reason
 from privtab.client._transport import Timeout

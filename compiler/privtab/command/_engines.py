@@ -5,12 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, TypeAlias
 
 from privtab.base import plugins
+from privtab.base.records import dataclass
 from privtab.base.request import Decision, Request
 from privtab.command._output import err
 

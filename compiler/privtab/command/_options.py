@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -12,6 +11,7 @@ from privtab.base import plugins
 from privtab.base.errors import UsageError
 from privtab.base.files import STATE_HELP
 from privtab.base.key_values import parse_key_values
+from privtab.base.records import dataclass
 from privtab.command._files import load_policy, load_rows
 from privtab.command._output import err, print_error, show_findings, stop
 from privtab.command._parameters import argument, option

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from privtab import backends
 from privtab.base.caching import no_collection
 from privtab.base.errors import PolicyInvalid, UsageError
+from privtab.base.records import dataclass
 from privtab.base.worker import LARGE, beside
 from privtab.command._files import STATE, json_text, state_files, write_outputs, write_state
 from privtab.command._options import DoorOption, PartialOption, SigningOptions, VariantOptions, load_state, open_doors

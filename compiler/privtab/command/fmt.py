@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from privtab.base.diagnostics import Diagnostic, Severity
 from privtab.base.errors import UsageError
 from privtab.base.printable import count
+from privtab.base.records import dataclass
 from privtab.base.staged import write_file
 from privtab.command._output import FormatOption, fail_if, out, print_file, print_if_data, show_findings
 from privtab.command._parameters import argument, option

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, assert_never
 
@@ -18,6 +18,7 @@ from privtab.base.diagnostics import LINE_END, Diagnostic, FindingKind, Severity
 from privtab.base.errors import UsageError
 from privtab.base.lazy import pattern
 from privtab.base.printable import count
+from privtab.base.records import dataclass
 from privtab.checks._every import codes, unknown
 from privtab.checks.lint.settings import FailOn, LintFormat, Settings
 from privtab.command._output import deliver, err, fail_if, out, table, wrapped

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Any, Self, TypeAlias
 
@@ -16,6 +16,7 @@ from privtab.base import arrow
 from privtab.base.arrow import Codes, Truth, text_bytes
 from privtab.base.attributes import AttributeKind, Attributes, GivenAttributes
 from privtab.base.names import ESCAPES, UNUSABLE
+from privtab.base.records import dataclass
 from privtab.engines.arrays import Arrays, TypeArrays
 
 TextPool: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None]

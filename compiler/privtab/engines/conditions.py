@@ -6,7 +6,7 @@ Comparisons of attributes are over what a request gives and what the state holds
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, assert_never, cast
@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, assert_never, cas
 from privtab.base.attributes import Attributes, GivenAttributes, Operator, holds
 from privtab.base.names import quoted_privilege
 from privtab.base.paths import Chains, Level, at_level, base_type, located, shapes_of
+from privtab.base.records import dataclass
 from privtab.base.request import Request
 from privtab.engines.index import Index
 

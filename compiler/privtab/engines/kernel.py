@@ -7,7 +7,7 @@ columns. `in_columns` tells which conditions fit; the others are evaluated row b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any, TypeAlias, assert_never
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.base.arrow import Codes, Truth
+from privtab.base.records import dataclass
 from privtab.engines.arrays import HEAVY, Arrays, Column, TypeArrays, UserPrincipals
 from privtab.engines.columns import Level, Paths, decoded, select
 from privtab.engines.conditions import RESOURCE, Atom, Comparison, Condition, Operand

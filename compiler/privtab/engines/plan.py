@@ -6,13 +6,14 @@ A plan gathers the atoms that its condition needs into one number, on which the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple, TypeAlias, assert_never
 
 from privtab.base.names import last_name, refers_to
 from privtab.base.paths import base_type
+from privtab.base.records import dataclass
 from privtab.engines import conditions
 from privtab.engines.index import OWNER_BIT, Holders, Index, Table
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -20,6 +20,7 @@ from privtab.base import moments
 from privtab.base.errors import DecisionUnavailable
 from privtab.base.moments import FIRST, LAST, WINDOWED, Window, parts_of
 from privtab.base.names import is_wildcard
+from privtab.base.records import dataclass
 from privtab.base.request import Request
 from privtab.engines.conditions import ALWAYS_TRUE, RESOURCE, Atom
 from privtab.engines.index import OWNER_BIT, Index, PrivilegeNumbers, StatePart, Table, is_state_part, reading

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ from privtab.base.arrow import Codes, Truth
 from privtab.base.errors import InvalidRequest
 from privtab.base.names import LEFT_OUT
 from privtab.base.paths import PathShape, count_names
+from privtab.base.records import dataclass
 from privtab.base.request import NOT_SET, Entity, Request
 from privtab.base.vocabulary import Vocabulary
 from privtab.engines.columns import (

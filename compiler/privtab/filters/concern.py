@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from privtab.base.errors import DecisionUnavailable, PolicyError
 from privtab.base.moments import LAST
+from privtab.base.records import dataclass
 from privtab.base.request import Request
 from privtab.engines.plan import Caller
 from privtab.engines.rows import RowEngine

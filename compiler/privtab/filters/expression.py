@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
 from privtab.base.attributes import Attribute, Scalar
 from privtab.base.names import UNUSABLE, unusable_character
+from privtab.base.records import dataclass
 
 T = TypeVar("T")
 

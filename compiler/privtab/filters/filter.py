@@ -6,7 +6,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from hashlib import sha256
 from itertools import compress
@@ -19,6 +19,7 @@ from privtab.base.errors import DecisionUnavailable, InvalidRequest, Unsupported
 from privtab.base.hints import hint
 from privtab.base.moments import ALWAYS, FIRST, LAST, Window
 from privtab.base.names import encode_name
+from privtab.base.records import dataclass
 from privtab.base.request import Request
 from privtab.engines.rows import RowEngine
 from privtab.filters import expression as expressions

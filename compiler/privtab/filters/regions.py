@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from privtab.base.errors import UnsupportedError
 from privtab.base.names import encode_name, unencoded_name
 from privtab.base.paths import PathShape, base_type, naming
+from privtab.base.records import dataclass
 from privtab.base.request import Entity, Request
 from privtab.engines.conditions import Comparison, ConditionReader
 from privtab.filters.concern import Concern

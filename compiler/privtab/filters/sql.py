@@ -8,7 +8,7 @@ control characters) are among no "other" names. Plain comparisons stand beside, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Literal, TypeAlias, TypedDict
 
@@ -20,6 +20,7 @@ from privtab.base.attributes import MOST_TEXT
 from privtab.base.errors import UnsupportedError, UsageError
 from privtab.base.hints import hint
 from privtab.base.names import RANGES
+from privtab.base.records import dataclass
 from privtab.filters.columns import SPARK_TYPES
 from privtab.filters.expression import (
     CLASS,

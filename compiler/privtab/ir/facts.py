@@ -7,13 +7,14 @@ represent every state: two states with the same facts give the same decision.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from typing import ClassVar, Literal, TypeAlias, assert_never
 
 from privtab.base.names import PrincipalKind
 from privtab.base.paths import base_type
+from privtab.base.records import dataclass
 from privtab.ir import nodes as ir
 from privtab.ir.formula import Truth, with_targets
 from privtab.ir.names import privilege_names

@@ -10,11 +10,12 @@ By the same means are found the atoms that occur in some minimal set of a condit
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import finalize
 
 from privtab.base.errors import Undecided
+from privtab.base.records import dataclass
 from privtab.ir import nodes as ir
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.facts import Fact, Facts, FactsByPlace, FactSemantics, Giving

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from privtab import __version__
 from privtab.base.diagnostics import LINE_END, Diagnostic, FindingKind, Severity, Span
 from privtab.base.lazy import pattern
 from privtab.base.printable import printable_json
+from privtab.base.records import dataclass
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import assert_never, cast
 
@@ -12,6 +12,7 @@ from privtab.base.diagnostics import Diagnostic, Span
 from privtab.base.hints import nearest
 from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, NO_OBJECT, PRIVILEGE_ATTRIBUTE
 from privtab.base.paths import SEVERAL, Level
+from privtab.base.records import dataclass
 from privtab.base.request import ACTIVE_ROLES
 from privtab.ir.nodes import RESOURCE
 from privtab.language.findings import undeclared, unreadable, unsound_rows

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import cast, get_args
 
 from privtab.base.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes
 from privtab.base.diagnostics import Diagnostic, Span
 from privtab.base.names import ANY_PRIVILEGE, PRIVILEGE_ATTRIBUTE, PrincipalKind
+from privtab.base.records import dataclass
 from privtab.ir.declarations import OwnerSemantics, Semantics
 from privtab.ir.nodes import Alias, EntityType, Privilege, Role
 from privtab.language.findings import undeclared, unreadable, unsound_rows

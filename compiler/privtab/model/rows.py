@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from privtab.base.diagnostics import Diagnostic
 from privtab.base.effects import DELEGATION, PRINCIPAL_TABLES, TABLE_OF_TYPE
 from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT, NO_OBJECT
+from privtab.base.records import dataclass
 from privtab.ir.declarations import Semantics
 from privtab.ir.names import undeclared_creation
 from privtab.ir.nodes import RESOURCE, Ambiguous, Conflict, Creation, Source, WithSlot

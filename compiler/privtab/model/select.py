@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import assert_never
 
 from privtab.base.diagnostics import Diagnostic
 from privtab.base.errors import UsageError
 from privtab.base.hints import hint, nearest
+from privtab.base.records import dataclass
 from privtab.ir.nodes import Origin
 from privtab.language.syntax.expression import names_in
 from privtab.language.syntax.nodes import Reading, RowBody, RowDecl, TableDecl, Tables, VariantDecl

@@ -6,7 +6,6 @@ It is deliberately simple: `EvaluationContext.holds` evaluates a condition as wr
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias, assert_never
 
@@ -14,6 +13,7 @@ from privtab.base.attributes import holds
 from privtab.base.effects import with_changes
 from privtab.base.names import LEFT_OUT, last_name, refers_to
 from privtab.base.paths import base_type, level_of, not_placed
+from privtab.base.records import dataclass
 from privtab.base.request import Decision, Entity, Request, roles_not_held, smallest_sets
 from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, Listing, canonical_form

@@ -8,10 +8,11 @@ the table that could not be read); a warning or a note does not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from privtab.base.printable import printable_text
+from privtab.base.records import dataclass
 from privtab.state.nodes import ENTITIES, TABLES
 
 if TYPE_CHECKING:

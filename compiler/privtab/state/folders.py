@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 from privtab.base.errors import UsageError
 from privtab.base.files import WHOLE, ending_of
 from privtab.base.hints import nearest
+from privtab.base.records import dataclass
 from privtab.state.findings import RowLocation, StateFinding
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import RawReader

@@ -7,7 +7,7 @@ for single rows reads. A text that is not clearly valid is read once, by that co
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from privtab.base.arrow import Codes, Truth
 from privtab.base.moments import ALWAYS, FIRST, LAST, WINDOW_COLUMNS, Window, edge_text, parse_moment
 from privtab.base.moments import moment_text as text_of
 from privtab.base.names import FILLERS, LONGEST_NAME, PRINCIPAL_KINDS, mixed_scripts
+from privtab.base.records import dataclass
 from privtab.base.request import Entity
 from privtab.ir.nodes import Program
 from privtab.state.checker import MAX_FINDINGS_OF_KIND, Checker

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 
 from privtab.base import arrow
 from privtab.base.arrow import Codes, Lists, Truth, text_bytes
+from privtab.base.records import dataclass
 from privtab.base.shard_names import GRANTS
 from privtab.ir.nodes import Program
 from privtab.state.coded import CodedColumn, once

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from privtab.base.errors import UsageError
 from privtab.base.moments import ALWAYS, Window
+from privtab.base.records import dataclass
 from privtab.base.request import Entity
 from privtab.ir.declarations import HierarchyKind
 from privtab.ir.names import privilege_names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 from privtab.base.caching import once
@@ -21,6 +21,7 @@ from privtab.base.names import (
     unusable_character,
     wrong_escape,
 )
+from privtab.base.records import dataclass
 from privtab.base.request import Entity
 from privtab.base.sql_text import FilterWord
 from privtab.ir.formula import direct_atoms

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from inspect import signature
 from itertools import chain
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from privtab.base.errors import HasWindows
 from privtab.base.moments import ALWAYS, WINDOW_COLUMNS, Window
+from privtab.base.records import dataclass
 from privtab.base.request import Entity
 
 

@@ -7,7 +7,7 @@ import json
 import re
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from privtab.base.files import GZIP
 from privtab.base.hints import did_you_mean
 from privtab.base.lazy import pattern
 from privtab.base.moments import WINDOW_COLUMNS
+from privtab.base.records import dataclass
 from privtab.state.findings import RowLocation, StateFinding
 from privtab.state.nodes import ALL_TABLES, ENTITY_COLUMNS
 

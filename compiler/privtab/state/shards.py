@@ -14,11 +14,11 @@ of the index that are looked up by name. A shard, below `privtab_state/<system>/
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from privtab.base.errors import UnsupportedError
 from privtab.base.moments import HELD_ALWAYS, WINDOWED, parts_of
+from privtab.base.records import dataclass
 from privtab.base.shard_names import BY_PRIVILEGE, CONCERNED, FURTHER_HELD, HELD, shard_name
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from privtab.backends.protocol import Compilation
@@ -13,6 +13,7 @@ from privtab.backends.rego.layout import rego_string, rego_template
 from privtab.base.attributes import AttributeKind
 from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT, UNUSABLE
 from privtab.base.paths import SEVERAL
+from privtab.base.records import dataclass
 from privtab.base.request import MOST_ACTIVE_ROLES
 from privtab.base.sql_text import DENIAL, DIALECTS, NO_IDENTIFIER
 from privtab.ir.formula import compared_terms, reached_atoms, references, resolve_can, uses_below, walk_condition

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol, assert_never, get_args
 
 from privtab.backends.rego.layout import rego_string
 from privtab.base.attributes import Operator
 from privtab.base.paths import SEVERAL
+from privtab.base.records import dataclass
 from privtab.ir import nodes as ir
 from privtab.ir.serialise import KINDS_OF_NODES
 

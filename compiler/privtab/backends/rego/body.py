@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import TypeAlias, assert_never
 
@@ -14,6 +14,7 @@ from privtab.backends.rego.layout import rego_string
 from privtab.base.names import LEFT_OUT, small_letters
 from privtab.base.nodes import dataclass as node
 from privtab.base.paths import SEVERAL
+from privtab.base.records import dataclass
 from privtab.base.sql_text import FilterKind, FilterWord
 from privtab.ir import nodes as ir
 

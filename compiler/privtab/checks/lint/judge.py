@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from privtab.base.diagnostics import LINE_END, Diagnostic, Located
 from privtab.base.hints import nearest
 from privtab.base.lazy import pattern
+from privtab.base.records import dataclass
 from privtab.base.source import SourceFile
 from privtab.checks._every import FIRST_CONFIGURABLE, codes, unknown
 from privtab.checks.lint.settings import Settings

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from collections.abc import Mapping as Values
 from collections.abc import Sequence as Words
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -24,6 +24,7 @@ from privtab.base.errors import SettingsInvalid, UsageError
 from privtab.base.files import others_with_access
 from privtab.base.hints import nearest
 from privtab.base.lazy import pattern
+from privtab.base.records import dataclass
 from privtab.base.source import SourceFile
 from privtab.checks._every import codes, unknown
 from privtab.language.syntax.node_reader import DocumentProblem, DocumentReader

@@ -21,12 +21,12 @@ import tarfile
 import tempfile
 import venv
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from privtab.base import resources, user_cache
 from privtab.base.errors import OpaError
+from privtab.base.records import dataclass
 from privtab.base.staged import locked
 
 PINNED = "1.22.4"

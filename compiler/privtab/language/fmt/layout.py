@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from privtab.base.diagnostics import LINE_END
 from privtab.base.lazy import pattern
+from privtab.base.records import dataclass
 from privtab.language.fmt.attach import Collection, Item, Line, Text, Value
 from privtab.language.syntax.yaml_tree import plain_scalar
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from privtab.base.paths import MOST_LEVELS
+from privtab.base.records import dataclass
 from privtab.base.sql_text import DIALECTS
 
 SNAKE = r"[a-z][a-z0-9_]*"

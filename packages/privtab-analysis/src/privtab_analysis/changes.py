@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias, assert_never
 
-from privtab.base import Entity
+from privtab.base import Entity, dataclass
 from privtab.ir import Has
 from privtab.state import Assignment, Grant, State
 from privtab_analysis.rights import Right, key_of, row_giving

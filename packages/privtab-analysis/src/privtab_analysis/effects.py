@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
-from privtab.base import Entity, UsageError, encode_name, quoted_privilege
+from privtab.base import Entity, UsageError, dataclass, encode_name, quoted_privilege
 from privtab.ir import RESOURCE, Has, Member, Owner, Program, Rule, Target, privilege_names, vocabulary
 from privtab_analysis.caller import Caller, asked_forms
 from privtab_analysis.entitlements.universe import Universe

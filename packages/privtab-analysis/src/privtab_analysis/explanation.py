@@ -12,9 +12,9 @@ before a direct grant that would be first comes the same grant to a new role tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from privtab.base import NOT_SET, Decision, Entity, Request
+from privtab.base import NOT_SET, Decision, Entity, Request, dataclass
 from privtab.ir import ByType, Compare, Feature, Has, Leaf, Owner, Rule, Self
 from privtab.reference import EvaluationContext, Reference
 from privtab.state import Places, State

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
-from privtab.base import Entity, InvalidRequest, Request, quoted_privilege
+from privtab.base import Entity, InvalidRequest, Request, dataclass, quoted_privilege
 from privtab.ir import RESOURCE, Atom, Formula, Rule, asked_condition, on_entity
 from privtab.reference import Reference
 from privtab.state import StateNames

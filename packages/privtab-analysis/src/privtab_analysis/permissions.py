@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from privtab.base import LEFT_OUT, Entity, Undecided, bare_name, check_principal, once
+from privtab.base import LEFT_OUT, Entity, Undecided, bare_name, check_principal, dataclass, once
 from privtab.ir import (
     RESOURCE,
     ByType,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
-from privtab.base import Entity, Request, Undecided, UsageError, base_type, last_name
+from privtab.base import Entity, Request, Undecided, UsageError, base_type, dataclass, last_name
 from privtab.ir import Atom, Below, Compare, Member, OnTarget, Rule, Tool, reached_atoms
 from privtab.reference import EvaluationContext, Reference
 from privtab.state import ROLE_PREFIX, State, attribute_parts

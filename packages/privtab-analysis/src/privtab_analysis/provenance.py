@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias, assert_never
 
-from privtab.base import ANY_PRIVILEGE, Entity, Window
+from privtab.base import ANY_PRIVILEGE, Entity, Window, dataclass
 from privtab.ir import Atom, Compare, Has, Term, value_text
 from privtab.reference import EvaluationContext, Source
 from privtab.state import ROLE_PREFIX, Grant, Places, RowLocation, State, StateNames, attribute_texts

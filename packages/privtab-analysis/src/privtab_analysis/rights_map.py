@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
-from privtab.base import Entity, GivenAttributes
+from privtab.base import Entity, GivenAttributes, dataclass
 from privtab.ir import RESOURCE, Rule, Tool
 from privtab_analysis.state_diff import Comparison
 from privtab_analysis.state_diff.subjects import Subject, SubjectSets

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.base import (
@@ -14,6 +13,7 @@ from privtab.base import (
     UsageError,
     bare_name,
     check_principal,
+    dataclass,
     hint,
     is_wildcard,
     parse_key_values,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from privtab.base import FileError, SourceFile, UsageError, Worker
+from privtab.base import FileError, SourceFile, UsageError, Worker, dataclass
 from privtab.checks import settings_above
 from privtab.command import is_stored, load_policy, table
 from privtab.ir import Program

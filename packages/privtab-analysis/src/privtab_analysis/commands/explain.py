@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import count
+from privtab.base import count, dataclass
 from privtab.command import (
     FormatOption,
     QuestionOptions,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import UsageError, count, load_plugin, needing
+from privtab.base import UsageError, count, dataclass, load_plugin, needing
 from privtab.command import (
     FormatOption,
     QuestionOptions,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.base import UsageError
+from privtab.base import UsageError, dataclass
 from privtab.command import (
     AtOption,
     PartialOption,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date
 from enum import StrEnum
 from typing import Literal, NamedTuple, TypeAlias
 
-from privtab.base import Request, Span
+from privtab.base import Request, Span, dataclass
 from privtab.ir import Formula, Or, Program, Rule, asked_condition, rule_flags
 
 Pair: TypeAlias = tuple[str, str]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from privtab import ir
-from privtab.base import FilterWord, UsageError, hint
+from privtab.base import FilterWord, UsageError, dataclass, hint
 from privtab.ir import replace_atoms, with_targets
 from privtab_analysis.diff.nodes import Pair
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any, TypeAlias
 
-from privtab.base import Diagnostic, FindingKind, Located, Request, Severity, Span
+from privtab.base import Diagnostic, FindingKind, Located, Request, Severity, Span, dataclass
 from privtab.ir import value_text
 from privtab_analysis.diff import nodes
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import ClassVar
 
-from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, Span
+from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, Span, dataclass
 from privtab.language import DocumentProblem, DocumentReader, YamlNode, compose_yaml
 from privtab_analysis.diff.nodes import OPERATION_VERDICTS, Diff, Verdict, Waiver
 

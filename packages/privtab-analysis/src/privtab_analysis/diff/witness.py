@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
-from privtab.base import NOT_SET, Entity, InvalidRequest, Request, base_type
+from privtab.base import NOT_SET, Entity, InvalidRequest, Request, base_type, dataclass
 from privtab.ir import (
     NEVER,
     Atom,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from privtab.base import dataclass
 from privtab.ir import RESOURCE
 from privtab_analysis.entitlements.evaluator import Evaluator
 from privtab_analysis.entitlements.request_forms import ADMIN, ATTRIBUTE, GRANT, HOLDS, ROLE, SELF, EntityQuestion, Part

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple, TypeAlias
 
-from privtab.base import Entity, Locations, last_name, once
+from privtab.base import Entity, Locations, dataclass, last_name, once
 from privtab.engines import Index, RowEngine
 from privtab.ir import Program, program_json
 from privtab.state import Assignment, State, index_document, lying_in, scoped_principal

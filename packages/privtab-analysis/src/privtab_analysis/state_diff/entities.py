@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
-from privtab.base import Entity, last_name
+from privtab.base import Entity, dataclass, last_name
 from privtab.ir import Program, vocabulary
 from privtab.state import State
 from privtab_analysis.entitlements.equivalence import prefixes

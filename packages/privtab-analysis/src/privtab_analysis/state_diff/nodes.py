@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice, product
 from math import prod
 
-from privtab.base import Entity, GivenAttributes, Vocabulary
+from privtab.base import Entity, GivenAttributes, Vocabulary, dataclass
 from privtab.ir import RESOURCE, Rule
 from privtab.state import RowLocation
 from privtab_analysis.row_sentences import row_sentence

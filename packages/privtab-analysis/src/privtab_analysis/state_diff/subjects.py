@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations, islice, product
 from typing import Any, TypeAlias
 
-from privtab.base import Attribute, Entity, GivenAttributes, Request, Vocabulary
+from privtab.base import Attribute, Entity, GivenAttributes, Request, Vocabulary, dataclass
 from privtab.ir import (
     RESOURCE,
     Compare,

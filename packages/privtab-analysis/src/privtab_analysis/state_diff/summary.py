@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from privtab.base import count
+from privtab.base import count, dataclass
 from privtab.ir import RESOURCE, value_text
 from privtab_analysis.state_diff.entities import EntityClass
 from privtab_analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff

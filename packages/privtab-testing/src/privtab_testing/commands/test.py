@@ -8,11 +8,11 @@ import re
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.base import UsageError, count
+from privtab.base import UsageError, count, dataclass
 from privtab.command import (
     OutputOption,
     VariantOptions,

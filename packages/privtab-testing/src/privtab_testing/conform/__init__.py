@@ -6,11 +6,10 @@ The values of the package: the plan of a test, and its results.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from privtab.base import Entity, Request
+from privtab.base import Entity, Request, dataclass
 from privtab.ir import Program, Rule
 from privtab.state import State
 from privtab_testing.scenarios import size

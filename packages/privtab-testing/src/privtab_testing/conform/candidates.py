@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice, product
 from math import prod
 
-from privtab.base import NOT_SET, Entity, Request, Undecided
+from privtab.base import NOT_SET, Entity, Request, Undecided, dataclass
 from privtab.ir import (
     RESOURCE,
     Below,

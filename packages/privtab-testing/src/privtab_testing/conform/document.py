@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
-from privtab.base import Diagnostic, PolicyInvalid, SourceFile
+from privtab.base import Diagnostic, PolicyInvalid, SourceFile, dataclass
 from privtab.ir import Program
 from privtab.language import (
     DocumentProblem,

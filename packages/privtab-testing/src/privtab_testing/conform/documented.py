@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
-from privtab.base import Entity, Request, base_type
+from privtab.base import Entity, Request, base_type, dataclass
 from privtab.ir import Program, Rule, vocabulary
 from privtab.state import State
 from privtab_testing.conform import SystemAnswer, World

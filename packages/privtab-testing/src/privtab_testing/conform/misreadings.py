@@ -6,11 +6,11 @@ A mistake changes what the reference evaluator sees and then asks that evaluator
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from privtab import ir
-from privtab.base import Entity, InvalidRequest, Request
+from privtab.base import Entity, InvalidRequest, Request, dataclass
 from privtab.ir import Rebuilder, replace_atoms, resolve_can, vocabulary
 from privtab.reference import EvaluationContext, Reference
 from privtab.state import Assignment, Grant, State

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from itertools import zip_longest
 from pathlib import Path
 
+from privtab.base import dataclass
 from privtab.ir import Program, Rule
 from privtab.pipeline import load_program
 from privtab_analysis.diff.nodes import Waiver

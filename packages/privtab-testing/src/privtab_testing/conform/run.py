@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from privtab.base import FileError, UsageError, count
+from privtab.base import FileError, UsageError, count, dataclass
 from privtab_testing.conform import Question, QuestionPlan, SystemAnswer
 from privtab_testing.conform.driver import Driver, DriverError
 from privtab_testing.conform.worlds import needed_world

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
-from privtab.base import Entity, Request
+from privtab.base import Entity, Request, dataclass
 from privtab.ir import Program, vocabulary
 from privtab.state import Assignment, Grant, State
 from privtab_testing.conform import Question, World

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from privtab.base import Diagnostic, FileError, PolicyInvalid, SourceFile, UsageError
+from privtab.base import Diagnostic, FileError, PolicyInvalid, SourceFile, UsageError, dataclass
 from privtab.ir import ALWAYS, Program, Rule, condition_text
 from privtab.language import (
     DocumentReader,

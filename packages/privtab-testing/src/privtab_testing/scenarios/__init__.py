@@ -4,11 +4,11 @@ Here is the content of scenario files: states, requests and expected answers, an
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from privtab.base import Diagnostic, Located, Request, Severity, Span
+from privtab.base import Diagnostic, Located, Request, Severity, Span, dataclass
 from privtab.ir import Program, Rule
 from privtab.state import TABLE_COLUMNS, State
 

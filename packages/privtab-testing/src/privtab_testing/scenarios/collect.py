@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from privtab.base import Diagnostic, PolicyInvalid, Severity, SourceFile, UsageError
+from privtab.base import Diagnostic, PolicyInvalid, Severity, SourceFile, UsageError, dataclass
 from privtab.ir import Can, Program, Rule, walk_reached
 from privtab.language import YamlNode, compose_yaml
 from privtab.pipeline import find_policies, resolve_policy, system_folder

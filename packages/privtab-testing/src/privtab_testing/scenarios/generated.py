@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
-from privtab.base import Entity, GivenAttributes, Request
+from privtab.base import Entity, GivenAttributes, Request, dataclass
 from privtab.ir import Has, Holds, Owner, Program, Term
 from privtab.state import Assignment, AttributeRow, Placement, State, attribute_texts, locations
 from privtab_analysis.rights import ONESELF, key_of, row_giving

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from privtab import ir
-from privtab.base import PRINCIPAL_TABLES, Attribute
+from privtab.base import PRINCIPAL_TABLES, Attribute, dataclass
 from privtab.ir import condition_text, on_entity, reached_atoms
 from privtab.state import StateNames
 from privtab_testing.scenarios.masks import dependencies

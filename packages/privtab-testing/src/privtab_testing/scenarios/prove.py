@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Literal, TypeAlias
 
-from privtab.base import Undecided
+from privtab.base import Undecided, dataclass
 from privtab.ir import (
     And,
     Below,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from privtab.base import FileError, SourceFile, Span, read_text
+from privtab.base import FileError, SourceFile, Span, dataclass, read_text
 from privtab.ir import Rule, atom_text
 from privtab.language import CaseResult, SuiteResult, read_policy
 from privtab_testing.scenarios import Case, CasePlan, Subject

@@ -5,13 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from privtab.base import Decision, PrivtabError, Request
+from privtab.base import Decision, PrivtabError, Request, dataclass
 from privtab.ir import Effect, Program
 from privtab.reference import EvaluationContext, Reference
 from privtab.state import State

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
 from privtab import ir
-from privtab.base import LEFT_OUT, NOT_SET, base_type
+from privtab.base import LEFT_OUT, NOT_SET, base_type, dataclass
 from privtab.ir import RequestAlgebra, asked_condition, atom_words, reached_atoms, resolve_can, vocabulary, walk_reached
 from privtab_testing.scenarios import Form
 
