@@ -16,8 +16,9 @@ import tarfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,6 +33,7 @@ from privtab.base.resources import how_to_install
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import json_bytes, packed_archive
 from privtab.client import _bundles
+from privtab.client._base import Asker
 from privtab.client._bundled import BundledEngine
 from privtab.client._observe import Outcome, Question
 from privtab.client.embedded import SEVERAL, Embedded
@@ -142,7 +144,35 @@ def test_plain_requests_are_decided_one_by_one_until_columns_are_faster(
     grouped = Request(user="ann", action="look", resource=Entity("box", "s/a/1"), groups=("g",))
     for requests in ([plain] * 10, [plain] * (SEVERAL - 1), [plain] * SEVERAL, [plain] * MANY + [grouped]):
         assert client.check_many(requests) == [True] * len(requests)
-    assert asked == [SEVERAL, MANY + 1]
+    assert asked == [SEVERAL]
+
+
+def test_requests_with_details_do_not_slow_the_others(client: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[list[Request]] = []
+    general = Asker.check_many
+
+    def noted(asker: Asker, requests: Iterable[Request]) -> list[bool]:
+        checked.append(list(requests))
+        return general(asker, checked[-1])
+
+    monkeypatch.setattr(Asker, "check_many", noted)
+    plain = [Request(user="ann", action="look", resource=Entity("box", f"s/a/{n}")) for n in (1, 2, 3)]
+    grouped = replace(plain[0], user="bob", groups=("g",))
+    assert client.check_many([*plain, grouped, *plain]) == [*[True, False, True], False, *[True, False, True]]
+    assert checked == [[grouped]]
+    assert client.check_many([grouped, grouped, plain[0]]) == [False, False, True]
+    assert len(checked[1]) == 3  # it is no use to look at them twice
+    wrong = replace(grouped, resource=Entity("box", "s/a"))
+    with pytest.raises(InvalidRequest, match="request 2: wrong depth"):
+        client.check_many([*plain[:2], wrong, plain[2]])
+
+
+def test_one_version_of_the_state_answers_a_call(client: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Request(user="ann", action="look", resource=Entity("box", "s/a/1"))
+    opened = client._shortcuts()
+    versions = iter([opened, dict(opened)])
+    monkeypatch.setattr(Embedded, "_shortcuts", lambda _: next(versions))
+    assert client._quickly([plain]) is None
 
 
 def test_a_decision_says_all_that_opa_says(client: Embedded) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from privtab.base.errors import UsageError
+from privtab.base.errors import InvalidRequest, UsageError
 from privtab.base.request import Request
 from privtab.base.resources import needing
 from privtab.client import _config
@@ -197,18 +197,23 @@ class Embedded(Asker):
         return bundled.shortcuts if bundled.still and bundled.timeless else bundled.now().opened.shortcuts
 
     def _quickly(self, requests: Sequence[Request]) -> list[bool] | None:
-        """The answers to requests without details; None if one of them has any, or may be wrong."""
+        """The answers to requests, of which only those with details are checked first; None to check all."""
         answers: list[bool] = []
+        left: list[int] = []
         try:
             shortcuts = self._shortcuts()
-            for asked in requests:
-                if type(asked) is not Request or not asked.plain:
-                    return None
+            for position, asked in enumerate(requests):
                 resource = asked.resource
-                found = shortcuts[resource.type, asked.action](asked.user, resource.id)
+                plain = type(asked) is Request and asked.plain
+                found = shortcuts[resource.type, asked.action](asked.user, resource.id) if plain else None
                 if found is None:
-                    return None
-                answers.append(found)
-        except (TypeError, ValueError, AttributeError):
-            return None
-        return answers
+                    left.append(position)
+                answers.append(bool(found))
+            if 2 * len(left) > len(answers):
+                return None
+            for position, answer in zip(left, super().check_many([requests[at] for at in left]), strict=True):
+                answers[position] = answer
+        except (TypeError, ValueError, AttributeError, InvalidRequest):
+            return None  # the error says which of all requests it is
+        # One version of the state answers a call.
+        return answers if self._shortcuts() is shortcuts else None
