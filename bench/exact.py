@@ -66,9 +66,7 @@ def _costs(text: str, folder: Path) -> Iterator[str]:
 
 def _cost(arguments: Sequence[str], folder: Path) -> str:
     command = (sys.executable, "-m", "privtab", *arguments)
-    # An installed package has its modules compiled, so compile them here once, whatever the environment says.
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environ["PYTHONPYCACHEPREFIX"] = str(folder / "modules")
+    environ = os.environ | {"PYTHONPYCACHEPREFIX": str(folder / "modules")}
     null = subprocess.DEVNULL
     with subprocess.Popen(command, cwd=folder, env=environ, stdout=null, stderr=null) as process:
         resource.prlimit(process.pid, resource.RLIMIT_CPU, (SECONDS, SECONDS))

@@ -110,6 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         opa = binary.find()
         # Every part starts OPA: make sure that all contestants use the same one.
         os.environ["PRIVTAB_OPA"] = str(opa)
+        # An installed package has its modules compiled: commands keep what they compile, whatever the environment says.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         for part in options.parts or PARTS:
             waited = _wait(options.wait)
             load = os.getloadavg()[0]

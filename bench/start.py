@@ -32,7 +32,8 @@ def report(_sizes: Sequence[str], repetitions: int) -> Report:
         folder = Path(name)
         others = [(what, (_times(line, repetitions, {}),)) for what, line in beside(folder).items()]
         ours = [
-            (what, tuple(zip(*(_turn(pythons, line, environment) for _ in range(times)), strict=True)))
+            # In the first turn modules are compiled.
+            (what, tuple(zip(*[_turn(pythons, line, environment) for _ in range(times + 1)][1:], strict=True)))
             for what, (line, environment, times) in commands(folder, repetitions).items()
         ]
     rows = [(what, *(Spread(values=tuple(values)).text(3) for values in found)) for what, found in others + ours]
