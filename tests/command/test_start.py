@@ -93,7 +93,18 @@ def test_patterns_are_compiled_when_they_are_used() -> None:
         lazy.pattern("(").search("")
 
 
-NEVER = ("importlib.metadata", "email", "csv", "xml.etree.ElementTree", "sqlglot", "numpy", "pyarrow", "requests")
+NEVER = (
+    "importlib.metadata",
+    "importlib.resources",
+    "zipfile",
+    "email",
+    "csv",
+    "xml.etree.ElementTree",
+    "sqlglot",
+    "numpy",
+    "pyarrow",
+    "requests",
+)
 """Modules that no command here needs, with the libraries of other commands."""
 COMPILER = ("yaml", "lark", "privtab.pipeline", "privtab.language", "privtab.state")
 HELP = (*NEVER, *COMPILER, "jinja2", "rich.markdown", "rich.traceback", "markdown_it", "pygments", "privtab_analysis")
@@ -137,7 +148,7 @@ ASKED = ("-p", "lake.yaml", "-s", "state.yaml")
         ("decide -r asked.jsonl " + " ".join(ASKED), (*NEVER[:-1], "privtab_analysis", "rich.markdown")),
         (
             "explain ann read tab:a/b " + " ".join(ASKED),
-            ("importlib.metadata", "email", "sqlglot", "pyarrow", "jinja2"),
+            ("importlib.metadata", "importlib.resources", "email", "sqlglot", "pyarrow", "jinja2"),
         ),
         ("diff lake.yaml lake.yaml", ("importlib.metadata", "email", "sqlglot", "pyarrow", "privtab.engines", "numpy")),
     ],

@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab.base import files, plugins, strict_json
 from privtab.base.caching import no_collection
@@ -25,6 +23,9 @@ from privtab.client import _config
 from privtab.client._address import Cert, Token, file_stamp
 from privtab.client._config import Settings
 from privtab.client._observe import LOG
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 JsonObject: TypeAlias = Mapping[str, Any]
 Keep: TypeAlias = Callable[[JsonObject], Any]
@@ -316,6 +317,8 @@ class PackageLocation(BundleLocation):
 
     def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """As BundleLocation.read; installed resources are taken as unchanging."""
+        from importlib import resources
+
         name, _, path = self.where.removeprefix("package:").partition("/")
         try:
             resource = resources.files(name).joinpath(path) if path else resources.files(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, assert_never, cast
 
 from lark import Lark, Token, Transformer
@@ -322,7 +322,7 @@ class _Tree(Transformer[Token, Expression]):
 
 @cache
 def _parser() -> Lark:
-    grammar = resources.files("privtab.language.syntax").joinpath("expression.lark").read_text("utf-8")
+    grammar = Path(__file__).with_suffix(".lark").read_text("utf-8")
     return Lark(
         grammar,
         parser="lalr",
