@@ -24,6 +24,8 @@ from privtab.pipeline import load_program
         ("Yes", "No"),
         ("Y", "N"),
         ("●", "○"),
+        ("•", ""),
+        ("Full access", "None"),
         ("[x]", "[ ]"),
         (":white_check_mark:", ":x:"),
         (":heavy_check_mark:", ":no_entry:"),

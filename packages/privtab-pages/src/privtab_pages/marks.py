@@ -10,7 +10,7 @@ from privtab_pages.names import without_notes
 from privtab_pages.tables import Cell, joined, words
 
 YES = words(
-    "✓ ✔ ☑ ✅ √ 🗸 ● ⬤ ◉ 🟢 + yes y true allow allowed granted permitted enabled check checked tick [x] all full"
+    "✓ ✔ ☑ ✅ √ 🗸 • ● ⬤ ◉ 🟢 + yes y true allow allowed granted permitted enabled check checked tick [x] all full"
 ) | {"full access"}
 NO = words("✗ ✘ ✖ ✕ ❌ ☐ ⛔ 🚫 🔴 - -- \u2013 — no n false deny denied none never n/a") | {
     "",
