@@ -30,6 +30,7 @@ PAGES = (
     "docs/reference/state.md",
     "docs/reference/importing.md",
     "docs/how-to/shards.md",
+    "docs/how-to/tenants.md",
     "docs/reference/asking.md",
     "docs/how-to/integrations.md",
     "docs/how-to/routes.md",
