@@ -59,7 +59,7 @@ def by_enumeration(program: Program, rules: list[Rule]) -> set[tuple[str, str]]:
         if both(program, rules, granted(program, members)) and sufficient_names.isdisjoint(members):
             found.add(("set", name))
     for role in program.roles.values():
-        scope = {entity.type: entity for entity in PATH}[role.scope] if role.scope is not None else None
+        scope = next((entity for entity in PATH if entity.type in role.scopes), None)
         assigned = State(assignments=(Assignment(principal=ME, role=role.name, scope=scope),))
         inside = scope is None or all(scope.type in program.chain(rule.entity) for rule in rules)
         if inside and both(program, rules, assigned):

@@ -102,9 +102,9 @@ def make_program() -> Program:
         },
         sets={"ALL": ("SELECT", "MODIFY"), "EVERYTHING": ("READ", "CREATE_TABLE")},
         roles={
-            "keeper": Role(name="keeper", scope="lake", grants=(("lake", ("MANAGE",)),)),
-            "schema_administrator": Role(name="schema_administrator", scope="schema", grants=()),
-            "visitor": Role(name="visitor", scope=None, grants=(("lake", ("SELECT",)),)),
+            "keeper": Role(name="keeper", scopes=("lake",), grants=(("lake", ("MANAGE",)),)),
+            "schema_administrator": Role(name="schema_administrator", scopes=("schema",), grants=()),
+            "visitor": Role(name="visitor", scopes=(), grants=(("lake", ("SELECT",)),)),
         },
         semantics=Semantics(inheritance="down", deny="overrides", owner=OwnerSemantics(kinds=("user",))),
         rules={(r.entity, r.operation): r for r in rules},

@@ -49,10 +49,12 @@ def _violations(view: View, rules: list[Rule], at_most: int) -> Iterator[tuple[s
         if len(held_rules) > at_most and not any(privileges <= set(members) for privileges in reported):
             yield f"the set `{name}` is enough for", held_rules
     for role in policy.roles.values():
-        in_scope = [rule for rule in rules if role.scope is None or policy.hierarchy.within(rule.entity, role.scope)]
-        held_rules = [rule for rule in in_scope if _suffices(view, rule, _grants_of(view, role))]
-        if len(held_rules) > at_most:
-            yield f"the role `{role.name}` holds", held_rules
+        for scope in role.scopes or (None,):
+            in_scope = [rule for rule in rules if scope is None or policy.hierarchy.within(rule.entity, scope)]
+            held_rules = [rule for rule in in_scope if _suffices(view, rule, _grants_of(view, role, scope))]
+            if len(held_rules) > at_most:
+                yield f"the role `{role.name}` holds", held_rules
+                break
     owner = policy.semantics.owner
     for type_ in policy.entities if owner is not None else ():
         held_rules = [rule for rule in rules if _owner_may(view, rule, type_)]
@@ -77,14 +79,14 @@ def _any_of(members: tuple[str, ...]) -> Callable[[str, str], bool]:
     return lambda privilege, _: privilege in members
 
 
-def _grants_of(view: View, role: Role) -> Callable[[str, str], bool]:
+def _grants_of(view: View, role: Role, scope: str | None) -> Callable[[str, str], bool]:
     """A test that tells whether the default grants of a role give a privilege on a type, within one scope."""
     hierarchy = view.policy.hierarchy
     grants = dict(role.grants)
 
     def gives(privilege: str, type_: str) -> bool:
         return any(
-            privilege in grants.get(granted_on, ()) and (role.scope is None or hierarchy.within(granted_on, role.scope))
+            privilege in grants.get(granted_on, ()) and (scope is None or hierarchy.within(granted_on, scope))
             for granted_on in view.program.granting_types(privilege, type_)
         )
 

@@ -201,13 +201,13 @@ def _one_letter(name: str, other: str) -> bool:
 @check("P333", Severity.NOTE)
 def same_role(policy: m.Policy) -> Iterator[Found]:
     """Roles with the same scope and default grants, after resolving sets and aliases; skips roles without grants."""
-    first: dict[tuple[str | None, frozenset[tuple[str, str]]], str] = {}
+    first: dict[tuple[frozenset[str], frozenset[tuple[str, str]]], str] = {}
     places = {role.name.value: role.name.span for role in policy.tables.roles}
     for role in policy.roles.values():
         grants = frozenset((type_, privilege) for type_, privileges in role.grants for privilege in privileges)
         if not grants or role.name not in places:
             continue
-        twin = first.setdefault((role.scope, grants), role.name)
+        twin = first.setdefault((frozenset(role.scopes), grants), role.name)
         if twin != role.name:
             yield Found(
                 places[role.name],

@@ -144,15 +144,21 @@ def _granted(policy: Policy, *, core: bool) -> set[tuple[str, str]]:
 def grant_outside_scope(policy: Policy) -> Iterator[Found]:
     """Default grants that never count, since the role gives its privileges only within the scope it is assigned for."""
     for role in policy.tables.all_roles:
-        if role.scope is None:
-            continue
-        for type_, _ in role.grants:
-            if not policy.hierarchy.within(type_.value, role.scope.value):
-                inside = policy.hierarchy.inside(role.scope.value)
+        scopes = dict.fromkeys(scope.value for scope in role.scopes)
+        inside = dict.fromkeys(type_ for scope in scopes for type_ in policy.hierarchy.inside(scope))
+        for type_, _ in role.grants if scopes else ():
+            if type_.value not in inside:
                 yield Found(
                     type_.span,
-                    f"a `{type_.value}` is never within the scope of `{role.name.value}`, a `{role.scope.value}`",
+                    f"a `{type_.value}` is never within the scope of `{role.name.value}`, a {listed_names(scopes, last='or')}",
                     f"the scope holds {listed_names(inside)}",
+                )
+        for scope in role.scopes if len(scopes) > 1 else ():
+            if not any(policy.hierarchy.within(type_.value, scope.value) for type_, _ in role.grants):
+                yield Found(
+                    scope.span,
+                    f"the role `{role.name.value}` grants nothing within a `{scope.value}`",
+                    f"leave out the scope, or grant something on {listed_names(policy.hierarchy.inside(scope.value), last='or')}",
                 )
 
 

@@ -93,7 +93,8 @@ def _names(console: Terminal, policy: dict[str, Any]) -> None:
     for name, members in policy["sets"].items():
         console.print(f"{name} = {', '.join(members)}", soft_wrap=False)
     for name, role in policy["roles"].items():
-        scope = f" (in a scope: {role['scope']})" if role["scope"] else ""
+        scopes = [role["scope"]] if isinstance(role["scope"], str) else role["scope"] or ()
+        scope = f" (in a scope: {' or '.join(scopes)})" if scopes else ""
         console.print(f"role {name}{scope}", style="bold")
         for type_, names in role["grants"].items():
             console.print(f"  {type_}: {', '.join(names)}", soft_wrap=False)

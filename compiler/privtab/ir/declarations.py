@@ -127,15 +127,21 @@ class Alias:
 class Role:
     """A role with default grants, per entity type, within the scope of its assignment.
 
-    >>> Role(name="reader", scope="schema", grants=(("table", ("READ",)),)).scope
+    >>> Role(name="reader", scopes=("schema",), grants=(("table", ("READ",)),)).scope
     'schema'
     """
 
     name: str
-    scope: str | None
+    scopes: tuple[str, ...]
+    """The types of entities within which it is assigned; empty: it is held everywhere."""
     grants: tuple[tuple[str, tuple[str, ...]], ...]
     """(entity type, privileges), both in the file's order."""
     title: str | None = None
+
+    @property
+    def scope(self) -> str | list[str] | None:
+        """The scopes as JSON has them: a type, a list of types, or None."""
+        return list(self.scopes) if len(self.scopes) > 1 else next(iter(self.scopes), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -198,7 +198,9 @@ def _levels(part: _JsonObject) -> int:
 
 
 def _role(name: str, part: _JsonObject) -> ir.Role:
-    return ir.Role(name=name, scope=part.text_or_none("scope"), grants=tuple(part.part("grants").all_texts().items()))
+    several = isinstance(part.get("scope"), list)
+    scopes = part.texts("scope") if several else tuple(filter(None, (part.text_or_none("scope"),)))
+    return ir.Role(name=name, scopes=scopes, grants=tuple(part.part("grants").all_texts().items()))
 
 
 def _semantics(part: _JsonObject) -> declarations.Semantics:

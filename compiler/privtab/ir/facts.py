@@ -219,7 +219,7 @@ class FactSemantics:
         """All that the file says about who has a privilege; if equal in two programs, every state gives it alike in both."""
         known = self.program.privileges.get(privilege)
         roles = {
-            (role.name, role.scope, type_)
+            (role.name, frozenset(role.scopes), type_)
             for role in self.program.roles.values()
             for type_, privileges in role.grants
             if privilege in privileges
@@ -451,8 +451,8 @@ class GivingFacts:
         for role in self.semantics.program.roles.values():
             if privilege in self.semantics.default_grants(role.name, place.type):
                 for scope in (None, *self.semantics.path(place)):
-                    # A role that declares a scope must be assigned within one of that type.
-                    if role.scope is None or (scope is not None and base_type(scope.type) == role.scope):
+                    # A role that declares scopes must be assigned within one of these types.
+                    if not role.scopes or (scope is not None and base_type(scope.type) in role.scopes):
                         yield from (Assigned(role=role.name, scope=scope, carrier=c) for c in self._carriers)
 
     def _denials(self, privilege: str, places: Iterable[ir.Target]) -> FactsByPlace:

@@ -403,8 +403,8 @@ def resolve_roles(decls: Iterable[RoleDecl], names: DeclaredNames, found: list[D
     """Resolve roles, with sets and aliases expanded; each member must bind on the type."""
     roles: dict[str, Role] = {}
     for decl in decls:
-        if decl.scope is not None:
-            names.check_type(decl.scope, found)
+        for scope in decl.scopes:
+            names.check_type(scope, found)
         grants: list[tuple[str, tuple[str, ...]]] = []
         for type_, words in decl.grants:
             known = names.check_type(type_, found)
@@ -417,7 +417,7 @@ def resolve_roles(decls: Iterable[RoleDecl], names: DeclaredNames, found: list[D
             grants.append((type_.value, names.with_implied(privileges, type_.value)))
         roles[decl.name.value] = Role(
             name=decl.name.value,
-            scope=None if decl.scope is None else decl.scope.value,
+            scopes=tuple(dict.fromkeys(scope.value for scope in decl.scopes)),
             grants=tuple(grants),
             title=decl.title,
         )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from privtab.base.hints import did_you_mean
+from privtab.base.hints import did_you_mean, listed_names
 from privtab.base.moments import ALWAYS, WINDOW_COLUMNS, Window, WrongTime, parse_moment
 from privtab.base.names import PRINCIPAL_KINDS, mixed_scripts
 from privtab.base.request import Entity
@@ -275,17 +275,15 @@ class Checker:
     def scope(self, role: str, scope: Entity | None, *, has_scope: bool) -> RowProblem | None:
         """Why a role cannot be assigned for a scope; an undeclared role can be assigned for any."""
         declared = self.program.roles.get(role)
-        if declared is None or declared.scope is None:
+        if declared is None or not declared.scopes:
             return None
-        advice = f"write the scope as `{self.names.shape(declared.scope)}`"
+        types = listed_names(declared.scopes, last="or")
+        shapes = listed_names(map(self.names.shape, declared.scopes), last="or")
+        advice = f"write the scope as {shapes}"
         if not has_scope:
-            return RowProblem(
-                "S150", f"role `{role}` is assigned for one `{declared.scope}`, and no scope is given", advice
-            )
-        if scope is not None and scope.type != declared.scope:
-            return RowProblem(
-                "S151", f"`{scope}` is not a scope for role `{role}`: it must be a `{declared.scope}`", advice
-            )
+            return RowProblem("S150", f"role `{role}` is assigned for one {types}, and no scope is given", advice)
+        if scope is not None and scope.type not in declared.scopes:
+            return RowProblem("S151", f"`{scope}` is not a scope for role `{role}`: it must be a {types}", advice)
         return None
 
     def advice(self, role: str) -> str | None:
@@ -378,7 +376,9 @@ _TELLING = {"entities": 2}
 
 
 def _inherits_scope(program: Program, principal: str | None, role: str | None) -> bool:
-    """Return whether a role is held by one that is declared for the same type of scope, and so within that scope."""
+    """Return whether a role is held by one that is declared for scopes of its types alone, and so within these scopes."""
     kind, _, holder = (principal or "").partition(":")
     held_role, holding = program.roles.get(role or ""), program.roles.get(holder)
-    return kind == "role" and held_role is not None and holding is not None and held_role.scope == holding.scope
+    if kind != "role" or held_role is None or holding is None or not holding.scopes:
+        return False
+    return {*holding.scopes} <= {*held_role.scopes}

@@ -49,7 +49,7 @@ class Holdings:
         self._takes_request_groups = "request" in sources
         self._everyone = program.semantics.everyones
         self._nests_groups = "groups" in program.semantics.hierarchy
-        self._bound = {role.name for role in program.roles.values() if role.scope is not None}
+        self._bound = {role.name for role in program.roles.values() if role.scopes}
         self.locations = locations(program, state)
         self._scopes = ScopeOverlap(self.locations.keys)
         self._grants: dict[str, Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {}

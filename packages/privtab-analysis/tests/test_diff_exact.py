@@ -144,7 +144,7 @@ tables:
 """
 
 
-KEEPER = Role(name="keeper", scope="mid", grants=(("low", ("READ",)),))
+KEEPER = Role(name="keeper", scopes=("mid",), grants=(("low", ("READ",)),))
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from dataclasses import replace
 from privtab.base.request import Request
 from privtab.ir.nodes import Program
 from privtab.state.nodes import Assignment, Effect, Grant, State
-from worlds.names import entity, names
+from worlds.names import entity, names, scope_of
 
 
 def declared(rnd: random.Random | None) -> list[str]:
@@ -26,9 +26,7 @@ def with_more_roles(program: Program, state: State, seed: int) -> State:
     for principal in (*(f"user:{user}" for user in known.users), *(f"group:{group}" for group in known.groups)):
         for role in known.roles:
             if rnd.random() < 0.6:
-                declared = program.roles.get(role)
-                scope_type = declared.scope if declared else rnd.choice([None, None, None, *program.entities])
-                scope = None if scope_type is None else entity(program, scope_type, rnd)
+                scope = scope_of(program, role, rnd, [None, None, None, *program.entities])
                 assignments.append(Assignment(principal=principal, role=role, scope=scope))
     for role in known.roles:
         for privilege in program.privileges.values():

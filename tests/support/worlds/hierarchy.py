@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from privtab.ir.nodes import Program
 from privtab.state.nodes import Assignment, Effect, Grant, State
-from worlds.names import entity, names
+from worlds.names import entity, names, scope_of
 
 
 def declared(rnd: random.Random | None) -> list[str]:
@@ -28,9 +28,7 @@ def nested(program: Program, state: State, seed: int) -> State:
     memberships, assignments, grants = list(state.memberships), list(state.assignments), list(state.grants)
 
     def assigned(principal: str, role: str) -> None:
-        declared = program.roles.get(role)
-        scope_type = declared.scope if declared else rnd.choice([None, None, *program.entities])
-        scope = None if scope_type is None else entity(program, scope_type, rnd)
+        scope = scope_of(program, role, rnd, [None, None, *program.entities])
         assignments.append(Assignment(principal=principal, role=role, scope=scope))
 
     def pairs(all_names: Sequence[str]) -> list[tuple[str, str]]:

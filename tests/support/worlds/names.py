@@ -77,3 +77,11 @@ def entity(program: Program, type_: str, rnd: random.Random) -> Entity:
                 levels = rnd.choice([1, 1, 2, 2, 3, 4]) if kind.nested else 1
                 path += [encode_name(rnd.choice(known.entities)) for _ in range(levels)]
     return Entity(type_, "/".join(path))
+
+
+def scope_of(program: Program, role: str, rnd: random.Random, undeclared: Sequence[str | None]) -> Entity | None:
+    """A random entity to assign a role for; of one of these types if the policy does not declare the role."""
+    declared = program.roles.get(role)
+    types = (declared.scopes or (None,)) if declared else undeclared
+    type_ = types[0] if len(types) == 1 else rnd.choice(types)
+    return None if type_ is None else entity(program, type_, rnd)

@@ -54,21 +54,21 @@ class Draft:
         return found
 
 
-FEATURES = ("implies", "below", "hierarchy", "active", "any", "nobody", "filters")
+FEATURES = ("implies", "below", "hierarchy", "active", "any", "nobody", "filters", "scopes")
 """What a world can have besides what every world has: most are modules of this package. `nested` and `attributes` have to be asked for,
 since tools refuse them, and `inside`: single types within single types."""
-IN_SPARK = ("implies", "hierarchy", "any", "nobody", "filters")
+IN_SPARK = ("implies", "hierarchy", "any", "nobody", "filters", "scopes")
 """Those of the features that arrays in Spark support."""
 IN_PORTIONS = (
     (),
-    ("attributes", "below", "hierarchy", "implies", "any", "nobody", "filters"),
+    ("attributes", "below", "hierarchy", "implies", "any", "nobody", "filters", "scopes"),
     ("nested", "active", "below", "hierarchy", "inside"),
     ("flat", "nested", "attributes", "below", "hierarchy", "implies"),
 )
 """Features of policies that are decided in portions in Spark, one or several at once."""
 OPERATIONS = ("op0", "Op0", "opAll")
 """The operations of a type; two differ in case alone."""
-SHARDED = ("implies", "hierarchy", "active", "any", "nobody", "filters")
+SHARDED = ("implies", "hierarchy", "active", "any", "nobody", "filters", "scopes")
 """Those of the features that sharded states support."""
 
 
@@ -185,6 +185,15 @@ def _roles(draft: Draft) -> list[str]:
             for t in draft.parents
             if scope is None or scope in draft.chain(t)
         }
+        several = draft.generator("scopes")
+        if several is not None and scope is not None and several.random() < 0.7:
+            other = several.choice([t for t in draft.parents if t != scope])
+            grants |= {
+                t: [p for p in PRIVILEGES if t in draft.on[p] and several.random() < 0.4]
+                for t in draft.parents
+                if t not in grants and other in draft.chain(t)
+            }
+            scope = f"[{', '.join(several.sample([scope, other], k=2))}]"
         listed = ", ".join(f"{t}: [{', '.join(ps)}]" for t, ps in grants.items() if ps)
         lines.append(f"  {name}: {{{f'scope: {scope}, ' if scope else ''}grants: {{{listed}}}}}")
     return lines

@@ -12,7 +12,7 @@ from privtab.ir.nodes import Program
 from privtab.state.nodes import Assignment, Grant, State
 from worlds import active, attributes, hierarchy
 from worlds import flat as placements
-from worlds.names import entity, names
+from worlds.names import entity, names, scope_of
 
 
 def state(program: Program, seed: int) -> State:
@@ -37,9 +37,7 @@ def state(program: Program, seed: int) -> State:
     assignments = []
     for _ in range(rnd.randint(0, 7)):
         role = rnd.choice(known.roles)
-        declared = program.roles.get(role)
-        scope_type = declared.scope if declared else rnd.choice([None, None, *program.entities])
-        scope = None if scope_type is None else entity(program, scope_type, rnd)
+        scope = scope_of(program, role, rnd, [None, None, *program.entities])
         assignments.append(Assignment(principal=rnd.choice(principals), role=role, scope=scope))
     owner = program.semantics.owner
     owning = [p for p in grantees if owner is not None and p.partition(":")[0] in owner.kinds]

@@ -197,7 +197,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
     ),
     "reading": _ROW_BODY,
     "role": (
-        Key("scope", "snake", "entity type that it is assigned for"),
+        Key("scope", "scopes", "entity type that it is assigned for, or a list of them"),
         Key("grants", "role_grants", "privileges by entity type"),
         Key("title", "text", "its title in the document"),
         Key("note", "text", "a remark"),
@@ -341,6 +341,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "line": _LINE,
     "deprecated": {"type": ["string", "boolean"]},
     "words": _one_or_many({"type": "string"}),
+    "scopes": _one_or_many({"type": "string", "pattern": _SNAKE}),
     "names": _one_or_many({"type": "string", "pattern": _NAME}),
     "condition": {
         "type": "string",

@@ -273,7 +273,8 @@ class RoleDecl:
     """A role with default grants."""
 
     name: Word
-    scope: Word | None
+    scopes: tuple[Word, ...]
+    """The types of entities that it is assigned for; empty: it is held everywhere."""
     grants: tuple[tuple[Word, tuple[Word, ...]], ...]
     title: str | None = None
 

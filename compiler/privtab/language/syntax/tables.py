@@ -342,18 +342,17 @@ def _roles(reader: PolicyReader, node: YamlNode) -> Iterator[nodes.RoleDecl]:
         if name is None:
             continue
         if value.empty:
-            yield nodes.RoleDecl(name=name, scope=None, grants=())
+            yield nodes.RoleDecl(name=name, scopes=(), grants=())
             continue
         fields = reader.fields(
             value, "role", f"the role `{key.text}`", f"write `{key.text}: {{grants: {{TYPE: [PRIVILEGE]}}}}`"
         )
         if fields is None:
             continue
-        scope = reader.optional_text(fields, "scope")
         reader.optional_text(fields, "note")
         yield nodes.RoleDecl(
             name=name,
-            scope=None if scope is None else Located(scope, reader.span(fields["scope"][1])),
+            scopes=(reader.words(fields["scope"][1], "`scope`") or ()) if "scope" in fields else (),
             grants=tuple(_role_grants(reader, fields["grants"][1])) if "grants" in fields else (),
             title=reader.optional_text(fields, "title"),
         )

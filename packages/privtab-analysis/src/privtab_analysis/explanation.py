@@ -114,11 +114,11 @@ def _candidates(reference: Reference, decision: HypotheticalDecision) -> list[As
         declaration = reference.program.roles.get(role)
         if "user" not in reference.program.semantics.assignees:
             break
-        if declaration is None or declaration.scope is None:
+        if declaration is None or not declaration.scopes:
             found.append(Assign(role=role))
             continue
         scope_keys = {
-            key for keys in caller.keys.values() for key in keys if key.partition(":")[0] == declaration.scope
+            key for keys in caller.keys.values() for key in keys if key.partition(":")[0] in declaration.scopes
         }
         found += [Assign(role=role, scope=Entity.parse(key)) for key in sorted(scope_keys)]
     if "state" in reference.program.semantics.groups:

@@ -148,10 +148,10 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         }
         role = full_name if full_name in role_names and short_name not in role_names else short_name
         declaration = self.program.roles.get(role)
-        if declaration is None or declaration.scope is None:
+        if declaration is None or not declaration.scopes:
             return Assign(role=role)
-        scopes = [Entity.parse(key) for key in path if key.partition(":")[0] == declaration.scope]
-        return Assign(role=role, scope=scopes[0] if scopes else self._unrelated_scope(declaration.scope))
+        scopes = [Entity.parse(key) for key in path if key.partition(":")[0] in declaration.scopes]
+        return Assign(role=role, scope=scopes[0] if scopes else self._unrelated_scope(declaration.scopes[0]))
 
     def _unrelated_scope(self, type_: str) -> Entity:
         """A scope unrelated to the request, so that the role is held but has no other influence on the decision."""

@@ -40,7 +40,7 @@ def default_roles(program: Program) -> RoleMatrix | None:
     flat = ((entity, above) for entity, above in named if program.entities[entity.type].flat and above)
     placed = tuple(Placement(entity=entity, parent=Entity.parse(above)) for entity, above in flat)
     of_type: Mapping[str | None, Entity | None] = {None: None} | {entity.type: entity for entity, _ in named[::-1]}
-    scopes = {name: [of_type[role.scope]] for name, role in program.roles.items()}
+    scopes = {name: [of_type[scope] for scope in role.scopes or (None,)] for name, role in program.roles.items()}
     about = "What a user may do who holds the role alone, within its scope, as a member of what contains the entity."
     # A membership in each entity: what a state does not name is not asked about.
     entities, state = [entity for entity, _ in named], State(entities=placed)

@@ -402,7 +402,9 @@ class _Side:
         if levels not in self._programs:
             program = self._one_level.program(self.unrolled.at_most(levels))
             # The scopes that roles declare keep their names: assignments within a level count for them.
-            roles = {name: replace(role, scope=self.program.roles[name].scope) for name, role in program.roles.items()}
+            roles = {
+                name: replace(role, scopes=self.program.roles[name].scopes) for name, role in program.roles.items()
+            }
             self._programs[levels] = replace(program, roles=roles)
         return self._programs[levels]
 

@@ -209,17 +209,26 @@ def _roles(before: Program, after: Program) -> Iterator[DeclarationChange]:
             continue
         old_grants, new_grants = ({type_: sorted({*granted}) for type_, granted in role.grants} for role in (old, new))
         details = _details(
-            ("scope", old.scope, new.scope),
+            ("scope", ", ".join(sorted(old.scopes)) or None, ", ".join(sorted(new.scopes)) or None),
             *((type_, _list(was or ()), _list(now or ())) for type_, was, now in _pairs(old_grants, new_grants)),
         )
         pairs = [
             {(type_, privilege) for type_, granted in grants.items() for privilege in granted}
             for grants in (old_grants, new_grants)
         ]
-        more = not pairs[1] <= pairs[0] or (new.scope is None and old.scope is not None)
-        less = not pairs[0] <= pairs[1] or (old.scope is None and new.scope is not None)
-        state = verdict(more=more, less=less) if old.scope == new.scope or None in {old.scope, new.scope} else None
-        yield from _changed("role", name, details, ("title", old.title, new.title), state or Verdict.CHANGED)
+        more = not pairs[1] <= pairs[0] or not _within(new.scopes, old.scopes)
+        less = not pairs[0] <= pairs[1] or not _within(old.scopes, new.scopes)
+        state = (
+            verdict(more=more, less=less)
+            if _within(new.scopes, old.scopes) or _within(old.scopes, new.scopes)
+            else Verdict.CHANGED
+        )
+        yield from _changed("role", name, details, ("title", old.title, new.title), state)
+
+
+def _within(scopes: Collection[str], others: Collection[str]) -> bool:
+    """Return whether a role with some scopes is assigned at most where one with others is; without any, it is held everywhere."""
+    return not others or bool(scopes and {*scopes} <= {*others})
 
 
 def _attributes(before: Program, after: Program) -> Iterator[DeclarationChange]:
@@ -258,7 +267,7 @@ def _role_text(program: Program, name: str) -> str | None:
     if role is None:
         return None
     grants = "; ".join(f"{type_}: {' + '.join(privileges)}" for type_, privileges in role.grants)
-    return f"{f'scope {role.scope}; ' if role.scope else ''}{grants or 'no grants'}"
+    return f"{f'scope {_list(role.scopes)}; ' if role.scopes else ''}{grants or 'no grants'}"
 
 
 def _attribute_text(attribute: Attribute | None) -> str | None:

@@ -117,7 +117,7 @@ class Renaming:
             roles={
                 role.name: replace(
                     role,
-                    scope=role.scope and self.type(role.scope),
+                    scopes=tuple(map(self.type, role.scopes)),
                     grants=tuple(
                         (self.type(type_), tuple(map(self.privilege, privileges_)))
                         for type_, privileges_ in role.grants

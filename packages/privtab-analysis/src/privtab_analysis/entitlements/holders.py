@@ -153,10 +153,10 @@ class PrincipalHolders(Holders):
         found = {member for member in self.state.column("memberships", "user").names if member.startswith(GROUP_PREFIX)}
         found |= self.groups
         named = {f"{ROLE_PREFIX}{name}" for name in like}
-        found |= {role for role in self._roles | named if self._scope(role) is None}
+        found |= {role for role in self._roles | named if not self._scope_types(role)}
         rows = self.state.column("assignments", "scope").where(keys)
         scoped = {f"{ROLE_PREFIX}{role}" for role in self.state.column("assignments", "role").take(rows)}
-        for role in scoped | named | {role for role in self._roles if self._scope(role) is not None}:
+        for role in scoped | named | {role for role in self._roles if self._scope_types(role)}:
             found.update(holder for _, holders in self.scoped(role) for holder in holders)
         return found
 
@@ -167,7 +167,7 @@ class PrincipalHolders(Holders):
             return {principal}
         if kind == "group":
             return self.groups_in(principal) if self.is_known(principal) else set()
-        if self._scope(principal) is not None:
+        if self._scope_types(principal):
             return set()
         return {principal}.union(*(self._holders(p) for p, scope in self.assigned(principal) if scope is None))
 
@@ -208,18 +208,18 @@ class PrincipalHolders(Holders):
         return set() if principal.startswith(USER) else self.everywhere(principal)
 
     def _scopes_of(self, role: str) -> set[str]:
-        """The scopes within which the role is assigned or, if it is declared for a scope, could be for the request's objects."""
-        type_ = self._scope(role)
+        """The scopes within which the role is assigned or, if it is declared for scopes, could be for the request's objects."""
+        types = self._scope_types(role)
         found = {scope for _, scope in self.assigned(role) if scope is not None}
-        if type_ is None:
+        if not types:
             return found
         # Roles that hold this one may hold it within scopes of other types, for which it cannot be assigned itself.
-        return {key for key in found.union(self._objects) if key.partition(":")[0] == type_}
+        return {key for key in found.union(self._objects) if key.partition(":")[0] in types}
 
-    def _scope(self, role: str) -> str | None:
-        """The entity type that a `role:…` is scoped to; None if it is held everywhere."""
+    def _scope_types(self, role: str) -> tuple[str, ...]:
+        """The entity types that a `role:…` is assigned for; empty if it is held everywhere."""
         declared = self.program.roles.get(role.removeprefix(ROLE_PREFIX))
-        return None if declared is None else declared.scope
+        return () if declared is None else declared.scopes
 
 
 class SubjectsOnDemand(Subjects):

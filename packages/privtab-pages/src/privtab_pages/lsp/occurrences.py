@@ -92,7 +92,7 @@ class _Policy:
                 yield from _of_type(word, word.value.index("/"))
         yield from self.types_in(table.entity for table in tables.all_tables)
         for role in tables.all_roles:
-            yield from self.types_in(filter(None, (role.scope,)))
+            yield from self.types_in(role.scopes)
             for type_, privileges in role.grants:
                 yield from self.types_in((type_,))
                 yield from self.privileges(privileges)

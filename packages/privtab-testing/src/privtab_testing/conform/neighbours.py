@@ -69,9 +69,7 @@ _POSSIBLE: Mapping[str, Callable[[ir.Program], bool]] = {
     "roles": _has_roles,
     "roles of groups": lambda program: _has_groups(program, program.semantics.assignees),
     "roles of roles": lambda program: "roles" in program.semantics.hierarchy,
-    "roles within entities": lambda program: (
-        any(role.scope is not None for role in program.roles.values()) or _has_roles(program)
-    ),
+    "roles within entities": lambda program: any(role.scopes for role in program.roles.values()) or _has_roles(program),
     "active roles": lambda program: program.semantics.active_roles == "request",
     "groups of requests": lambda program: (
         "request" in program.semantics.groups and "group" in program.semantics.grantees

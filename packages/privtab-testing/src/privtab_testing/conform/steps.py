@@ -230,8 +230,8 @@ class _Steps:
         around = (*above(self.program, self.request.resource), self.request.resource)
         for role in self.program.roles.values() if self.abilities.roles else ():
             scopes: list[Entity | None] = [None]
-            if role.scope is not None:
-                own = [entity for entity in around if entity.type == role.scope]
+            if role.scopes:
+                own = [entity for entity in around if entity.type in role.scopes]
                 scopes = [*own, *(other for entity in own for other in _beside(entity))]
             for scope in scopes:
                 given = Assignment(principal=self.user, role=role.name, scope=scope)
