@@ -272,6 +272,5 @@ class PartLiterals:
 
 def condition_cells(tables: Tables) -> Iterator[ConditionCell]:
     """The cells of all conditions in a file: the gate, and the conditions of rows, readings and variants."""
-    if tables.semantics.gate is not None:
-        yield tables.semantics.gate
+    yield from tables.semantics.gates
     yield from (cell for row in tables.all_rows for body in row.bodies for cell in body.conditions)

@@ -208,7 +208,7 @@ def always_true(policy: m.Policy) -> Iterator[FoundInRow]:
 @check("P338", Severity.NOTE)
 def gate_of_nothing(policy: m.Policy) -> Iterator[Found]:
     """Rows with `gate: none` where `semantics` has no gate; each once."""
-    if policy.tables.semantics.gate is not None:
+    if policy.tables.semantics.gates:
         return
     for row in declared(policy):
         if row.decl.ungated:

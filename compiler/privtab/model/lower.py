@@ -79,15 +79,22 @@ class Lowering:
     def rule(self, row: m.Row) -> ir.Rule:
         """Lower one row."""
         decl = row.decl
+        # What suffices for a row is an alternative to each of its conditions: `(A or C) and (B or C)` is `A and B or C`.
+        alternative = None if row.alternative is None else self.formula(row.alternative)
+
+        def lowered(condition: m.Condition | None) -> ir.Formula:
+            formula = ir.ALWAYS if condition is None else self.formula(condition)
+            return formula if alternative is None else ir.Or.of(formula, alternative)
+
         return ir.Rule(
             id=f"{self.policy.system}/{row.entity}/{row.operation}",
             entity=row.entity,
             operation=row.operation,
             title=decl.title or row.operation.replace("_", " "),
             origin=row.origin,
-            gate=ir.ALWAYS if row.gate is None else self.formula(row.gate),
-            requires=ir.ALWAYS if row.requires is None else self.formula(row.requires),
-            each=None if row.each is None else self.formula(row.each),
+            gate=lowered(row.gate),
+            requires=lowered(row.requires),
+            each=None if row.each is None else lowered(row.each),
             span=decl.span,
             withs=row.withs,
             report=row.report,

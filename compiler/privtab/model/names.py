@@ -13,7 +13,7 @@ from privtab.base.records import dataclass
 from privtab.ir.declarations import OwnerSemantics, Semantics
 from privtab.ir.nodes import Alias, EntityType, Privilege, Role
 from privtab.language.findings import undeclared, unreadable, unsound_rows
-from privtab.language.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, TypeDecl, Word
+from privtab.language.syntax.nodes import PrivilegeDecl, RoleDecl, SemanticsDecl, SetDecl, Tables, TypeDecl, Word
 from privtab.model.nodes import Hierarchy
 
 _PRINCIPALS: dict[str, PrincipalKind] = {"user": "user", "group": "group", "role": "role"}
@@ -395,8 +395,17 @@ def resolve_semantics(names: DeclaredNames, found: list[Diagnostic]) -> Semantic
         hierarchy=decl.hierarchy,
         active_roles="none" if decl.active_roles == "none" else "request",
         inactive_owners=decl.active_roles == "request_grants",
-        gate=None if decl.gate is None else " ".join(decl.gate.cell.text.split()),
+        gate=_gate(decl),
     )
+
+
+def _gate(decl: SemanticsDecl) -> str | None:
+    """The gate as the file has it; None without one."""
+    cells = {"and": decl.gate, "or": decl.alternative}
+    texts = {word: " ".join(cell.cell.text.split()) for word, cell in cells.items() if cell is not None}
+    if "or" not in texts:
+        return texts.get("and")
+    return f"{{{', '.join(f'{word}: {text}' for word, text in texts.items())}}}"
 
 
 def resolve_roles(decls: Iterable[RoleDecl], names: DeclaredNames, found: list[Diagnostic]) -> dict[str, Role]:

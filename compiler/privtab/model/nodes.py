@@ -263,6 +263,8 @@ class Row:
     origin: Origin
     decl: RowDecl
     gate: Condition | None
+    alternative: Condition | None
+    """`or` of the gate, which suffices whatever the row requires."""
     requires: Condition | None
     each: Condition | None
     withs: tuple[WithSlot, ...]
@@ -400,7 +402,7 @@ def conditions(row: Row) -> Iterator[Condition]:
 
 def all_conditions(row: Row) -> Iterator[Condition]:
     """The conditions of a row, with the gate first."""
-    return (condition for condition in (row.gate, row.requires, row.each) if condition is not None)
+    return (part for part in (row.gate, row.alternative, row.requires, row.each) if part is not None)
 
 
 def row_terms(row: Row) -> Iterator[Term]:

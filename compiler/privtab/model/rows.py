@@ -36,7 +36,7 @@ class Rows:
     sources: Mapping[str, str]
     rows_unknown: frozenset[str] = frozenset()
     """Types whose rows could not be read; the empty name stands for all types."""
-    gates: dict[str, m.Condition | None] = field(default_factory=dict)
+    gates: dict[str, tuple[m.Condition | None, m.Condition | None]] = field(default_factory=dict)
     fitting: dict[tuple[int, str], tuple[str, ...]] = field(default_factory=dict)
     """The types of `with` objects declared as `any`, which do not depend on the type that the row is for."""
     gate_found: list[tuple[Diagnostic, str]] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Rows:
         decl = chosen.decl
         scope = self.scope(entity)
         self._objects(decl, scope)
-        gate = None if decl.ungated else self.gate(entity)
+        gate, alternative = (None, None) if decl.ungated else self.gate(entity)
         requires, each = scope.resolve(decl.body.requires), scope.resolve(decl.body.each)
         outcomes = self._outcomes(decl.operation.value, decl.body, scope)
         source = self._source(decl, scope)
@@ -61,6 +61,8 @@ class Rows:
             origin=chosen.origin,
             decl=decl,
             gate=gate,
+            # Of filters the first that holds applies, so that a condition which suffices for each would choose the first.
+            alternative=alternative if decl.sql is None else None,
             requires=requires,
             each=each,
             withs=tuple(
@@ -86,14 +88,11 @@ class Rows:
                     scope.privilege(name, cell.cell)
         found.extend(scope.found)
 
-    def gate(self, entity: str) -> m.Condition | None:
-        """The file's gate, resolved for a type; findings go to `gate_found`, once for each type."""
-        cell = self.tables.semantics.gate
-        if cell is None:
-            return None
+    def gate(self, entity: str) -> tuple[m.Condition | None, m.Condition | None]:
+        """`and` and `or` of the file's gate, resolved for a type; findings go to `gate_found`, once for each type."""
         if entity not in self.gates:
-            scope = self.scope(entity)
-            self.gates[entity] = scope.resolve(cell)
+            scope, semantics = self.scope(entity), self.tables.semantics
+            self.gates[entity] = scope.resolve(semantics.gate), scope.resolve(semantics.alternative)
             self.gate_found.extend((d, entity) for d in scope.found)
         return self.gates[entity]
 

@@ -198,7 +198,7 @@ def same_meaning(row: m.Row, other: m.Row) -> bool:
 
 def _row(row: m.Row) -> Hashable:
     return (
-        tuple(None if c is None else _form(c) for c in (row.gate, row.requires, row.each)),
+        tuple(None if c is None else _form(c) for c in (row.gate, row.alternative, row.requires, row.each)),
         row.report,
         row.creates,
         row.decl.destructive,

@@ -26,6 +26,8 @@ class Draft:
     owners: bool = False
     roles: bool = False
     gate: bool = False
+    alternative: bool = False
+    """True if the gate has an `or`."""
     rows: list[tuple[str, str, bool]] = field(default_factory=list)
     """(entity, operation, whether it has `with` objects)"""
     generators: dict[str, Random] = field(default_factory=dict)
@@ -54,21 +56,21 @@ class Draft:
         return found
 
 
-FEATURES = ("implies", "below", "hierarchy", "active", "any", "nobody", "filters", "scopes")
+FEATURES = ("implies", "below", "hierarchy", "active", "any", "nobody", "filters", "scopes", "gates")
 """What a world can have besides what every world has: most are modules of this package. `nested` and `attributes` have to be asked for,
 since tools refuse them, and `inside`: single types within single types."""
-IN_SPARK = ("implies", "hierarchy", "any", "nobody", "filters", "scopes")
+IN_SPARK = ("implies", "hierarchy", "any", "nobody", "filters", "scopes", "gates")
 """Those of the features that arrays in Spark support."""
 IN_PORTIONS = (
     (),
-    ("attributes", "below", "hierarchy", "implies", "any", "nobody", "filters", "scopes"),
+    ("attributes", "below", "hierarchy", "implies", "any", "nobody", "filters", "scopes", "gates"),
     ("nested", "active", "below", "hierarchy", "inside"),
     ("flat", "nested", "attributes", "below", "hierarchy", "implies"),
 )
 """Features of policies that are decided in portions in Spark, one or several at once."""
 OPERATIONS = ("op0", "Op0", "opAll")
 """The operations of a type; two differ in case alone."""
-SHARDED = ("implies", "hierarchy", "active", "any", "nobody", "filters", "scopes")
+SHARDED = ("implies", "hierarchy", "active", "any", "nobody", "filters", "scopes", "gates")
 """Those of the features that sharded states support."""
 
 
@@ -100,8 +102,7 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
         kinds = kinds if draft.generator("active") is None else "[user, group, role]"
         holds = rnd.choice(["", "", ", holds: ALL", ", holds: [READ, USE ALL]"])
         semantics.append(f"owner: {{kinds: {kinds}, creator: {rnd.choice(['true', 'false'])}{holds}}}")
-    if draft.gate:
-        semantics.append("gate: member (top)")
+    semantics += _gate(draft)
     if rnd.random() < 0.3:
         semantics.append(f"groups: [{rnd.choice(['state, request', 'request'])}]")
     semantics += [*_everyone(random.Random(f"everyone {seed}")), *hierarchy.declared(draft.generator("hierarchy"))]
@@ -131,6 +132,20 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
 def _everyone(rnd: random.Random) -> list[str]:
     """The group of every user, in some policies: one with rows or without."""
     return [f"everyone: {rnd.choice([*GROUPS, 'unnamed'])}"] if rnd.random() < 0.3 else []
+
+
+def _gate(draft: Draft) -> list[str]:
+    """The gate of the file, in some policies with a condition that suffices for every row."""
+    gates = draft.generator("gates")
+    parts = ["and: member (top)"] if draft.gate else []
+    if gates is not None and gates.random() < 0.6:
+        draft.alternative = True
+        some = ["service admin", "ADMIN (top)", "nobody", "ADMIN (top) and (member (top) when deep)"]
+        some += [f"{quoted_privilege(p)} (entity)" for p in PRIVILEGES if not _unbound(draft, p)]
+        some += ["owner (top, entity)"] if draft.owners else []
+        parts.append(f"or: '{gates.choice(some)}'")
+        return [f"gate: {{{', '.join(parts)}}}"]
+    return [f"gate: {part.removeprefix('and: ')}" for part in parts]
 
 
 def _further(draft: Draft, inheritance: str) -> dict[str, str]:
@@ -218,6 +233,9 @@ def _row(draft: Draft, type_: str, operation: str) -> list[str]:
     if shape >= 0.65:
         parts.append(f"each: '{_expression(draft, type_, 2, ())}'")
     if draft.gate and rnd.random() < 0.2:
+        parts.append("gate: none")
+    gates = draft.generator("gates")
+    if draft.alternative and not draft.gate and gates is not None and gates.random() < 0.2:
         parts.append("gate: none")
     if draft.owners and rnd.random() < 0.2:
         parts.append("becomes: owner")

@@ -143,7 +143,15 @@ KEYS: dict[str, tuple[Key, ...]] = {
             "`request`: a request may narrow the caller's roles to some of them; `request_grants`: for grants, not for ownership; `none`",
         ),
         Key("implication", "implication", "`transitive`: what implied privileges imply is given, too; `one_step`"),
-        Key("gate", "condition", "a condition conjoined to every row without `gate: none`"),
+        Key(
+            "gate",
+            "file_gate",
+            "a condition conjoined to every row without `gate: none`; or `and`, such a condition, and `or`, which suffices for each",
+        ),
+    ),
+    "gate": (
+        Key("and", "condition", "a condition conjoined to every row"),
+        Key("or", "condition", "a condition that suffices for every row, whatever `and` and the row require"),
     ),
     "ownership": (
         Key("kinds", "kinds", "who may own: user, group, role"),
@@ -289,7 +297,7 @@ def _object(kind: str) -> dict[str, Any]:
     required = [key.name for key in keys if key.required]
     if required:
         shape["required"] = required
-    if kind == "reading":
+    if kind in ("reading", "gate"):
         shape["minProperties"] = 1
     if kind in ("row", "row of any"):
         shape["anyOf"] = [{"required": ["requires"]}, {"required": ["each"]}]
@@ -348,6 +356,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
         "minLength": 1,
         "examples": ["READ (namespace)", "READ/WRITE (x) and owner (y, z)", "can load (schema)", "anyone", "nobody"],
     },
+    "file_gate": {"anyOf": [_ref("condition"), _ref("gate")]},
     "effects": _one_or_many({"type": "string", "minLength": 1, "examples": ["ALL (entity)", "owner"]}),
     "entities": {
         "type": "object",

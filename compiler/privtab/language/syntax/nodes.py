@@ -264,8 +264,15 @@ class SemanticsDecl:
     active_roles: Literal["none", "request", "request_grants"] = "none"
     everyone: Word | None = None
     gate: ConditionCell | None = None
+    alternative: ConditionCell | None = None
+    """`or` of the gate: whoever meets it needs nothing else."""
     owner_known: bool = True
     """False if `owner` itself has a finding, so that later stages do not report owners again."""
+
+    @property
+    def gates(self) -> tuple[ConditionCell, ...]:
+        """The cells of the gate: `and`, `or`."""
+        return tuple(cell for cell in (self.gate, self.alternative) if cell is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -258,6 +258,7 @@ def _semantics(reader: PolicyReader, node: YamlNode) -> nodes.SemanticsDecl:
         found = reader.choices(fields[name][1], shape or name, f"`{name}`") if name in fields else None
         return tuple(dict.fromkeys(word.value for word in found or ()))
 
+    gate, alternative = _gate(reader, fields["gate"][1]) if "gate" in fields else (None, None)
     assignees = words("assignees", "kinds") or PRINCIPAL_KINDS
     if assignees == ("role",):
         message = "roles could be assigned to roles alone, so that nobody would ever hold one"
@@ -275,7 +276,8 @@ def _semantics(reader: PolicyReader, node: YamlNode) -> nodes.SemanticsDecl:
         hierarchy=words("hierarchy"),
         active_roles=cast(Literal["none", "request", "request_grants"], word("active_roles") or "none"),
         everyone=everyone,
-        gate=_gate(reader, fields["gate"][1]) if "gate" in fields else None,
+        gate=gate,
+        alternative=alternative,
         owner_known=owner_known,
     )
 
@@ -286,10 +288,19 @@ def _subjects(reader: PolicyReader, node: YamlNode) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.value for name in names if name is not None)) or ("user",)
 
 
-def _gate(reader: PolicyReader, node: YamlNode) -> Any:
+def _gate(reader: PolicyReader, node: YamlNode) -> tuple[nodes.ConditionCell | None, nodes.ConditionCell | None]:
+    """What every row requires as well, and what suffices for every row."""
     if isinstance(node, ScalarNode) and node.value == "none":
-        return None
-    return reader.condition(node, "`gate`")
+        return None, None
+    if not isinstance(node, MappingNode):
+        return reader.condition(node, "`gate`"), None
+    if not node.entries:
+        reader.refuse(
+            node, "`gate` is empty", "write `gate: {and: CONDITION, or: CONDITION}`, with one of them or both"
+        )
+    fields = reader.fields(node, "gate", "`gate`") or {}
+    both = (reader.condition(fields[k][1], f"`{k}` of `gate`") if k in fields else None for k in ("and", "or"))
+    return next(both), next(both)
 
 
 def _owner(reader: PolicyReader, node: YamlNode) -> nodes.OwnerDecl | None:

@@ -84,7 +84,7 @@ class _Policy:
             yield from self.privileges(set_.members)
         if tables.semantics.owner is not None:
             yield from self.privileges(tables.semantics.owner.holds)
-        if (gate := tables.semantics.gate) is not None and gate.expression is not None:
+        for gate in tables.semantics.gates:
             for use in gate.cell.names(gate.expression):
                 yield from self.used(*use, None, {})
         for conflict in tables.conflicts:
