@@ -26,3 +26,15 @@ def test_a_leftover(only: Callable[..., Any]) -> None:
 )
 def test_no_finding(codes: Callable[[str], list[str]], use: str) -> None:
     assert "P325" not in codes(f"sets: {{EDITOR: [READ, WRITE]}}\n{use}\n")
+
+
+def test_a_condition_that_no_row_uses(only: Callable[..., Any]) -> None:
+    found = only("conditions: {KEEPER: READ (shop)}\ntables: {shelf: {look: READ/WRITE (shop)}}\n", "P325")
+    assert found.message == "no row uses the condition `KEEPER`"
+    assert found.under == "KEEPER"
+
+
+@pytest.mark.parametrize("use", ["tables: {shelf: {look: KEEPER (shelf)}}", "semantics: {gate: KEEPER (shop)}"])
+def test_conditions_that_are_used(codes: Callable[[str], list[str]], use: str) -> None:
+    text = f"conditions: {{KEEPER: EDITOR (shop)}}\nsets: {{EDITOR: [READ, WRITE]}}\n{use}\n"
+    assert "P325" not in codes(text)

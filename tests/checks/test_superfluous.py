@@ -58,7 +58,7 @@ def paths(condition: m.Condition, path: Path) -> Iterator[tuple[Path, str]]:
                     yield (*path, *([0] if grid else []), i), "P328" if every else "P310"
             for i in range(len(places) if len(places) > 1 else 0):
                 yield (*path, *([1] if grid else []), i), "P310"
-        case m.Related(places=places) | m.CanDo(places=places):
+        case m.Related(places=places) | m.CanDo(places=places) | m.Named(places=places):
             yield from (((*path, i), "P310") for i in range(len(places) if len(places) > 1 else 0))
         case m.IsSelf() | m.IsServiceAdmin() | m.LeftOut():
             return
@@ -98,7 +98,7 @@ def without(condition: m.Condition, path: Path, removed: frozenset[Path]) -> m.C
                 if remaining_uses and remaining_places
                 else None
             )
-        case m.Related(places=places) | m.CanDo(places=places):
+        case m.Related(places=places) | m.CanDo(places=places) | m.Named(places=places):
             remaining_places = tuple(p for i, p in enumerate(places) if len(places) == 1 or (*path, i) not in removed)
             return replace(condition, places=remaining_places) if remaining_places else None
         case m.IsSelf() | m.IsServiceAdmin() | m.LeftOut() | m.Compared():

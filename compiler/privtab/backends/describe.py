@@ -38,6 +38,7 @@ def described_policy(program: Program, *, revision: str, rules: Iterable[Rule] |
         "entities": {name: _entity(entity) for name, entity in program.entities.items()},
         "privileges": _privileges(program),
         "sets": {name: list(members) for name, members in program.sets.items()},
+        **({"conditions": dict(program.conditions)} if program.conditions else {}),
         "roles": {name: _role(role) for name, role in program.roles.items()},
         "conflicts": [
             {"operations": [f"{t}/{o}" for t, o in c.operations], "at_most": c.at_most, "why": c.why}

@@ -147,6 +147,7 @@ def tree(condition: m.Condition, path: Path) -> Node:
             m.HoldsPrivilege(places=[_, _, *_] as places)
             | m.Related(places=[_, _, *_] as places)
             | m.CanDo(places=[_, _, *_] as places)
+            | m.Named(places=[_, _, *_] as places)
         ):
             return Node(
                 path=path,
@@ -271,6 +272,7 @@ class PartLiterals:
 
 
 def condition_cells(tables: Tables) -> Iterator[ConditionCell]:
-    """The cells of all conditions in a file: the gate, and the conditions of rows, readings and variants."""
+    """The cells of all conditions in a file: the gate, named ones, and the conditions of rows, readings and variants."""
     yield from tables.semantics.gates
+    yield from (decl.condition for decl in tables.conditions)
     yield from (cell for row in tables.all_rows for body in row.bodies for cell in body.conditions)

@@ -20,7 +20,10 @@ from privtab.model.nodes import conditions, flags
 
 @check("P325", Severity.NOTE)
 def unused_set(policy: m.Policy) -> Iterator[Found]:
-    """Sets that no condition, effect, role, other set or `implies` uses, nor what owners hold; readings and variants count."""
+    """Sets that no condition, effect, role, other set or `implies` uses, nor what owners hold; readings and variants count.
+
+    And named conditions that no condition uses.
+    """
     tables = policy.tables
     used = {word.value for set_ in tables.sets for word in set_.members}
     if tables.semantics.owner is not None:
@@ -36,6 +39,10 @@ def unused_set(policy: m.Policy) -> Iterator[Found]:
                 f"no row, role or set uses the set `{set_.name.value}`",
                 "keep it if states grant it by that name; else drop it",
             )
+    for decl in tables.conditions:
+        if decl.name.value not in used:
+            name = decl.name.value
+            yield Found(decl.name.span, f"no row uses the condition `{name}`", f"write `{name} (TYPE)`, or drop it")
 
 
 def _in_cells(tables: Tables) -> Iterator[str]:
@@ -99,7 +106,8 @@ def names_by_kind(policy: m.Policy) -> dict[str, Mapping[str, Span]]:
     everyone = tables.semantics.everyone
     return {
         "type": {decl.name.value: decl.name.span for decl in tables.entities},
-        "privilege": {name: word.span for name, word in policy.declared.items()},
+        "privilege": {name: word.span for name, word in policy.declared.items()}
+        | {decl.name.value: decl.name.span for decl in tables.conditions},
         "role": {role.name.value: role.name.span for role in tables.roles},
         "attribute": {attribute.name.value: attribute.name.span for attribute in tables.attributes},
         "flag": _flags(policy),

@@ -92,6 +92,8 @@ def _names(console: Terminal, policy: dict[str, Any]) -> None:
     console.more(len(policy["privileges"]) - MAX_PRIVILEGES, "privileges", "`--format json` lists them")
     for name, members in policy["sets"].items():
         console.print(f"{name} = {', '.join(members)}", soft_wrap=False)
+    for name, text in policy.get("conditions", {}).items():
+        console.print(f"{name} = {text}", soft_wrap=False)
     for name, role in policy["roles"].items():
         scopes = [role["scope"]] if isinstance(role["scope"], str) else role["scope"] or ()
         scope = f" (in a scope: {' or '.join(scopes)})" if scopes else ""

@@ -356,6 +356,8 @@ class Program:
     """Row filters and column masks, those of one type and kind in the order in which they are tried."""
     dialect: str = ""
     """The dialect of their texts."""
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    """The texts of the named conditions, which rules have expanded."""
 
     def chain(self, type_: str) -> tuple[str, ...]:
         """The types on the path of a `type_` entity, from the root to itself."""

@@ -48,6 +48,8 @@ class Scope:
     rows_unknown: frozenset[str] = frozenset()
     """Types whose rows could not be read; the empty name stands for all types."""
     poisoned_objects: set[str] = field(default_factory=set)
+    bodies: dict[tuple[str, str], tuple[m.Condition | None, list[Diagnostic]]] = field(default_factory=dict)
+    """The named conditions, resolved for a type; those that are not valid there are None, with the findings."""
     found: list[Diagnostic] = field(default_factory=list)
     poisoned: bool = False
 
@@ -150,7 +152,47 @@ class Scope:
             self.fail(unsound_rows.privilege_cannot_bind(spot.span, name.text, (name.text,), places[0].types, ()))
         return m.AnyOf(tuple(parts))
 
+    def _named_terms(self, term: x.PrivilegeTerm, cell: Cell) -> m.Condition | None:
+        """A term of which some names are those of conditions."""
+        named = [name for name in term.privileges if name.text in self.names.conditions]
+        others = tuple(name for name in term.privileges if name not in named)
+        found = [self._named_condition(name, term.targets, cell) for name in named]
+        found += [self._privilege_term(replace(term, privileges=others), cell)] if others else []
+        parts = tuple(part for part in found if part is not None)
+        return parts[0] if len(found) == 1 and parts else m.AllOf(parts) if term.every else m.AnyOf(parts)
+
+    def _named_condition(self, name: x.Name, targets: tuple[x.Name, ...], cell: Cell) -> m.Condition | None:
+        if name.text in self.names.poisoned:
+            self.poisoned = True
+            return None
+        self.refuse_below(f"`{name.text}`", targets, cell)
+        places = self._places(targets, cell)
+        bodies: dict[str, m.Condition] = {}
+        for place in places:
+            if place.level != "nearest":
+                self.fail(unsound_rows.misplaced_nested_can(place.spot.span, place.written))
+            resolved = {type_: self._body(name.text, type_) for type_ in place.types}
+            valid = {type_: body for type_, (body, _) in resolved.items() if body is not None}
+            bodies |= valid
+            if not valid:  # an object may be of types for which it means nothing, as with `can`
+                self.fail(*resolved[place.types[0]][1])
+        self.poisoned |= len(places) < len(targets)
+        return m.Named(name.text, places, tuple(bodies.items()), m.CellPart(cell, name.start, name.end))
+
+    def _body(self, name: str, type_: str) -> tuple[m.Condition | None, list[Diagnostic]]:
+        """What a named condition is for an entity of a type."""
+        key = name, type_
+        if key not in self.bodies:
+            of_type = replace(
+                self, entity=type_, objects={}, optional=set(), poisoned_objects=set(), found=[], poisoned=False
+            )
+            body = of_type.resolve(self.names.conditions[name])
+            self.bodies[key] = None if of_type.poisoned or of_type.found else body, of_type.found
+        return self.bodies[key]
+
     def _privilege_term(self, term: x.PrivilegeTerm, cell: Cell) -> m.Condition | None:
+        if any(name.text in self.names.conditions for name in term.privileges):
+            return self._named_terms(term, cell)
         if term.privileges[0].text == NAMED_PRIVILEGE:
             return self._named(term.privileges[0], term.targets, cell)
         if term.privileges[0].text == ANY_PRIVILEGE and ANY_PRIVILEGE not in self.names.privileges:
@@ -195,11 +237,15 @@ class Scope:
 
     def privilege(self, name: x.Name, cell: Cell) -> m.PrivilegeUse | None:
         """The privilege, alias or set of that name."""
+        if name.text in self.names.conditions:
+            advice = "conditions use it, as in `requires`; effects name privileges and sets"
+            self.refuse(cell.at(name), f"`{name.text}` is a condition, and no privilege", advice)
+            return None
         members = self.names.members(name.text)
         if members is None or any(member in self.names.poisoned for member in members):
             if self.names.unknown(name.text):
                 span = cell.at(name)
-                known = self.names.declared
+                known = self.names.declared.keys() | self.names.conditions.keys()
                 make = partial(undeclared.unknown_privilege, span, name.text, known)
                 self.found.append(self.names.finding_for(("privilege", name.text), span, make))
             self.poisoned = True

@@ -11,7 +11,7 @@ from privtab.base.names import ANY_PRIVILEGE, LEFT_OUT
 from privtab.base.paths import Level
 from privtab.base.sql_text import FilterWord, Placeholder
 from privtab.ir import nodes as ir
-from privtab.ir.formula import references
+from privtab.ir.formula import move_to_slot, references
 from privtab.ir.nodes import Origin
 from privtab.language.syntax.nodes import Reading, RowDecl, rows_of
 from privtab.model import nodes as m
@@ -43,6 +43,7 @@ def lower(policy: m.Policy) -> ir.Program:
         attributes=policy.attributes,
         filters=tuple(map(lowering.filter, policy.filters)),
         dialect=policy.tables.dialect or "",
+        conditions={d.name.value: " ".join(d.condition.cell.text.split()) for d in policy.tables.conditions},
     )
 
 
@@ -160,6 +161,13 @@ class Lowering:
                 return ir.ServiceAdmin()
             case m.CanDo(operation=operation, places=places):
                 return _any(self.can(operation, place) for place in places)
+            case m.Named(name=name, places=places, bodies=bodies):
+                of_type = dict(bodies)
+
+                def of_target(target: ir.Target) -> ir.Formula:
+                    return move_to_slot(self.formula(of_type[target.type]), target.slot)
+
+                return _any(self.at_place(place, of_target, name, of_type.__contains__) for place in places)
             case m.Compared():
                 return self.compared(condition)
             case m.AllOf(parts=parts):

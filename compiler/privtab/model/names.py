@@ -13,7 +13,17 @@ from privtab.base.records import dataclass
 from privtab.ir.declarations import OwnerSemantics, Semantics
 from privtab.ir.nodes import Alias, EntityType, Privilege, Role
 from privtab.language.findings import undeclared, unreadable, unsound_rows
-from privtab.language.syntax.nodes import PrivilegeDecl, RoleDecl, SemanticsDecl, SetDecl, Tables, TypeDecl, Word
+from privtab.language.syntax.nodes import (
+    ConditionCell,
+    PrivilegeDecl,
+    RoleDecl,
+    SemanticsDecl,
+    SetDecl,
+    Tables,
+    TypeDecl,
+    Word,
+)
+from privtab.model.named import named_conditions
 from privtab.model.nodes import Hierarchy
 
 _PRINCIPALS: dict[str, PrincipalKind] = {"user": "user", "group": "group", "role": "role"}
@@ -30,6 +40,8 @@ class DeclaredNames:
     """The types that each privilege can be granted on."""
     aliases: dict[str, Alias] = field(default_factory=dict)
     sets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    conditions: dict[str, ConditionCell] = field(default_factory=dict)
+    """The named conditions."""
     roles: dict[str, Role] = field(default_factory=dict)
     """The declared roles, once they are resolved."""
     declared: dict[str, Word] = field(default_factory=dict)
@@ -44,6 +56,8 @@ class DeclaredNames:
         names = cls(tables, Hierarchy(_entities(tables, found)))
         _privileges(names, found)
         _sets(names, found)
+        names.conditions, endless = named_conditions(tables.conditions, names.declared, found)
+        names.poisoned |= endless
         _implications(names, found)
         if tables.semantics.transitive:
             _in_all_steps(names)
@@ -89,7 +103,11 @@ class DeclaredNames:
 
     def unknown(self, name: str) -> bool:
         """Return whether a use of the name as a privilege is to be reported."""
-        return name not in self.poisoned and name not in self.declared and self.absent(name, "privileges", "sets")
+        return (
+            name not in self.poisoned
+            and name not in self.declared
+            and self.absent(name, "privileges", "sets", "conditions")
+        )
 
     def absent(self, name: str, *sections: str) -> bool:
         """Return whether nothing unreadable in some sections could declare the name."""

@@ -177,6 +177,16 @@ class CanDo(OnPlaces):
 
 
 @dataclass(frozen=True, slots=True)
+class Named(OnPlaces):
+    """The named condition holds for any of the places; `bodies`: what it is for an entity of each of their types."""
+
+    name: str
+    places: tuple[TargetSlot, ...]
+    bodies: tuple[tuple[str, Condition], ...]
+    spot: CellPart
+
+
+@dataclass(frozen=True, slots=True)
 class AllOf:
     """Every part holds; without parts, always."""
 
@@ -236,7 +246,7 @@ class Compared(Simple):
 
 
 Condition: TypeAlias = (
-    HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanDo | AllOf | AnyOf | Required | LeftOut | Compared
+    HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanDo | Named | AllOf | AnyOf | Required | LeftOut | Compared
 )
 
 
@@ -321,7 +331,7 @@ class Policy:
     filters: tuple[Filter, ...] = ()
 
 
-Term: TypeAlias = HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanDo | Compared
+Term: TypeAlias = HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanDo | Named | Compared
 
 
 def walk(condition: Condition) -> Iterator[Condition]:
@@ -337,9 +347,17 @@ def walk(condition: Condition) -> Iterator[Condition]:
             return
 
 
+def expanded(condition: Condition) -> Iterator[Condition]:
+    """As `walk`, also inside named conditions, where the places are those of the entity that the name is about."""
+    for node in walk(condition):
+        yield node
+        for _, body in node.bodies if isinstance(node, Named) else ():
+            yield from expanded(body)
+
+
 def terms(condition: Condition | None) -> Iterator[Term]:
-    """Every term of a condition, from left to right."""
-    nodes = () if condition is None else walk(condition)
+    """Every term of a condition and of the named conditions in it, from left to right."""
+    nodes = () if condition is None else expanded(condition)
     return (node for node in nodes if isinstance(node, Simple))
 
 
@@ -370,8 +388,8 @@ def flat(condition: Condition, kind: type[AnyOf | AllOf]) -> Iterator[Condition]
 
 
 def flags(condition: Condition) -> Iterator[Required]:
-    """Every `when` of a condition."""
-    return (node for node in walk(condition) if isinstance(node, Required))
+    """Every `when` of a condition and of the named conditions in it."""
+    return (node for node in expanded(condition) if isinstance(node, Required))
 
 
 def flags_read(rows: Mapping[PairKey, Row], pair: PairKey) -> frozenset[str] | None:

@@ -248,7 +248,8 @@ def _check_unused(rows: Rows, selection: Selection, found: list[Diagnostic]) -> 
     used = {id(c.decl) for c in selection.pairs.values()} | {id(c.second) for c in selection.clashes}
     for decl in rows_of(rows.tables):
         if id(decl) not in used:
-            rows.check_privileges(decl, found)
+            rows.check_privileges(decl.body.conditions, found)
+    rows.check_privileges([decl.condition for decl in rows.tables.conditions], found)
 
 
 def _overlaid(roles: tuple[RoleDecl, ...], overlay: VariantDecl | None) -> list[RoleDecl]:
@@ -351,6 +352,8 @@ def _levels(row: m.Row) -> Iterator[tuple[m.PairKey | None, int]]:
                 waiting += ((part, level + 1) for part in parts)
             case m.Required(body=body):
                 waiting.append((body, level + 1))
+            case m.Named(bodies=bodies):
+                waiting += ((body, level + 1) for _, body in bodies)
             case m.CanDo(operation=operation, places=places):
                 yield from (((type_, operation), level + 1) for place in places for type_ in place.types)
             case _:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 
 from privtab.base.diagnostics import Diagnostic
@@ -39,6 +39,8 @@ class Rows:
     gates: dict[str, tuple[m.Condition | None, m.Condition | None]] = field(default_factory=dict)
     fitting: dict[tuple[int, str], tuple[str, ...]] = field(default_factory=dict)
     """The types of `with` objects declared as `any`, which do not depend on the type that the row is for."""
+    bodies: dict[tuple[str, str], tuple[m.Condition | None, list[Diagnostic]]] = field(default_factory=dict)
+    """The named conditions, resolved for a type."""
     gate_found: list[tuple[Diagnostic, str]] = field(default_factory=list)
 
     def resolve(self, entity: str, chosen: ChosenRow, found: list[Diagnostic]) -> m.Row | None:
@@ -79,12 +81,12 @@ class Rows:
             ambiguous=ambiguous,
         )
 
-    def check_privileges(self, decl: RowDecl, found: list[Diagnostic]) -> None:
-        """Look up only the privileges in a row's conditions."""
+    def check_privileges(self, cells: Iterable[ConditionCell], found: list[Diagnostic]) -> None:
+        """Look up only the privileges in some conditions."""
         scope = Scope(entity="", names=self.names, pairs=self.pairs, owners=True)
-        for cell in decl.body.conditions:
-            if cell.expression is not None:
-                for name in privilege_names(cell.expression):
+        for cell in cells:
+            for name in privilege_names(cell.expression) if cell.expression is not None else ():
+                if name.text not in self.names.conditions:
                     scope.privilege(name, cell.cell)
         found.extend(scope.found)
 
@@ -107,6 +109,7 @@ class Rows:
             owners=owners,
             owner_privileges=frozenset(owner.holds) if owner else frozenset(),
             rows_unknown=self.rows_unknown,
+            bodies=self.bodies,
         )
 
     def _objects(self, decl: RowDecl, scope: Scope) -> None:
@@ -265,11 +268,15 @@ class Rows:
     def _refers_to_itself(self, condition: m.Condition, entity: str) -> bool:
         """Return whether the condition refers to the entity itself or to a type inside it."""
         inside = self.names.hierarchy.within
-        for term in m.terms(condition):
+        for term in m.walk(condition):
             if isinstance(term, m.IsSelf):
                 return True
-            at_itself = (p for p in term.places if p.slot == RESOURCE and p.level in ("nearest", "every"))
-            if any(inside(place.types[0], entity) for place in at_itself):
+            places = term.places if isinstance(term, m.Simple) else ()
+            at_itself = [p for p in places if p.slot == RESOURCE and p.level in ("nearest", "every")]
+            if isinstance(term, m.Named):
+                if at_itself and any(self._refers_to_itself(body, entity) for _, body in term.bodies):
+                    return True
+            elif any(inside(place.types[0], entity) for place in at_itself):
                 return True
         return False
 

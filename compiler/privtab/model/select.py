@@ -221,6 +221,8 @@ def _form(condition: m.Condition) -> Hashable:
             return _any((kind, _place(place)) for place in places)
         case m.CanDo(operation=operation, places=places):
             return _any(("can", operation, _place(place)) for place in places)
+        case m.Named(name=name, places=places):
+            return _any(("named", name, _place(place)) for place in places)
         case m.IsSelf():
             return "self"
         case m.OnCaller():

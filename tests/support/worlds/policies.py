@@ -56,21 +56,21 @@ class Draft:
         return found
 
 
-FEATURES = ("implies", "below", "hierarchy", "active", "any", "nobody", "filters", "scopes", "gates")
+FEATURES = ("implies", "below", "hierarchy", "active", "any", "nobody", "filters", "scopes", "gates", "named")
 """What a world can have besides what every world has: most are modules of this package. `nested` and `attributes` have to be asked for,
 since tools refuse them, and `inside`: single types within single types."""
-IN_SPARK = ("implies", "hierarchy", "any", "nobody", "filters", "scopes", "gates")
+IN_SPARK = ("implies", "hierarchy", "any", "nobody", "filters", "scopes", "gates", "named")
 """Those of the features that arrays in Spark support."""
 IN_PORTIONS = (
     (),
-    ("attributes", "below", "hierarchy", "implies", "any", "nobody", "filters", "scopes", "gates"),
+    ("attributes", "below", "hierarchy", "implies", "any", "nobody", "filters", "scopes", "gates", "named"),
     ("nested", "active", "below", "hierarchy", "inside"),
     ("flat", "nested", "attributes", "below", "hierarchy", "implies"),
 )
 """Features of policies that are decided in portions in Spark, one or several at once."""
 OPERATIONS = ("op0", "Op0", "opAll")
 """The operations of a type; two differ in case alone."""
-SHARDED = ("implies", "hierarchy", "active", "any", "nobody", "filters", "scopes", "gates")
+SHARDED = ("implies", "hierarchy", "active", "any", "nobody", "filters", "scopes", "gates", "named")
 """Those of the features that sharded states support."""
 
 
@@ -95,7 +95,7 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
     further = _further(draft, inheritance)
     lines += ["privileges:", *(f"  {p}: {{on: [{', '.join(on)}]{further[p]}}}" for p, on in draft.on.items())]
     lines += ["  OLD_READ: {alias_of: READ, deprecated: use READ}"]
-    lines += ["sets:", "  BOTH: [READ, WRITE]"]
+    lines += ["sets:", "  BOTH: [READ, WRITE]", *_conditions(draft)]
     semantics = [f"inheritance: {inheritance}", f"deny: {deny}"]
     if draft.owners:
         kinds = rnd.choice(["[user]", "[user]", "[user, group]", "[user, group, role]"])
@@ -132,6 +132,24 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
 def _everyone(rnd: random.Random) -> list[str]:
     """The group of every user, in some policies: one with rows or without."""
     return [f"everyone: {rnd.choice([*GROUPS, 'unnamed'])}"] if rnd.random() < 0.3 else []
+
+
+NAMED = ("KEEPER", "EDITOR")
+
+
+def _conditions(draft: Draft) -> list[str]:
+    """Named conditions that hold something for every type, one of them by the other."""
+    rnd = draft.generator("named")
+    if rnd is None:
+        return []
+    some = ["member (top)", "service admin", "READ (top)", "(ADMIN (top) when force)", "WRITE/ADMIN (top)"]
+    some += [f"{quoted_privilege(p)} (entity)" for p in PRIVILEGES if not _unbound(draft, p)]
+    keeper, other = rnd.sample(some, k=2), rnd.choice(some)
+    return [
+        "conditions:",
+        f"  KEEPER: '{rnd.choice([' and ', ' or ', ' or ']).join(keeper)}'",
+        f"  EDITOR: '{rnd.choice(['KEEPER (entity)', 'KEEPER (top)'])} {rnd.choice(['and', 'or', 'or'])} {other}'",
+    ]
 
 
 def _gate(draft: Draft) -> list[str]:
@@ -295,6 +313,10 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
     closed = draft.generator("nobody")
     if closed is not None and closed.random() < 0.02:
         return "nobody"
+    named = draft.generator("named")
+    if named is not None and named.random() < 0.1:
+        on = [*reachable, *(name for name, _ in withs), *(name for name, _ in withs)]
+        return f"{named.choice(NAMED)} ({named.choice(on)})"
     target = rnd.choice(reachable)
     fitting = [p for p in PRIVILEGES if target in draft.on[p]]
     if not fitting:

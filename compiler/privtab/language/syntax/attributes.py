@@ -1,4 +1,4 @@
-"""Read what a policy file declares: its privileges and sets of them, and its attributes."""
+"""Read what a policy file declares: its privileges and sets of them, its named conditions, and its attributes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from privtab.base.hints import listed_names
 from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE
 from privtab.language.findings import unreadable, unsound_rows
 from privtab.language.syntax.expression import RESERVED_WORDS
-from privtab.language.syntax.nodes import AttributeDecl, PrivilegeDecl, SetDecl, Word
+from privtab.language.syntax.nodes import AttributeDecl, ConditionDecl, PrivilegeDecl, SetDecl, Word
 from privtab.language.syntax.reader import Fields, PolicyReader
 from privtab.language.syntax.rows import read_deprecated
 from privtab.language.syntax.yaml_tree import MappingNode, ScalarNode, SequenceNode, YamlNode
@@ -91,6 +91,17 @@ def read_sets(reader: PolicyReader, node: YamlNode) -> Iterator[SetDecl]:
         members = reader.words(value, f"the set `{key.text}`")
         if name is not None:
             yield SetDecl(name=name, members=members or (), poisoned=reader.mistakes > mistakes_before)
+
+
+def read_conditions(reader: PolicyReader, node: YamlNode) -> Iterator[ConditionDecl]:
+    """Read `conditions`."""
+    for key, value in reader.entries(node, "`conditions`"):
+        name = _privilege_name(reader, key, "a condition")
+        condition = reader.condition(value, f"the condition `{key.text}`")
+        if name is not None and condition is not None:
+            yield ConditionDecl(name=name, condition=condition)
+        elif name is not None:
+            reader.lost.add(name.value)
 
 
 _TYPES: tuple[TypeName, ...] = ("text", "bool", "enum", "set", "integer")

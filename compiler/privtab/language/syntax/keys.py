@@ -58,6 +58,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("types", "types", "more about entity types: single, nested, flat, title, principal"),
         Key("privileges", "privileges", "privileges, as a list or with details"),
         Key("sets", "sets", "named sets of privileges"),
+        Key("conditions", "conditions", "named conditions, which cells use as `NAME (TYPE)`"),
         Key("dialect", "dialect", "the dialect of SQL in which row filters and column masks are written"),
         Key("attributes", "attributes", "attributes of users, entities and requests, which conditions compare"),
         Key("semantics", "semantics", "what grants mean throughout the file"),
@@ -256,6 +257,7 @@ SECTIONS: dict[str, str] = {
     "types": "types: {TYPE: {single: true}}",
     "attributes": "attributes: {user: {NAME: text}}",
     "sets": "sets: {NAME: [PRIVILEGE, PRIVILEGE]}",
+    "conditions": "conditions: {NAME: CONDITION}",
     "semantics": "semantics: {inheritance: down}",
     "core": "core: {OPERATION: CONDITION}",
     "tables": "tables: {TYPE: {OPERATION: CONDITION}}",
@@ -372,6 +374,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
         ]
     },
     "sets": _by_name(_WORD, _ref("words")),
+    "conditions": _by_name(_PRIVILEGE, _ref("condition")),
     "filters": _by_name(_NAME, _ref("filter")),
     "sql": {"type": "string", "minLength": 1, "examples": ["region = 'EU'", "manager = {user}"]},
     "attributes_of": _by_name(_NAME, {"anyOf": [{"enum": ["text", "bool", "integer"]}, _ref("attribute")]}),

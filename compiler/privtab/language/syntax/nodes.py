@@ -240,6 +240,14 @@ class SetDecl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionDecl:
+    """A condition with a name."""
+
+    name: Word
+    condition: ConditionCell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerDecl:
     """`semantics.owner`."""
 
@@ -331,6 +339,7 @@ class Tables:
     types: tuple[TypeDecl, ...]
     privileges: tuple[PrivilegeDecl, ...]
     sets: tuple[SetDecl, ...]
+    conditions: tuple[ConditionDecl, ...]
     semantics: SemanticsDecl
     core: tuple[RowDecl, ...]
     tables: tuple[TableDecl, ...]

@@ -10,7 +10,7 @@ from privtab.base.effects import PRINCIPAL_TABLES
 from privtab.base.names import PRINCIPAL_KINDS
 from privtab.language.findings import unreadable, unsound_rows
 from privtab.language.syntax import nodes
-from privtab.language.syntax.attributes import read_attributes, read_privileges, read_sets
+from privtab.language.syntax.attributes import read_attributes, read_conditions, read_privileges, read_sets
 from privtab.language.syntax.keys import SECTIONS
 from privtab.language.syntax.reader import Fields, PolicyReader
 from privtab.language.syntax.rows import read_filters, read_rows
@@ -105,7 +105,7 @@ def read_tables(reader: PolicyReader, root: YamlNode) -> nodes.Tables | None:
         _format(reader, fields["privtab"][1])
     rejected.update(key for key in ("entities",) if key not in fields)
     if reader.unknown_values:
-        rejected.update({"sources", "privileges", "sets", "core", "tables", "any"} - fields.keys())
+        rejected.update({"sources", "privileges", "sets", "conditions", "core", "tables", "any"} - fields.keys())
     file_start = reader.source.span(0, 0)
     tables, any_in_tables = section("tables", lambda n: _tables(reader, n, rejected), none)
     any_: tuple[nodes.RowDecl, ...] = section("any", lambda n: read_rows(reader, n, "`any`", kind="row of any"), ())
@@ -122,6 +122,7 @@ def read_tables(reader: PolicyReader, root: YamlNode) -> nodes.Tables | None:
         types=types,
         privileges=section("privileges", lambda n: read_privileges(reader, n, rejected), ()),
         sets=section("sets", lambda n: tuple(read_sets(reader, n)), ()),
+        conditions=section("conditions", lambda n: tuple(read_conditions(reader, n)), ()),
         attributes=section("attributes", lambda n: read_attributes(reader, n, rejected), ()),
         semantics=section("semantics", lambda n: _semantics(reader, n), nodes.SemanticsDecl()),
         core=section("core", lambda n: read_rows(reader, n, "`core`"), ()),

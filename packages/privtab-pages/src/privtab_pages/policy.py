@@ -182,6 +182,7 @@ def _privileges(policy: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         every = len(privilege["on"]) == len(policy["entities"])
         yield name, "every type" if every else ", ".join(privilege["on"]), "; ".join(notes)
     yield from ((name, "", f"the set {', '.join(members)}") for name, members in policy["sets"].items())
+    yield from ((name, "", f"the condition {text}") for name, text in policy.get("conditions", {}).items())
 
 
 def _source(source: Mapping[str, Any] | None, sources: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from privtab.base import ANY_PRIVILEGE, Attribute
@@ -69,6 +70,7 @@ def compare_declared(before: Program, after: Program) -> Iterator[DeclarationCha
             "alias", name, None if old is None else f"of {old.of}", None if new is None else f"of {new.of}"
         )
     yield from _sets(before, after)
+    yield from _conditions(before, after)
     yield from _roles(before, after)
     yield from _attributes(before, after)
     yield from _filters(before, after)
@@ -200,6 +202,12 @@ def _sets(before: Program, after: Program) -> Iterator[DeclarationChange]:
         ]
         texts = [None if names_in_set is None else _list(names_in_set) for names_in_set in members]
         yield from _text_change("set", name, texts[0], texts[1])
+
+
+def _conditions(before: Program, after: Program) -> Iterator[DeclarationChange]:
+    """Compare named conditions by their texts; what they mean is compared in the rows that use them."""
+    for name, old, new in _pairs(before.conditions, after.conditions):
+        yield from (replace(change, meaning=False) for change in _text_change("condition", name, old, new))
 
 
 def _roles(before: Program, after: Program) -> Iterator[DeclarationChange]:

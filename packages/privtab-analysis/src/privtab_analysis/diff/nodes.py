@@ -15,7 +15,7 @@ Pair: TypeAlias = tuple[str, str]
 """(entity type, operation)"""
 Decided: TypeAlias = Literal["allow", "deny", "invalid"]
 Tables: TypeAlias = Mapping[str, list[dict[str, str]]]
-DeclarationKind: TypeAlias = Literal["semantics", "type", "privilege", "alias", "set", "role", "attribute"]
+DeclarationKind: TypeAlias = Literal["semantics", "type", "privilege", "alias", "set", "condition", "role", "attribute"]
 Shows: TypeAlias = Literal["wider", "narrower", "effects"]
 """The difference that a witness shows."""
 
@@ -164,7 +164,7 @@ class Detail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclarationChange:
-    """A change outside of the rows: semantics, entity types, privileges, aliases, sets, roles, attributes."""
+    """A change outside of the rows: semantics, entity types, privileges, aliases, sets, named conditions, roles, attributes."""
 
     kind: DeclarationKind
     name: str

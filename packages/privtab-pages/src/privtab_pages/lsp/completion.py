@@ -67,6 +67,7 @@ def complete(text: str, offset: int, names: DeclaredNames, operations: dict[str,
         }
     if kinds & {"privilege", "set"}:
         found |= {name: _privilege(name, names) for name in names.declared}
+        found |= {n: Item(text=quoted_privilege(n), kind="set", about="a condition") for n in names.conditions}
     if "operation" in kinds:
         found |= {n: Item(text=n, kind="operation", about=listed_names(types)) for n, types in operations.items()}
     return list(found.values())

@@ -65,6 +65,7 @@ class _Policy:
     def __init__(self, names: DeclaredNames) -> None:
         self.tables = names.tables
         self.sets = {set_.name.value for set_ in self.tables.sets}
+        self.sets |= {condition.name.value for condition in self.tables.conditions}
         self.types = names.entities.keys()
 
     def all(self) -> Iterator[Occurrence]:
@@ -84,8 +85,10 @@ class _Policy:
             yield from self.privileges(set_.members)
         if tables.semantics.owner is not None:
             yield from self.privileges(tables.semantics.owner.holds)
-        for gate in tables.semantics.gates:
-            for use in gate.cell.names(gate.expression):
+        for decl in tables.conditions:
+            yield from self.privileges((decl.name,), declares=True)
+        for cell in (*tables.semantics.gates, *(decl.condition for decl in tables.conditions)):
+            for use in cell.cell.names(cell.expression):
                 yield from self.used(*use, None, {})
         for conflict in tables.conflicts:
             for word in conflict.operations:
