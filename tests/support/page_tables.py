@@ -8,7 +8,7 @@ from privtab.base import Diagnostic, SourceFile
 from privtab.pipeline import load_program
 from privtab_pages.imported import TableReader
 from privtab_pages.page_files import page_of
-from privtab_pages.roles import default_roles
+from privtab_pages.roles import ALLOWED, default_roles
 
 Allowed = dict[str, dict[str, set[str]]]
 
@@ -26,7 +26,7 @@ def allowed(policy: str | None) -> Allowed:
     assert matrix is not None
     found: Allowed = {}
     for (type_, operation), cells in matrix.cells.items():
-        roles = {role for role, cell in zip(matrix.roles, cells, strict=True) if cell}
+        roles = {role for role, cell in zip(matrix.roles, cells, strict=True) if cell == ALLOWED}
         found.setdefault(type_, {})[operation] = roles
     return found
 

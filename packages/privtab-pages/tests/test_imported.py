@@ -246,7 +246,7 @@ def test_an_edited_page_is_refused() -> None:
         assert old in text
         given, made = (tables(SourceFile.of(f"page{suffix}", t)) for t in (text.replace(old, new, 1), text))
         (finding,) = edited(given, made)
-        assert finding.message == "the page says `WRITE (namespace)`, its policy `READ (namespace)`"
+        assert finding.message == "the page says `WRITE (namespace)`, the policy `READ (namespace)`"
         without = "\n".join(line for line in text.splitlines() if 'id="stream.truncate"' not in line)
         (missing,) = edited(tables(SourceFile.of(f"page{suffix}", without)), made)
         assert "`stream.truncate`" in missing.message

@@ -17,7 +17,7 @@ from privtab.reference import Reference
 from privtab.state import Assignment, State
 from privtab_analysis.entitlements.universe import universe
 from privtab_pages.policy import PolicyPage
-from privtab_pages.roles import HOLDER, RoleMatrix, default_roles, roles_of_state
+from privtab_pages.roles import ALLOWED, DENIED, HOLDER, RoleMatrix, default_roles, roles_of_state
 
 HOSTILE = '<script>alert("1")</script> | `x` [y](z) *w*'
 
@@ -46,7 +46,7 @@ class Html(HTMLParser):
 @pytest.mark.parametrize("name", policy_names())
 def test_links_lead_to_rows_of_the_same_page(name: str) -> None:
     program = load_program(name)
-    page = PolicyPage(program=program, revision="", roles=default_roles(program))
+    page = PolicyPage(program=program, revision="", roles=[default_roles(program)])
     html = Html(page.html())
     assert len(html.ids) == len(set(html.ids))
     assert {f"{entity}.{operation}" for entity, operation in program.rules} <= set(html.ids)
@@ -80,7 +80,7 @@ def test_names_and_texts_are_only_texts(tmp_path: Path) -> None:
     assert html.text.count(HOSTILE) == 5
     assert "<script>" not in page.markdown()
     rows = [line for line in page.markdown().splitlines() if "see" in line]
-    assert [line.count("|") - line.count("\\|") for line in rows] == [6]
+    assert [line.count("|") - line.count("\\|") for line in rows] == [3]
 
 
 def decided(program: Program, state: State, role: str, scope: Entity | None, user: str) -> Iterator[tuple[str, str]]:
@@ -106,9 +106,69 @@ def test_default_roles_are_those_of_the_reference() -> None:
     assert matrix is not None
     assert matrix.roles == tuple(program.roles)
     domain, user = (matrix.roles.index(name) for name in ("domain_administrator", "domain_user"))
-    assert matrix.cells["domain", "remove"][domain] == "yes"
-    assert matrix.cells["domain", "remove"][user] == ""
-    assert matrix.cells["domain_config", "view_tags"][user] == "yes"
+    assert matrix.cells["domain", "remove"][domain] == ALLOWED
+    assert matrix.cells["domain", "remove"][user] == DENIED
+    assert matrix.cells["domain_config", "view_tags"][user] == ALLOWED
+
+
+def one(program: Program, type_: str) -> Entity:
+    """An entity whose names are types."""
+    return Entity(type_, "/".join(name for name in program.chain(type_) if not program.entities[name].single))
+
+
+@pytest.mark.parametrize("name", ["streams/teracloud", "polaris/1.7"])
+def test_what_a_role_lacks_is_what_the_reference_says(name: str) -> None:
+    """A cell in words is what an answer to the holder of the role names as missing, and to others does not."""
+    program = load_program(name)
+    matrix = default_roles(program)
+    assert matrix is not None
+    keys = [key for key, rule in program.rules.items() if not (rule.creates or rule.withs or rule.unnamed)]
+    seen = 0
+    for at, role in enumerate(matrix.roles):
+        for type_, operation in keys:
+            chain, scope = program.chain(type_), program.roles[role].scope
+            resource, within = one(program, type_), one(program, scope) if scope else None
+            held = State(assignments=(Assignment(principal="user:ann", role=role, scope=within),))
+            request = Request(user="ann", action=operation, resource=resource)
+            lacking, others = (
+                Reference(program, state).decide(request).context["missing"] for state in (held, State())
+            )
+            words = [" and ".join(atoms) for atoms in lacking if atoms not in others]
+            cell = matrix.cells[type_, operation][at]
+            if scope is None or scope in chain:
+                said = cell.removeprefix("with ").split(", or ") if cell.startswith("with ") else []
+                assert said == [re.sub(r":[\w/]*", "", text) for text in words], (role, type_, operation)
+                seen += bool(said)
+    assert seen
+
+
+def test_a_role_stands_where_it_can_be_held(tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text(
+        "privtab: 1\nsystem: two\nversion: '1'\nentities: {group: , project: }\nprivileges: [OPEN, JOIN]\n"
+        "roles:\n  group_guest: {title: Guest, scope: group, grants: {group: [JOIN]}}\n"
+        "  project_guest: {title: Guest, scope: project}\n  admin: {title: '" + HOSTILE + "'}\n"
+        "tables: {group: {join: JOIN (group)}, project: {open: OPEN (project)}}\n",
+        encoding="utf-8",
+    )
+    program = load_program(path)
+    matrix = default_roles(program)
+    assert matrix is not None
+    sections = {section.entity: section for section in matrix.sections(program)}
+    assert [sections[type_].roles for type_ in ("group", "project")] == [["Guest", HOSTILE]] * 2
+    assert [cells for _, cells in sections["group"].rows] == [[ALLOWED, DENIED]]
+    page = PolicyPage(program=program, revision="", roles=[matrix])
+    assert "script" not in Html(page.html()).elements
+    assert "<script>" not in page.markdown()
+
+
+def test_columns_without_texts_are_left_out() -> None:
+    program = load_program("gravitino/1.3.0")
+    markdown = PolicyPage(program=program, revision="").markdown()
+    for header, *rows in re.findall(r"(?m)^\| operation.*\n\|---.*\n(?:\|.*\n)+", markdown):
+        cells = [row.split(" | ")[1:] for row in (header, *rows)]
+        assert all(map(any, zip(*cells, strict=False)))
+    assert "| `member (metalake)` | `member (metalake)` |" not in markdown
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -128,7 +188,7 @@ def test_roles_of_a_state_are_those_of_the_reference(seed: int) -> None:
         for (type_, operation), cells in matrix.cells.items():
             rule = program.rules[type_, operation]
             if not rule.creates and not rule.withs and not rule.unnamed:
-                assert cells[at] == str(found.get((type_, operation), "")), (role, type_, operation)
+                assert cells[at] == str(found.get((type_, operation), DENIED)), (role, type_, operation)
 
 
 def test_a_holder_is_nobody_whom_the_state_names() -> None:

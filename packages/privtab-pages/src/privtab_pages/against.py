@@ -10,7 +10,7 @@ from privtab.ir import Program
 from privtab.language import cell_names
 from privtab_analysis.diff import Verdict, diff
 from privtab_pages.draft import Draft, Mark
-from privtab_pages.roles import RoleMatrix, default_roles
+from privtab_pages.roles import ALLOWED, RoleMatrix, default_roles
 
 DIFFERS = FindingKind("T105", "differs", Severity.ERROR)
 _HELP = "change the page or the policy"
@@ -54,13 +54,18 @@ def _known(condition: str, policy: Program) -> bool:
 
 def _of_mark(draft: Draft, mark: Mark, policy: Program, matrix: RoleMatrix | None) -> Iterator[Diagnostic]:
     """The difference between what a cell says of a role and what the policy does."""
-    names = (mark.role, draft.role_name(mark.role, mark.scope))
-    role = next((name for name in names if name in policy.roles), None)
     cells = matrix.cells.get((mark.type, mark.operation)) if matrix else None
+    # A role that is held on several types is declared once for each, with one title.
+    around = (None, *policy.chain(mark.type)) if cells is not None else ()
+    titled = [
+        name for name, role in policy.roles.items() if role.title == draft.roles[mark.role] and role.scope in around
+    ]
+    names = (mark.role, draft.role_name(mark.role, mark.scope), *titled)
+    role = next((name for name in names if name in policy.roles), None)
     if cells is None or role is None or matrix is None:
         what = f"row `{mark.type}.{mark.operation}`" if cells is None and matrix else f"role `{mark.role}`"
         yield DIFFERS.at(mark.span, f"the policy has no {what}", _HELP)
-    elif bool(cells[matrix.roles.index(role)]) != mark.allowed:
+    elif (cells[matrix.roles.index(role)] == ALLOWED) != mark.allowed:
         page, other = ("allows", "denies") if mark.allowed else ("denies", "allows")
         yield DIFFERS.at(
             mark.span, f"the page {page} `{mark.type}.{mark.operation}` to `{role}`, the policy {other} it", _HELP

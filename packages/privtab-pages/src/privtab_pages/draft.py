@@ -120,7 +120,7 @@ class Draft:
                 yield (
                     self.role_name(role, scope),
                     {
-                        **({"title": title} if title != role else {}),
+                        **({"title": title} if title != self.role_name(role, scope) else {}),
                         "scope": scope,
                         **({"grants": grants} if grants else {}),
                     },

@@ -42,12 +42,11 @@ class Row:
     requires: Sequence[Piece]
     each: Sequence[Piece]
     sets: Sequence[str]
-    """The smallest sets that suffice."""
+    """The smallest sets that suffice, unless the condition says the same."""
     effects: Sequence[str]
     source: str
     remarks: Sequence[str]
     coverage: str
-    roles: Sequence[str]
 
 
 class Node(NamedTuple):
@@ -67,7 +66,8 @@ class PolicyPage:
 
     program: Program
     revision: str
-    roles: RoleMatrix | None = None
+    roles: Sequence[RoleMatrix | None] = ()
+    """The matrices of roles; None where there are no roles."""
     coverage: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """For each row that has cells, by the rule's id: the number of cells, and of the cells that scenarios prove."""
     changes: Diff | None = None
@@ -106,8 +106,9 @@ class PolicyPage:
             "width": max(INDENT * node.depth + LETTER * len(node.name + node.note) + 2 * INDENT for node in nodes),
             "indent": INDENT,
             "line": LINE,
-            "matrix": self.roles,
+            "matrices": [(matrix, list(matrix.sections(self.program))) for matrix in self.roles if matrix],
             "readings": [(_anchor(row["entity"], row["operation"]), row) for row in readings],
+            "anchor": lambda rule: _anchor(rule.entity, rule.operation),
             "cells": cells,
             "source": self.source,
             "fence": "`" * max(3, 1 + max(map(len, re.findall("`+", self.source)), default=0)),
@@ -117,18 +118,19 @@ class PolicyPage:
     def _row(self, described: Mapping[str, Any], rule: Rule) -> Row:
         cells = self.coverage.get(rule.id)
         sets, unlisted = minimal_set_texts(described, "has more smallest sets than are listed")
+        texts = [f"{title}{text}" for title, found in sets for text in found]
+        stated = [described["requires"], described["each"] and f"each: {described['each']}"]
         return Row(
             anchor=_anchor(rule.entity, rule.operation),
             operation=rule.operation,
             title=rule.title if rule.title and rule.title != rule.operation.replace("_", " ") else "",
             requires=self._pieces(described["requires"] or "", rule.requires, rule),
             each=self._pieces(described["each"] or "", rule.each, rule),
-            sets=[f"{title}{text}" for title, found in sets for text in found],
+            sets=[] if texts == [text for text in stated if text] else texts,
             effects=described["effects"],
             source=_source(described["source"], self.program.sources),
             remarks=list(_remarks(described, unlisted)),
             coverage="" if cells is None else f"{cells[1]} of {cells[0]}",
-            roles=() if self.roles is None else self.roles.cells[rule.entity, rule.operation],
         )
 
     def _pieces(self, text: str, condition: Formula | None, rule: Rule) -> list[Piece]:

@@ -21,7 +21,9 @@ PageFormat = Literal["markdown", "html"]
 def run(
     policy: PolicyArguments,
     *,
-    state: Annotated[Path | None, option("--state -s STATE", f"Show the roles of this state. {STATE_HELP}")] = None,
+    state: Annotated[
+        Path | None, option("--state -s STATE", f"Also show the roles of this state. {STATE_HELP}")
+    ] = None,
     since: Annotated[
         str | None, option("--since POLICY", "Show what changed since this version: a name, a path, REVISION:path.")
     ] = None,
@@ -31,7 +33,7 @@ def run(
     ] = None,
     output: OutputOption = None,
 ) -> None:
-    """Write a policy as a page: rows with links, roles, entities, readings, coverage, changes.
+    """Write a policy as a page: roles by operations, rows with links, entities, readings, coverage, changes.
 
     The same policy gives the same bytes, so that `--check` in CI tells when a committed page is out of date.
 
@@ -50,12 +52,12 @@ def run(
     html = format_ == "html" or (format_ is None and output is not None and output.suffix in (".html", ".htm"))
     with no_collection(keep=True), err().spinner("writing the page", after=1.0):
         program = policy.program()
+        matrices = [default_roles(program)]
+        matrices += [] if state is None else [roles_of_state(program, load_state(program, state, samples=True).state)]
         page = PolicyPage(
             program=program,
             revision=policy_revision(program, parallel=True),
-            roles=default_roles(program)
-            if state is None
-            else roles_of_state(program, load_state(program, state, samples=True).state),
+            roles=matrices,
             coverage=_coverage(policy),
             source=_source(policy),
             changes=None if since is None else _changes(policy, since, program),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import PolicyInvalid, UsageError, parse_key_values
 from privtab.command import Commands, OutputOption, argument, deliver, err, fail_if, option, show_findings
+
+if TYPE_CHECKING:
+    from privtab.base import SourceFile
+    from privtab_pages.tables import Page
 
 PANEL = "Write"
 
@@ -73,25 +77,19 @@ def table(
       privtab import table matrix.csv --column requires=Needed --name Programs=program --set ALL=READ,WRITE
     """
     from privtab.base import SourceFile
-    from privtab.ir import Program
     from privtab.pipeline import load_program
     from privtab_pages.against import differences
     from privtab_pages.imported import TableReader, no_table
-    from privtab_pages.own_pages import edited, own_policy
-    from privtab_pages.page_files import page_of, page_source, tables
-    from privtab_pages.policy import PolicyPage
+    from privtab_pages.own_pages import own_policy
+    from privtab_pages.page_files import page_of, page_source
     from privtab_pages.shapes import HEADINGS
 
     source = page_source(page)
     read = page_of(source)
     if own := own_policy(source):
-        made: Program = load_program(SourceFile.of(str(page), own))
-        again = PolicyPage(program=made, revision="")
-        text = again.html() if page.suffix in (".html", ".htm") else again.markdown()
-        found = list(edited(read.tables, tables(SourceFile.of(str(page), text))))
-        show_findings(found, {str(page): source.text})
-        fail_if(found)
-        deliver(own, output)
+        _check_own(source, read, against or SourceFile.of(str(page), own))
+        if against is None:
+            deliver(own, output)
         return
     parts = parse_key_values(column, "--column", "PART=NAME", example="requires=Needed")
     if unknown := parts.keys() - HEADINGS.keys():
@@ -136,6 +134,24 @@ def table(
         deliver(policy)
     else:
         _write(policy, reader.draft.scenarios(program, output.name), output)
+
+
+def _check_own(source: SourceFile, page: Page, policy: str | SourceFile) -> None:
+    """Stop with exit code 1 if a page of `privtab docs` is not as a policy makes it."""
+    from privtab.base import SourceFile
+    from privtab.ir import Program
+    from privtab.pipeline import load_program
+    from privtab_pages.own_pages import edited
+    from privtab_pages.page_files import tables
+    from privtab_pages.policy import PolicyPage
+    from privtab_pages.roles import default_roles
+
+    made: Program = load_program(policy)
+    again = PolicyPage(program=made, revision="", roles=[default_roles(made)])
+    text = again.html() if source.path.endswith((".html", ".htm")) else again.markdown()
+    found = list(edited(page.tables, tables(SourceFile.of(source.path, text))))
+    show_findings(found, {source.path: source.text})
+    fail_if(found)
 
 
 def _write(policy: str | None, scenarios: str, output: Path) -> None:

@@ -136,7 +136,7 @@ class World:
     @cached_property
     def page(self) -> PolicyPage:
         """The policy as a page."""
-        return PolicyPage(program=self.program, revision=self.revision, roles=default_roles(self.program))
+        return PolicyPage(program=self.program, revision=self.revision, roles=[default_roles(self.program)])
 
     @cached_property
     def table(self) -> Mapping[str, Row]:
