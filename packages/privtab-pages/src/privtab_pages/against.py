@@ -23,7 +23,7 @@ def differences(draft: Draft, page: Program, policy: Program, spans: Mapping[int
     """
     matrix = default_roles(policy)
     for mark in draft.marks:
-        yield from _of_mark(draft, mark, policy, matrix)
+        yield from _of_mark(mark, policy, matrix)
     marked = {(mark.type, mark.operation) for mark in draft.marks}
     stated = {key: rule for key, rule in page.rules.items() if key not in marked}
     known = {
@@ -52,15 +52,12 @@ def _known(condition: str, policy: Program) -> bool:
     )
 
 
-def _of_mark(draft: Draft, mark: Mark, policy: Program, matrix: RoleMatrix | None) -> Iterator[Diagnostic]:
+def _of_mark(mark: Mark, policy: Program, matrix: RoleMatrix | None) -> Iterator[Diagnostic]:
     """The difference between what a cell says of a role and what the policy does."""
     cells = matrix.cells.get((mark.type, mark.operation)) if matrix else None
-    # A role that is held on several types is declared once for each, with one title.
-    around = (None, *policy.chain(mark.type)) if cells is not None else ()
-    titled = [
-        name for name, role in policy.roles.items() if role.title == draft.roles[mark.role] and role.scope in around
-    ]
-    names = (mark.role, draft.role_name(mark.role, mark.scope), *titled)
+    # A draft declares a role of several types once for each, and so does the policy that it became.
+    around = policy.chain(mark.type) if cells is not None else ()
+    names = (mark.role, *(f"{type_}_{mark.role}" for type_ in (mark.scope, *around)))
     role = next((name for name in names if name in policy.roles), None)
     if cells is None or role is None or matrix is None:
         what = f"row `{mark.type}.{mark.operation}`" if cells is None and matrix else f"role `{mark.role}`"

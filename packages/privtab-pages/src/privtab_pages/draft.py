@@ -159,10 +159,14 @@ class Draft:
 
     def _entity(self, type_: str) -> str:
         """An entity of a type, each of whose names is `x`."""
+        return f"{type_}:{self.path(type_, 'x')}"
+
+    def path(self, type_: str, name: str) -> str:
+        """The path of an entity of a type, each of whose names is the same."""
         depth, above = 1, self.inside.get(type_)
         while above is not None and depth < len(self.titles):
             depth, above = depth + 1, self.inside.get(above)
-        return f"{type_}:{'/'.join('x' * depth)}"
+        return "/".join([name] * depth)
 
 
 def row_title(operation: str, title: str) -> dict[str, str]:
