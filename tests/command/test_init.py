@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -110,6 +111,73 @@ def test_nothing_is_overwritten(privtab: Callable[..., Any], tmp_path: Path) -> 
     assert ran.code == 2
     assert "service.py" in ran.err
     assert written(tmp_path) == ["service.py"]
+
+
+PAGE = """# Project permissions
+
+| Action | Viewer | Admin |
+|---|---|---|
+| open | ✓ | ✓ |
+| delete | - | ✓ |
+"""
+
+
+def test_a_page_becomes_a_project(privtab: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "wiki.md"
+    page.write_text(PAGE, encoding="utf-8")
+    ran = privtab("init", tmp_path / "shop", "--from", page)
+    assert (ran.code, ran.err) == (0, "")
+    assert written(tmp_path / "shop") == sorted([*FILES, "policy_src/shop/wiki.md"])
+    monkeypatch.chdir(tmp_path / "shop")
+    workflow = yaml.safe_load(Path(".github/workflows/policy.yml").read_text(encoding="utf-8"))
+    commands = [step["run"] for step in workflow["jobs"]["policy"]["steps"] if "run" in step]
+    gates = [shlex.split(text)[1:] for text in commands if text.startswith("privtab") and "diff" not in text]
+    assert [gate[0] for gate in gates] == ["fmt", "lint", "test", "import", "compile"]
+    assert [privtab(*gate).code for gate in gates] == [0] * 5
+    explain = next(line.split()[1:] for line in ran.out.splitlines() if "privtab explain" in line)
+    assert privtab(*explain).out.startswith("DENY")
+    assert privtab(*[word.replace(":other", ":main") for word in explain]).out.startswith("ALLOW")
+    assert privtab("compile", "shop/1", "--state", "policy_src/shop/state.yaml").code == 0
+    compile(Path("service.py").read_text(encoding="utf-8"), "service.py", "exec")
+    copy = Path("policy_src/shop/wiki.md")
+    copy.write_text(PAGE.replace("| delete | - |", "| delete | ✓ |"), encoding="utf-8")
+    assert [privtab(*gate).code for gate in gates] == [0, 0, 0, 1, 0]
+
+
+def test_a_page_of_conditions_becomes_a_project(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    page = tmp_path / "wiki.md"
+    page.write_text("# Shop\n\n| Operation | Requires |\n|---|---|\n| see | READ |\n", encoding="utf-8")
+    assert privtab("init", tmp_path / "shop", "--from", page).code == 0
+    state = tmp_path / "shop" / "policy_src" / "shop" / "state.yaml"
+    assert privtab("state", "validate", state, "--policy", state.with_name("1.yaml")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "code", "message"),
+    [
+        ("wiki.md", PAGE.replace("| delete | - |", "| delete | maybe |"), 1, "wiki.md:6:12"),
+        ("wiki.md", "Nothing here.\n", 2, "has no table"),
+        ("my wiki.md", PAGE, 2, "cannot name a file of the project"),
+        ("state.yaml", PAGE, 2, "state.yaml"),
+    ],
+)
+def test_a_page_that_is_not_read_writes_nothing(
+    privtab: Callable[..., Any], tmp_path: Path, name: str, text: str, code: int, message: str
+) -> None:
+    page = tmp_path / name
+    page.write_text(text, encoding="utf-8")
+    ran = privtab("init", tmp_path / "shop", "--from", page)
+    assert ran.code == code
+    assert message in ran.err
+    assert not (tmp_path / "shop").exists()
+
+
+def test_files_are_written_all_or_none(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / ".github").write_text("in the way of the workflow", encoding="utf-8")
+    ran = privtab("init", tmp_path, "--system", "shop", "--start", "data")
+    assert ran.code != 0
+    assert written(tmp_path) == [".github"]
+    assert privtab("init", tmp_path / "new", "--start", "data", "--from", "page.md").code == 2
 
 
 def test_a_name_that_cannot_be_is_refused(privtab: Callable[..., Any], tmp_path: Path) -> None:

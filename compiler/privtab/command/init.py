@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,6 +14,7 @@ import typer
 from privtab import __version__
 from privtab.base.errors import UsageError
 from privtab.base.lazy import pattern
+from privtab.base.plugins import load_plugin
 from privtab.base.resources import data_path, text_templates
 from privtab.base.staged import write_file
 from privtab.command._output import deliver, out
@@ -45,6 +47,12 @@ _EXAMPLE = {
         "user": "alice",
     },
 }
+_SHARED = {
+    "privtab.toml": "privtab.toml.j2",
+    ".github/workflows/policy.yml": "ci.yml.j2",
+    "policy-requirements.txt": "requirements.txt.j2",
+    "service.py": "service.py.j2",
+}
 
 
 def run(
@@ -55,33 +63,43 @@ def run(
     start: Annotated[
         InitialTable | None, option("--start", "Template: catalogs of data, or workspaces of a service.")
     ] = None,
+    page: Annotated[
+        Path | None, option("--from PAGE", "Take the policy from the tables of a page, as `import table` does.")
+    ] = None,
 ) -> None:
     """Write a first policy with its state, scenarios, settings, a CI workflow and a guarded example service.
 
-    On a terminal, asks for missing options. Existing files are never overwritten.
+    On a terminal, asks for missing options. Existing files are never overwritten. With `--from`, the page is copied into
+    the project, and the workflow compares it with the policy.
 
     Example:
       privtab init shop
       privtab init . --system lake --start data
+      privtab init wiki --from permissions.md
     """
+    if page is not None and start is not None:
+        raise UsageError("`--from` takes the table from a page: leave out `--start`")
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     default_name = _system_name(folder.resolve().name)
     if system is None:
         system = typer.prompt("Name of the system", default=default_name) if interactive else default_name
     if not _SYSTEM.fullmatch(system):
         raise UsageError(f"`{system}` cannot name a system: write lower case letters, digits and `_`, a letter first")
-    if start is None:
-        start = _prompt_for_start() if interactive else "data"
     policies = Path("policy_src") / system
-    sources = {
-        policies / "1.yaml": f"{start}/policy.yaml.j2",
-        policies / "state.yaml": f"{start}/state.yaml.j2",
-        policies / "1.scenarios.yaml": f"{start}/scenarios.yaml.j2",
-        Path("privtab.toml"): "shared/privtab.toml.j2",
-        Path(".github/workflows/policy.yml"): "shared/ci.yml.j2",
-        Path("policy-requirements.txt"): "shared/requirements.txt.j2",
-        Path("service.py"): "shared/service.py.j2",
+    templates = {
+        policies / "1.yaml": "policy.yaml.j2",
+        policies / "state.yaml": "state.yaml.j2",
+        policies / "1.scenarios.yaml": "scenarios.yaml.j2",
     }
+    files: dict[Path, bytes] = {}
+    if page is not None:
+        found = load_plugin("privtab.commands", "import").project(page, system)
+        files, example = {policies / name: content for name, content in found.files.items()}, found.example
+        sources = {path: f"page/{name}" for path, name in templates.items() if path not in files}
+    else:
+        start = start or (_prompt_for_start() if interactive else "data")
+        example, sources = _EXAMPLE[start], {path: f"{start}/{name}" for path, name in templates.items()}
+    sources |= {Path(path): f"shared/{name}" for path, name in _SHARED.items()}
     wheel = installed_wheel()
     vendored = Path("vendor") / f"privtab-{__version__}-py3-none-any.whl"
     values = {
@@ -89,21 +107,33 @@ def run(
         "wheel": vendored.as_posix(),
         "sha256": hashlib.sha256(wheel).hexdigest(),
         "lock": data_path("requirements/compiler.lock").read_text(encoding="utf-8"),
-        **_EXAMPLE[start],
+        **example,
     }
-    files = {path: text_templates("init").get_template(name).render(values).encode() for path, name in sources.items()}
+    files |= {p: text_templates("init").get_template(name).render(values).encode() for p, name in sources.items()}
     files[vendored] = wheel
     existing = [str(path) for path in files if (folder / path).exists()]
     if existing:
         raise UsageError(f"{folder} has {', '.join(existing)} already: nothing was written")
-    for path, content in files.items():
-        write_file(folder / path, content)
+    _write({folder / path: content for path, content in files.items()})
     console = out()
     for path in files:
         console.print(str(folder / path), style="dim")
     console.print("\nnext")
-    for command in _next_commands(folder, system, start):
+    for command in _next_commands(folder, system, example):
         console.print(f"  {command}")
+
+
+def _write(files: Mapping[Path, bytes]) -> None:
+    """Write new files, all or none."""
+    written = []
+    try:
+        for path, content in files.items():
+            write_file(path, content)
+            written.append(path)
+    except BaseException:
+        for path in written:
+            path.unlink()
+        raise
 
 
 def _system_name(name: str) -> str:
@@ -122,14 +152,13 @@ def _prompt_for_start() -> InitialTable:
     return answers[answer]
 
 
-def _next_commands(folder: Path, system: str, start: InitialTable) -> list[str]:
-    example = _EXAMPLE[start]
+def _next_commands(folder: Path, system: str, example: Mapping[str, str]) -> list[str]:
     state = f"policy_src/{system}/state.yaml"
     question = f"{example['user']} {example['reading']} {example['noun']}:{example['denied']}"
     return [
         *([] if folder == Path() else [f"cd {folder}"]),
         "privtab lint",
-        "privtab test --mutation",
+        f"privtab test{'' if 'page' in example else ' --mutation'}",
         f"privtab explain {question} --policy {system}/1 --state {state}",
         f"privtab compile {system}/1 --state {state}",
         "python service.py",

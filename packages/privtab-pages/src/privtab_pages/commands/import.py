@@ -9,7 +9,10 @@ from privtab.base import PolicyInvalid, UsageError, parse_key_values
 from privtab.command import Commands, OutputOption, argument, deliver, err, fail_if, option, show_findings
 
 if TYPE_CHECKING:
-    from privtab.base import SourceFile
+    from privtab.base import Diagnostic, SourceFile
+    from privtab.ir import Program
+    from privtab_pages.imported import TableReader
+    from privtab_pages.project import Project
     from privtab_pages.tables import Page
 
 PANEL = "Write"
@@ -113,15 +116,7 @@ def table(
     for form in reader.forms:
         err().print(form)
     unread = list(reader.found)
-    program = None
-    while program is None and policy is not None:
-        written = SourceFile.of("policy.yaml", policy)
-        try:
-            program = load_program(written)
-        except PolicyInvalid as error:
-            wrong = [reader.on_page(found, written) for found in error.diagnostics]
-            unread += wrong
-            policy = reader.without(wrong) if allow_partial or against else None
+    program, policy = _program(reader, policy, unread, partial=allow_partial or bool(against))
     if against is not None and program is not None:
         unread += differences(reader.draft, program, load_program(against), reader.spans)
     show_findings(unread, {str(page): source.text})
@@ -136,17 +131,57 @@ def table(
         _write(policy, reader.draft.scenarios(program, output.name), output)
 
 
+def _program(
+    reader: TableReader, policy: str | None, unread: list[Diagnostic], *, partial: bool
+) -> tuple[Program | None, str | None]:
+    """The program of a policy that was read, and the policy; `partial`: without the rows that it cannot have, which `unread` takes."""
+    from privtab.base import SourceFile
+    from privtab.pipeline import load_program
+
+    while policy is not None:
+        written = SourceFile.of("policy.yaml", policy)
+        try:
+            return load_program(written), policy
+        except PolicyInvalid as error:
+            wrong = [reader.on_page(found, written) for found in error.diagnostics]
+            unread += wrong
+            policy = reader.without(wrong) if partial else None
+    return None, None
+
+
+def project(page: Path, system: str) -> Project:
+    """The project of a page for `privtab init --from`; stops with findings for a page that is not read whole."""
+    from privtab_pages.imported import TableReader, no_table
+    from privtab_pages.own_pages import own_policy
+    from privtab_pages.page_files import page_of, page_source
+    from privtab_pages.project import project as made
+
+    source = page_source(page)
+    if own_policy(source):
+        raise UsageError(f"{page} carries a policy: `privtab import table {page} -o policy.yaml` gives it back")
+    read = page_of(source)
+    reader = TableReader(system=system, version="1", document=page.name)
+    policy = reader.read(read.tables, read.lines)
+    if policy is None:
+        raise no_table(str(page), read.tables, reader.unread)
+    unread = list(reader.found)
+    program, _ = _program(reader, policy, unread, partial=False)
+    show_findings(unread, {str(page): source.text})
+    fail_if(unread or program is None)
+    assert program is not None
+    return made(page, reader.draft, program, policy)
+
+
 def _check_own(source: SourceFile, page: Page, policy: str | SourceFile) -> None:
     """Stop with exit code 1 if a page of `privtab docs` is not as a policy makes it."""
     from privtab.base import SourceFile
-    from privtab.ir import Program
     from privtab.pipeline import load_program
     from privtab_pages.own_pages import edited
     from privtab_pages.page_files import tables
     from privtab_pages.policy import PolicyPage
     from privtab_pages.roles import default_roles
 
-    made: Program = load_program(policy)
+    made = load_program(policy)
     again = PolicyPage(program=made, revision="", roles=[default_roles(made)])
     text = again.html() if source.path.endswith((".html", ".htm")) else again.markdown()
     found = list(edited(page.tables, tables(SourceFile.of(source.path, text))))
