@@ -6,6 +6,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -86,19 +87,13 @@ def run(
     if not _SYSTEM.fullmatch(system):
         raise UsageError(f"`{system}` cannot name a system: write lower case letters, digits and `_`, a letter first")
     policies = Path("policy_src") / system
-    templates = {
-        policies / "1.yaml": "policy.yaml.j2",
-        policies / "state.yaml": "state.yaml.j2",
-        policies / "1.scenarios.yaml": "scenarios.yaml.j2",
-    }
-    files: dict[Path, bytes] = {}
     if page is not None:
-        found = load_plugin("privtab.commands", "import").project(page, system)
-        files, example = {policies / name: content for name, content in found.files.items()}, found.example
-        sources = {path: f"page/{name}" for path, name in templates.items() if path not in files}
+        contents, example = load_plugin("privtab.commands", "import").project(page, system)
+        sources = {policies / "state.yaml": "page/state.yaml.j2"}
     else:
         start = start or (_prompt_for_start() if interactive else "data")
-        example, sources = _EXAMPLE[start], {path: f"{start}/{name}" for path, name in templates.items()}
+        contents, example = {}, _EXAMPLE[start]
+        sources = {policies / name: f"{start}/{name}.j2" for name in ("1.yaml", "state.yaml", "1.scenarios.yaml")}
     sources |= {Path(path): f"shared/{name}" for path, name in _SHARED.items()}
     wheel = installed_wheel()
     vendored = Path("vendor") / f"privtab-{__version__}-py3-none-any.whl"
@@ -109,6 +104,7 @@ def run(
         "lock": data_path("requirements/compiler.lock").read_text(encoding="utf-8"),
         **example,
     }
+    files = {policies / name: content for name, content in contents.items()}
     files |= {p: text_templates("init").get_template(name).render(values).encode() for p, name in sources.items()}
     files[vendored] = wheel
     existing = [str(path) for path in files if (folder / path).exists()]
@@ -125,15 +121,11 @@ def run(
 
 def _write(files: Mapping[Path, bytes]) -> None:
     """Write new files, all or none."""
-    written = []
-    try:
+    with ExitStack() as undo:
         for path, content in files.items():
             write_file(path, content)
-            written.append(path)
-    except BaseException:
-        for path in written:
-            path.unlink()
-        raise
+            undo.callback(path.unlink)
+        undo.pop_all()
 
 
 def _system_name(name: str) -> str:
