@@ -64,7 +64,9 @@ class RoleMatrix:
 
     def _held_on(self, program: Program, role: str, entity: str) -> bool:
         declared = program.roles.get(role)
-        return declared is not None and (not declared.scopes or not {*declared.scopes}.isdisjoint(program.chain(entity)))
+        return declared is not None and (
+            not declared.scopes or not {*declared.scopes}.isdisjoint(program.chain(entity))
+        )
 
 
 def default_roles(program: Program) -> RoleMatrix | None:
