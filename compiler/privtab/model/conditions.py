@@ -245,7 +245,7 @@ class Scope:
         if members is None or any(member in self.names.poisoned for member in members):
             if self.names.unknown(name.text):
                 span = cell.at(name)
-                known = self.names.declared.keys() | self.names.conditions.keys()
+                known = (*self.names.declared, *self.names.conditions)
                 make = partial(undeclared.unknown_privilege, span, name.text, known)
                 self.found.append(self.names.finding_for(("privilege", name.text), span, make))
             self.poisoned = True

@@ -147,11 +147,11 @@ def _wrong_choices(subject: Subject, script: Script) -> Iterator[Diagnostic]:
 
 
 def _rules_to_cover(subject: Subject, program: Program) -> Iterator[tuple[tuple[str, str], Rule]]:
-    """The rules that cases should cover: all; for a variant or other readings, the rules that they change."""
+    """The rules that cases should cover: all; for a variant, the rules that it changes; for other readings, those that they change in it."""
     if subject.variant is None and not subject.readings:
         yield from program.rules.items()
         return
-    base_program = resolve_policy(subject.policy).check().program
+    base_program = resolve_policy(subject.policy, variant=subject.variant if subject.readings else None).check().program
     for key, rule in program.rules.items():
         if base_program is None or _content(program, rule) != _content(base_program, base_program.rules.get(key)):
             yield key, rule
