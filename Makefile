@@ -132,9 +132,9 @@ connect:
 	@echo "some of it on Spark Connect"
 	@$(CONNECT) -m "spark and not slow and not long" $(SOME_ON_CONNECT)
 
-test-full: setup-test ## the rest: coverage, processes, packaging, load, examples, large worlds, Spark on Connect
-	@# As in `make test`: what is slow often waits, and coverage never does.
-	@$(MAKE) --no-print-directory --jobs 3 slow connect-more coverage
+test-full: setup-test ## the rest: processes, packaging, load, examples, large worlds, Spark on Connect
+	@# As in `make test`: what is slow often waits.
+	@$(MAKE) --no-print-directory --jobs 2 slow connect-more
 
 .PHONY: slow connect-more
 slow:
@@ -153,7 +153,7 @@ coverage: setup-test ## what the tests of the compiler's rooms execute; the room
 	@echo "the compiler's rooms with coverage"
 	@$(BIN)/pytest -q -n 1 --dist loadgroup -m "not slow and not long and not spark and not hypothesis and not generated" --cov --cov-report=term:skip-covered $(COVERED)
 
-test-long: setup-test ## minutes of generated worlds, other ones each time
+test-long: setup-test coverage ## coverage, and minutes of generated worlds, other ones each time
 	@$(PYTEST) --hypothesis-profile search --timeout 0 -m long
 	@echo "what is slow or long on Spark Connect" && $(CONNECT) -n $(JOBS) --hypothesis-profile search --timeout 0 -m "spark and (slow or long)" packages/privtab-spark/tests
 

@@ -9,8 +9,8 @@ import pytest
 
 
 def seeds(numbers: Sequence[int], *, quick: int, full: int | None = None) -> list[Any]:
-    """The numbers as parameters: the first `quick` without a mark, those up to `full` (None: all) marked as slow, the others as long."""
-    full = len(numbers) if full is None else full
+    """The numbers as parameters: the first `quick` without a mark, those up to `full` (None: twice as many) as slow, the others as long."""
+    full = 2 * quick if full is None else full
     return [
         *numbers[:quick],
         *(pytest.param(number, marks=pytest.mark.slow) for number in numbers[quick:full]),
