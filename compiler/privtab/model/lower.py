@@ -43,7 +43,7 @@ def lower(policy: m.Policy) -> ir.Program:
         attributes=policy.attributes,
         filters=tuple(map(lowering.filter, policy.filters)),
         dialect=policy.tables.dialect or "",
-        conditions={d.name.value: " ".join(d.condition.cell.text.split()) for d in policy.tables.conditions},
+        conditions={d.name.value: d.condition.cell.line for d in policy.tables.conditions},
     )
 
 

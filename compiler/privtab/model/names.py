@@ -420,7 +420,7 @@ def resolve_semantics(names: DeclaredNames, found: list[Diagnostic]) -> Semantic
 def _gate(decl: SemanticsDecl) -> str | None:
     """The gate as the file has it; None without one."""
     cells = {"and": decl.gate, "or": decl.alternative}
-    texts = {word: " ".join(cell.cell.text.split()) for word, cell in cells.items() if cell is not None}
+    texts = {word: cell.cell.line for word, cell in cells.items() if cell is not None}
     if "or" not in texts:
         return texts.get("and")
     return f"{{{', '.join(f'{word}: {text}' for word, text in texts.items())}}}"

@@ -282,7 +282,7 @@ class Rows:
 
 
 def _text(cell: ConditionCell | None) -> str | None:
-    return None if cell is None else " ".join(cell.cell.text.split())
+    return None if cell is None else cell.cell.line
 
 
 def resolve_conflicts(

@@ -31,6 +31,11 @@ class Cell:
         return self.node.text
 
     @property
+    def line(self) -> str:
+        """The text on one line, with single blanks."""
+        return " ".join(self.text.split())
+
+    @property
     def span(self) -> Span:
         """The span of the whole cell."""
         return self.source.span(self.node.start, self.node.end)

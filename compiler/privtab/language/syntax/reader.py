@@ -260,9 +260,8 @@ class PolicyReader(NodeReader):
                 self.cell_error(cell, error)
                 return ConditionCell(cell=cell, expression=None)
             case expression:
-                words = " ".join(cell.text.split())
-                self.any_privilege |= ANY_PRIVILEGE in words
-                self.named_privilege |= NAMED_PRIVILEGE in words
+                self.any_privilege |= ANY_PRIVILEGE in cell.line
+                self.named_privilege |= NAMED_PRIVILEGE in cell.line
                 return ConditionCell(cell=cell, expression=expression)
 
     def effects(self, node: YamlNode, kind: EffectKind, what: str) -> Iterator[EffectCell]:

@@ -221,10 +221,9 @@ def _reading(
     condition = reader.condition(node, f"the reading `{key.text}`")
     if condition is None:
         return None
-    text = " ".join(condition.cell.text.split())
     if body.each is not None and body.requires is None:
-        return text, nodes.RowBody(each=condition, plain=True)
-    return text, nodes.RowBody(requires=condition, plain=True)
+        return condition.cell.line, nodes.RowBody(each=condition, plain=True)
+    return condition.cell.line, nodes.RowBody(requires=condition, plain=True)
 
 
 def _plain(node: YamlNode) -> str:

@@ -53,7 +53,7 @@ def _type(name: str, names: DeclaredNames) -> str | None:
 
 def _privilege(name: str, names: DeclaredNames) -> str | None:
     if name in names.conditions:
-        return _lines(f"**{name}**", f"the condition `{' '.join(names.conditions[name].cell.text.split())}`")
+        return _lines(f"**{name}**", f"the condition `{names.conditions[name].cell.line}`")
     members = names.members(name)
     if members is None:
         return None
