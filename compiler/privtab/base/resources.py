@@ -82,9 +82,9 @@ class Documents(dict[str, Path]):
 
 def sample_state(location: str) -> Path | None:
     """The file of a shipped state, `sample:SYSTEM` or `sample:SYSTEM/NAME`; None for other locations. Raises UsageError."""
-    system, _, name = location.removeprefix("sample:").partition("/")
-    if system == location.partition("/")[0]:
+    if not location.startswith("sample:"):
         return None
+    system, _, name = location.removeprefix("sample:").partition("/")
     shipped = policies() / system / f"{name}{'.' if name else ''}state.yaml"
     found = sorted(policies().glob("*/*state.yaml"))
     if shipped not in found:

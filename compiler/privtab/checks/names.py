@@ -40,8 +40,7 @@ def unused_set(policy: m.Policy) -> Iterator[Found]:
                 "keep it if states grant it by that name; else drop it",
             )
     for decl in tables.conditions:
-        if decl.name.value not in used:
-            name = decl.name.value
+        if (name := decl.name.value) not in used:
             yield Found(decl.name.span, f"no row uses the condition `{name}`", f"write `{name} (TYPE)`, or drop it")
 
 

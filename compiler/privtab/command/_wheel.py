@@ -20,9 +20,7 @@ def installed_wheel() -> bytes:
     with needing("a wheel of privtab for the workflow", "compiler"):
         places = {path.as_posix(): Path(str(path.locate())) for path in distribution("privtab").files or ()}
     top = data_path(DATA[0]).parent
-    if (
-        top.name != "_data"
-    ):  # a checkout: its data lie beside its packages, as `pyproject.toml` says, and copies may be old
+    if top.name != "_data":  # a checkout: its data lie beside its packages, and copies of them may be old
         places = {name: path for name, path in places.items() if ".dist-info/" in name}
         for source in (top / "compiler", *top.glob("packages/*/src")):
             places |= {path.relative_to(source).as_posix(): path for path in source.rglob("*")}

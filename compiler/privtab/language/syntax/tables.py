@@ -290,7 +290,7 @@ def _subjects(reader: PolicyReader, node: YamlNode) -> tuple[str, ...]:
 
 
 def _gate(reader: PolicyReader, node: YamlNode) -> tuple[nodes.ConditionCell | None, nodes.ConditionCell | None]:
-    """What every row requires as well, and what suffices for every row."""
+    """Read `and`, which every row requires as well, and `or`, which suffices for every row."""
     if isinstance(node, ScalarNode) and node.value == "none":
         return None, None
     if not isinstance(node, MappingNode):
@@ -300,8 +300,8 @@ def _gate(reader: PolicyReader, node: YamlNode) -> tuple[nodes.ConditionCell | N
             node, "`gate` is empty", "write `gate: {and: CONDITION, or: CONDITION}`, with one of them or both"
         )
     fields = reader.fields(node, "gate", "`gate`") or {}
-    both = (reader.condition(fields[k][1], f"`{k}` of `gate`") if k in fields else None for k in ("and", "or"))
-    return next(both), next(both)
+    parts = {word: reader.condition(node, f"`{word}` of `gate`") for word, (_, node) in fields.items()}
+    return parts.get("and"), parts.get("or")
 
 
 def _owner(reader: PolicyReader, node: YamlNode) -> nodes.OwnerDecl | None:

@@ -11,11 +11,9 @@ ROLE = re.compile(
     r"\b(?:admins?|administrators?|owners?|editors?|viewers?|guests?|members?|developers?|maintainers?|managers?|users?|moderators?|operators?|analysts?|contributors?|readers?|writers?|authors?|auditors?|reviewers?|reporters?|engineers?|collaborators?|anonymous|everyone|leaders?|staff|superusers?|roles?|agents?|publishers?|experimenters?|planners?|customers?|employees?|creators?|interactive|no access|read[ -]only|full access|supervisors?|support|principals?|masters?|observers?|bots?|livechat|can (?:view|edit))\b",
     re.IGNORECASE,
 )
-AND_ABOVE = re.compile(r"\s*(?:\+|\b(?:and|or) (?:above|higher|up|greater))\Z", re.IGNORECASE)
-_BETWEEN = re.compile(
-    r"\s*(?:[,;/&\n]|\b(?:and|or)\b(?! (?:above|higher|up|greater)\b))\s*",
-    re.IGNORECASE,
-)
+_UP = "(?:above|higher|up|greater)"
+AND_ABOVE = re.compile(rf"\s*(?:\+|\b(?:and|or) {_UP})\Z", re.IGNORECASE)
+_BETWEEN = re.compile(rf"\s*(?:[,;/&\n]|\b(?:and|or)\b(?! {_UP}\b))\s*", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z][\w.-]*(?: [A-Za-z][\w.-]*){0,2}")
 _NO_ROLE = re.compile(
     r"\b(?:any|any(?:one|body)|every(?:one|body)|all|public|own|only|if|no|none|nobody|not|never|except|see|who|with|yes|varies|same|tbd)\b",
@@ -32,14 +30,17 @@ def roles_in(text: str, ranks: Sequence[str] = ()) -> list[str] | None:
     (['Owner', 'Admin'], ['guest', 'owner'], None)
     """
     found: list[str] = []
+    names = [*map(identifier, ranks)]
     for part in filter(None, _BETWEEN.split(text)):
         name = AND_ABOVE.sub("", part)
         if not _NAME.fullmatch(name) or _NO_ROLE.search(name):
             return None
-        above = [other for at, other in enumerate(ranks) if identifier(name) in map(identifier, ranks[: at + 1])]
-        if name != part and not above:
+        if name == part:
+            found.append(name)
+        elif identifier(name) in names:
+            found += ranks[names.index(identifier(name)) :]
+        else:
             return None
-        found += [name] if name == part else above
     return found
 
 
