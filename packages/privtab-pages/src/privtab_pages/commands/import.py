@@ -68,9 +68,9 @@ def table(
     """Read the privilege tables of a page as a policy.
 
     A page made using `privtab docs` gives back its policy unchanged. Other tables become a draft: operations with what they
-    require, matrices of marks of roles, and lists of roles or of what they may do; the command says as what it read each table. It guesses nothing: it reports every
-    cell that is not plain, and then writes nothing or, with `--allow-partial`, a policy that denies what such cells are about.
-    Columns, tables, footnotes and texts that are left out are also reported, unless `--accept` names them. With `-o`, the
+    require, matrices of marks of roles, and lists of roles or of what they may do; the command says as what it read each
+    table. It guesses nothing: it reports every cell that is not plain, and then writes nothing or, with `--allow-partial`, a
+    policy that denies what such cells are about. Columns, tables, footnotes and texts that are left out are also reported, unless `--accept` names them. With `-o`, the
     scenarios of the page's cells are written beside the policy. `--against` says cell by cell where a page and a policy differ. Check the policy against the page before you use it.
 
     Example:
@@ -82,7 +82,7 @@ def table(
     from privtab.base import SourceFile
     from privtab.pipeline import load_program
     from privtab_pages.against import differences
-    from privtab_pages.imported import TableReader, no_table
+    from privtab_pages.imported import TableReader
     from privtab_pages.own_pages import own_policy
     from privtab_pages.page_files import page_of, page_source
     from privtab_pages.shapes import HEADINGS
@@ -110,13 +110,9 @@ def table(
         shape=shape,
         several=several or "",
     )
-    policy = reader.read(read.tables, read.lines)
-    if policy is None:
-        raise no_table(str(page), read.tables, reader.unread)
+    program, policy, unread = _program(reader, page, read, partial=allow_partial or bool(against))
     for form in reader.forms:
         err().print(form)
-    unread = list(reader.found)
-    program, policy = _program(reader, policy, unread, partial=allow_partial or bool(against))
     if against is not None and program is not None:
         unread += differences(reader.draft, program, load_program(against), reader.spans)
     show_findings(unread, {str(page): source.text})
@@ -132,26 +128,34 @@ def table(
 
 
 def _program(
-    reader: TableReader, policy: str | None, unread: list[Diagnostic], *, partial: bool
-) -> tuple[Program | None, str | None]:
-    """The program of a policy that was read, and the policy; `partial`: without the rows that it cannot have, which `unread` takes."""
+    reader: TableReader, path: Path, page: Page, *, partial: bool
+) -> tuple[Program | None, str | None, list[Diagnostic]]:
+    """The program of a page, its policy, and what is not read; `partial`: without the rows that a policy cannot have.
+
+    Raises UsageError for a page without a table of privileges.
+    """
     from privtab.base import SourceFile
     from privtab.pipeline import load_program
+    from privtab_pages.imported import no_table
 
+    policy = reader.read(page.tables, page.lines)
+    if policy is None:
+        raise no_table(str(path), page.tables, reader.unread)
+    unread = list(reader.found)
     while policy is not None:
         written = SourceFile.of("policy.yaml", policy)
         try:
-            return load_program(written), policy
+            return load_program(written), policy, unread
         except PolicyInvalid as error:
             wrong = [reader.on_page(found, written) for found in error.diagnostics]
             unread += wrong
             policy = reader.without(wrong) if partial else None
-    return None, None
+    return None, None, unread
 
 
 def project(page: Path, system: str) -> Project:
     """The project of a page for `privtab init --from`; stops with findings for a page that is not read whole."""
-    from privtab_pages.imported import TableReader, no_table
+    from privtab_pages.imported import TableReader
     from privtab_pages.own_pages import own_policy
     from privtab_pages.page_files import page_of, page_source
     from privtab_pages.project import project as made
@@ -159,16 +163,12 @@ def project(page: Path, system: str) -> Project:
     source = page_source(page)
     if own_policy(source):
         raise UsageError(f"{page} carries a policy: `privtab import table {page} -o policy.yaml` gives it back")
-    read = page_of(source)
     reader = TableReader(system=system, version="1", document=page.name)
-    policy = reader.read(read.tables, read.lines)
-    if policy is None:
-        raise no_table(str(page), read.tables, reader.unread)
-    unread = list(reader.found)
-    program, _ = _program(reader, policy, unread, partial=False)
+    program, policy, unread = _program(reader, page, page_of(source), partial=False)
     show_findings(unread, {str(page): source.text})
     fail_if(unread or program is None)
     assert program is not None
+    assert policy is not None
     return made(page, reader.draft, program, policy)
 
 
