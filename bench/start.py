@@ -27,20 +27,25 @@ _OPA = "package a\n\nallow if input.user == data.owner\n"
 
 def report(_sizes: Sequence[str], repetitions: int) -> Report:
     """Each command here, and in the other checkout, by turns."""
-    pythons = {"this tree": sys.executable} | ({"other tree": other} if (other := os.environ.get(OTHER)) else {})
+    trees = pythons()
     with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
         folder = Path(name)
         others = [(what, (_times(line, repetitions, {}),)) for what, line in beside(folder).items()]
         ours = [
             # In the first turn modules are compiled.
-            (what, tuple(zip(*[_turn(pythons, line, environment) for _ in range(times + 1)][1:], strict=True)))
+            (what, tuple(zip(*[_turn(trees, line, environment) for _ in range(times + 1)][1:], strict=True)))
             for what, (line, environment, times) in commands(folder, repetitions).items()
         ]
     rows = [(what, *(Spread(values=tuple(values)).text(3) for values in found)) for what, found in others + ours]
-    columns = ("command", *pythons)
+    columns = ("command", *trees)
     padded = tuple((*row, *[""] * (len(columns) - len(row))) for row in rows)
     title = "Seconds of processor time of a command: median (min..max)"
     return Report(part="start", tables=(Table(title=title, columns=columns, rows=padded),), targets=())
+
+
+def pythons() -> Mapping[str, str]:
+    """The Python of each tree to measure: this one and, if there is another, that one."""
+    return {"this tree": sys.executable} | ({"other tree": other} if (other := os.environ.get(OTHER)) else {})
 
 
 def beside(folder: Path) -> Mapping[str, list[str]]:

@@ -1,6 +1,6 @@
-"""What people wait for, in this tree and in an earlier one: each figure by turns in one run, beside something that others know.
+"""Measure the waits of users in this tree and in another, by turns in one run, beside something that others know.
 
-The Python of the other checkout's environment stands in PRIVTAB_BENCH_OTHER. Everything is asked as users ask it, of commands,
+The Python of the other checkout's environment, if there is one, stands in PRIVTAB_BENCH_OTHER. Everything is asked as users ask it, of commands,
 of `Embedded` and over sockets, so that both trees understand it. Figures are processor time of whole processes, but for Spark's,
 which are seconds of a clock.
 """
@@ -32,9 +32,6 @@ from prepared import POLICY, Prepared, serve
 from prepared import policy_text as lake_text
 from workload import World, world
 
-from privtab.engines.opa import binary
-
-PYTHONS: Mapping[str, str] = {"earlier": os.environ.get(start.OTHER, sys.executable), "this": sys.executable}
 OPA_ROWS = (1_000, 5_000)
 DECISIONS, BATCH, ROUNDS = 2_000, 100, 5
 GRANTS = 1_000_000
@@ -56,35 +53,33 @@ class Row:
 
 
 def report(_sizes: Sequence[str], repetitions: int) -> Report:
-    """Every row in both trees by turns, `repetitions` times; PRIVTAB_BENCH_ROWS names groups of rows, all by default."""
-    wanted = os.environ.get("PRIVTAB_BENCH_ROWS", " ".join(ROWS)).split()
+    """Every row in each tree by turns, `repetitions` times; PRIVTAB_BENCH_GROUPS names groups of rows, all by default."""
+    wanted = os.environ.get("PRIVTAB_BENCH_GROUPS", " ".join(ROWS)).split()
     found: list[tuple[str, ...]] = []
     with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
         for group in wanted:
             folder = Path(name) / group
             folder.mkdir()
             found += [_measured(row, repetitions) for row in ROWS[group](folder)]
-    columns = ("what", "earlier", "this tree", "this / earlier", "beside it")
+    trees = start.pythons()
+    columns = ("what", *trees, *(["this / other"] if len(trees) > 1 else []), "beside it")
     table = Table(title="What people wait for: median (min..max)", columns=columns, rows=tuple(found))
     return Report(part="waits", tables=(table,))
 
 
 def _measured(row: Row, repetitions: int) -> tuple[str, ...]:
-    times: dict[str, list[float]] = {which: [] for which in (*PYTHONS, "beside")}
+    pythons = [*start.pythons().values()]
+    times: dict[str, list[float]] = {python: [] for python in pythons}
+    others: list[float] = []
     for number in range(repetitions):
-        for which in sorted(PYTHONS, reverse=bool(number % 2)):
-            times[which].append(row.ask(PYTHONS[which]))
+        for python in pythons[:: -1 if number % 2 else 1]:
+            times[python].append(row.ask(python))
         if row.measured_beside is not None:
-            times["beside"].append(row.measured_beside())
-    earlier, this, beside = (Spread(values=tuple(values)) for values in times.values())
-    said = f"{row.beside}: {beside.text(row.digits)}" if beside.values else row.beside
-    line = (
-        f"{row.what}, {row.unit}",
-        earlier.text(row.digits),
-        this.text(row.digits),
-        this.over(earlier).text(2),
-        said,
-    )
+            others.append(row.measured_beside())
+    spreads = [Spread(values=tuple(values)) for values in times.values()]
+    ratio = [spreads[0].over(spreads[1]).text(2)] if len(spreads) > 1 else []
+    said = f"{row.beside}: {Spread(values=tuple(others)).text(row.digits)}" if others else row.beside
+    line = (f"{row.what}, {row.unit}", *(spread.text(row.digits) for spread in spreads), *ratio, said)
     print(" | ".join(line), file=sys.stderr, flush=True)
     return line
 
@@ -152,10 +147,7 @@ def _embedded(folder: Path) -> list[Row]:
         return float(_run(python, "-c", _OPEN, str(policy), str(packed / "state.tar.gz")))
 
     def opened_by_opa() -> float:
-        before = _children()
-        packed = large / sys.executable.replace("/", "-")
-        _run(str(binary.find()), "eval", "--bundle", str(packed / "state.tar.gz"), "--format", "raw", "1")
-        return _children() - before
+        return load(large / sys.executable.replace("/", "-") / "state.tar.gz").processor
 
     return [
         Row(what="`check(Request)`", unit="µs", digits=1, ask=partial(decided, "request")),
