@@ -145,7 +145,7 @@ connect-more:
 	@$(CONNECT) -m "spark and not slow and not long" packages/privtab-spark/tests $(addprefix --ignore=,$(SOME_ON_CONNECT))
 
 # Examples alone, without generated ones: what they execute does not depend on luck, and measuring makes all of them three times
-# as slow. One worker: these tests wait for nothing, and the slow ones beside them wait often.
+# as slow.
 COVERED := $(addprefix tests/,backends bundle checks fmt ir lint model passes report state syntax) \
            packages/privtab-analysis/tests packages/privtab-testing/tests/scenarios
 

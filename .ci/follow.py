@@ -1,4 +1,4 @@
-"""Which shipped table has a newer release in the registries: `python .ci/follow.py [SYSTEM…]`.
+"""Say which shipped table has a newer release in the registries: `python .ci/follow.py [SYSTEM…]`.
 
 `releases.yaml` beside the tables of a system names where it is published. The clients of the registries are asked, with their
 settings. Exit code 1 where one did not answer: nothing is known then.
@@ -63,7 +63,7 @@ def versions(system: str, policies: Path = POLICIES) -> list[Version]:
 
 
 def verdict(shipped: list[Version], newest: Version) -> str:
-    """What the newest release means for the tables: a table `1.7` is of each `1.7.x`."""
+    """The meaning of the newest release for the tables: a table `1.7` is of each `1.7.x`."""
     last = shipped[-1].release
     if newest.release[: len(last)] == last:
         return "followed"

@@ -27,11 +27,11 @@ EXPLORED = ("gravitino/1.1.0", "--state", "sample:gravitino")
 
 
 class NotReleasedError(Exception):
-    """What stops a release, in words."""
+    """The reason that stops a release, in words."""
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    """What a command prints. Raises NotReleasedError with all that it said."""
+    """Run a command and return its output. Raises NotReleasedError with all that it said."""
     words = [str(word) for word in command]
     ran = subprocess.run(
         words, cwd=cwd, env={**os.environ, **environment}, check=False, capture_output=True, text=True, errors="replace"

@@ -1,4 +1,4 @@
-"""What a release says of itself: its bill of materials (CycloneDX), and how it was built (in-toto, SLSA provenance)."""
+"""The statements of a release: its bill of materials (CycloneDX), and how it was built (in-toto, SLSA provenance)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LOCKS = (
     "requirements/test.lock",
     "editors/vscode/package-lock.json",
 )
-"""What a release is built with and from, each package by its hash."""
+"""The packages that a release is built with and from, each by its hash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class Bill:
         return found
 
     def _needs(self) -> dict[str, set[str]]:
-        """What each installed package says it needs here."""
+        """The needs of each installed package here."""
         where = "import sysconfig; print(sysconfig.get_path('purelib'))"
         site = subprocess.run([self.python, "-c", where], check=True, capture_output=True, text=True).stdout.strip()
         found: dict[str, set[str]] = {}
@@ -122,7 +122,7 @@ class Bill:
         return found
 
     def _editor(self) -> list[Component]:
-        """What is packed into the extension for editors."""
+        """The packages in the extension for editors."""
         lock = json.loads((self.root / "editors" / "vscode" / "package-lock.json").read_text(encoding="utf-8"))
         found = []
         for path, package in lock["packages"].items():
@@ -147,7 +147,7 @@ class Bill:
 
 
 def provenance(files: dict[str, bytes], root: Path, origin: dict[str, str | None], builder: str) -> str:
-    """How files were built: an in-toto statement with SLSA provenance, in which no time stands.
+    """Say how files were built: an in-toto statement with SLSA provenance, in which no time stands.
 
     `origin` says what was built: the commit, and where they are known the tag and the repository.
     """

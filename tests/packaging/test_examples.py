@@ -18,7 +18,7 @@ OF_THE_READER = re.compile(
     r"\b(?:my|mine|old|new|lake|studio|shop|drive|warehouse|narrower|state|sources|final\.more)\.\w+|\b(?:https?|registry|store|import|s3|postgresql\S*):|"
     r"\.(?:pem|jsonl|tar\.gz|html|db|log)\b|HEAD|[a-z]+/(?= |$)|/srv/|app:app|openapi|docs/|grants\.db|/shared/|…"
 )
-"""What a reader has: files, folders, servers, repositories, keys."""
+"""Things of a reader: files, folders, servers, repositories, keys."""
 FOREVER = ("lsp", "explore", "serve", "opa run", "opa install", "opa path")
 """They run until they are ended, or build an OPA."""
 RUN = {

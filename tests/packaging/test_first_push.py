@@ -1,4 +1,4 @@
-"""What `privtab init` writes is green at its first push: the workflow's packages are there, by hash, and its checks pass."""
+"""The files of `privtab init` are green at its first push: the workflow's packages are there, by hash, and its checks pass."""
 
 from __future__ import annotations
 

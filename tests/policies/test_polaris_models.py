@@ -34,7 +34,7 @@ def program() -> Program:
 
 
 def decide(program: Program, operation: str, grants: dict[str, list[tuple[str, str]]]) -> dict[str, bool]:
-    """Whether each user may, whose role has these grants: privilege and entity."""
+    """The answer for each user whose role has these grants: privilege and entity."""
     state = State(
         assignments=tuple(Assignment(principal=f"user:{user}", role=user) for user in grants),
         grants=tuple(

@@ -1,4 +1,4 @@
-"""What is stable in 0.x: documents that an earlier version wrote are read, and mean the same.
+"""The stable part of 0.x: documents that an earlier version wrote are read, and mean the same.
 
 Each folder beside this file is of one version, as that version read and wrote it: a policy, a state, bundles of both, requests with
 their decisions, and the JSON of commands. Nothing in it is ever written again.
@@ -35,7 +35,7 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 
 def missing(old: Any, new: Any, where: str = "") -> Iterator[str]:
-    """What readers of the older JSON would miss in the newer: a key, or a value of its type."""
+    """Parts of the older JSON that its readers would miss in the newer: a key, or a value of its type."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key, value in old.items():
             if key in new:

@@ -180,7 +180,7 @@ class Scope:
         return m.Named(name.text, places, tuple(bodies.items()), m.CellPart(cell, name.start, name.end))
 
     def _body(self, name: str, type_: str) -> tuple[m.Condition | None, list[Diagnostic]]:
-        """What a named condition is for an entity of a type."""
+        """The named condition for an entity of a type."""
         key = name, type_
         if key not in self.bodies:
             of_type = replace(

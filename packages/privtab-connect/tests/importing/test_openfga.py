@@ -68,7 +68,7 @@ def read(folder: Path, program: Program, answer: object, **values: str) -> Impor
 
 
 def names(result: ImportResult) -> list[str]:
-    """What stops the import, by name."""
+    """The items that stop the import, by name."""
     return sorted({item.name for item in result.refused(strict=False, allow_partial=False, accept=())})
 
 

@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class Project(NamedTuple):
-    """What a page gives to a project."""
+    """The parts of a project that come from a page."""
 
     files: Mapping[str, bytes]
     """The contents of files by their names in the folder of the system."""

@@ -145,7 +145,7 @@ def _held(
 
 
 def _beside(caller: Caller, rule: Rule, entities: Mapping[str, Entity], without: Sequence[frozenset[str]]) -> str:
-    """What a caller lacks for an operation where they lack less than a user `without` a role; else the mark of a denial."""
+    """The rights that a caller lacks for an operation where they lack less than a user `without` a role; else the mark of a denial."""
     lacking = [sorted(rights) for rights in _lacking(caller, rule, entities) if rights and rights not in without]
     why = Decision(allowed=False, context={"missing": lacking}).why_denied(brief=True)
     return f"with {why.removeprefix('missing: ')}" if lacking else DENIED
