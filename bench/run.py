@@ -1,4 +1,4 @@
-"""Run the benchmarks, print the figures and write them to docs/benchmarks.md.
+"""Run the benchmarks, print the figures and write them to docs/internals/benchmarks.md.
 
 python bench/run.py                      everything, about half an hour
 python bench/run.py decisions --sizes S  one part, one size
@@ -57,7 +57,7 @@ from workload import SIZES
 from privtab.base.errors import PrivtabError
 from privtab.engines.opa import binary
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "internals" / "benchmarks.md"
 PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "decisions": decisions.report,
     "features": features.report,

@@ -70,7 +70,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         markdown = markdown.replace("\n## ", f"\n{NEXT}\n\n## ", 1)
     if uri == "rules/README.md":
         markdown += catalogue()
-    if uri == "benchmarks.md":
+    if uri == "internals/benchmarks.md":
         markdown = _PLOT.sub(lambda found: found[0] + "\n" + plot(found["table"], found["unit"]), markdown)
     parts = _FENCE.split(markdown)
     return "".join(

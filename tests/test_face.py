@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 from checkout import PACKAGES, PYTHONPATH, ROOT, modules
 
-PAGE = ROOT / "docs" / "face.md"
+PAGE = ROOT / "docs" / "internals" / "face.md"
 ROOMS = (*sorted(path.name for path in PACKAGES[0].iterdir() if (path / "__init__.py").exists()), "pipeline")
 MOST = 314
 """The names of the core that packages take; it only falls, until it is 320."""
@@ -26,7 +26,7 @@ READERS = {"privtab_analysis", "privtab_spark"}
 HEAD = """\
 # The face of the core
 
-The names of the core that [packages](architecture.md) take, by room: `from privtab.base import UsageError`. Packages import nothing else of the core.
+The names of the core that [packages](../architecture.md) take, by room: `from privtab.base import UsageError`. Packages import nothing else of the core.
 `tests/test_face.py` holds code and page to this, and the count only falls. It writes this page again with `--update-golden`.
 """
 

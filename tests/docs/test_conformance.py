@@ -1,4 +1,4 @@
-"""docs/conformance.md: its commands with a real server, its driver in Python, and the options and files that it names."""
+"""docs/conformance.md: its commands with a real server, its driver in Python, and the options and files that it names; and the figures of its method."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from privtab_testing.conform.neighbours import mistakes
 from privtab_testing.conform.plan import plan
 
 PAGE = "docs/conformance.md"
+METHOD = "docs/internals/conformance.md"
 SERVER = "http://127.0.0.1:8181"
 DATABASE = "postgresql+psycopg://postgres@/postgres"
 
@@ -86,7 +87,7 @@ def test_the_sizes_of_plans_are_those_of_the_page(policy: str) -> None:
     sizes = (len(planned.cells), len(planned.questions), len(planned.world.users), planned.world.rows)
     seen = f"{len(planned.mistakes) - len(planned.unseen)} of {len(planned.mistakes)}"
     row = re.search(
-        rf"^\| `{re.escape(policy)}` \|(.*)\|$", (ROOT / PAGE).read_text(encoding="utf-8"), flags=re.MULTILINE
+        rf"^\| `{re.escape(policy)}` \|(.*)\|$", (ROOT / METHOD).read_text(encoding="utf-8"), flags=re.MULTILINE
     )
     assert row is not None
     *numbers, kinds = row[1].split("|")
@@ -95,4 +96,4 @@ def test_the_sizes_of_plans_are_those_of_the_page(policy: str) -> None:
 
 def test_the_page_lists_every_kind_of_mistake() -> None:
     rows = [f"| `{mistake.id}` | {mistake.text} | {mistake.needs} |" for mistake in mistakes()]
-    assert "\n".join(rows) in (ROOT / PAGE).read_text(encoding="utf-8")
+    assert "\n".join(rows) in (ROOT / METHOD).read_text(encoding="utf-8")

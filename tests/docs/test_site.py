@@ -43,5 +43,5 @@ def test_what_is_made_for_the_site_is_there(site: Path) -> None:
     rules = (site / "rules" / "index.html").read_text(encoding="utf-8")
     for page in (ROOT / "docs" / "rules").glob("P*.md"):
         assert f'href="{page.stem}.html"' in rules, page
-    assert '<svg class="plot"' in (site / "benchmarks.html").read_text(encoding="utf-8")
+    assert '<svg class="plot"' in (site / "internals" / "benchmarks.html").read_text(encoding="utf-8")
     assert (site / "search" / "search_index.json").stat().st_size > 100_000

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from privtab_analysis.commands import _diff
 
 HISTORIES = {
-    "reference/history.md": 3,
+    "internals/history-cdap.md": 3,
     "internals/history-gravitino.md": 2,
     "internals/history-polaris.md": 1,
     "internals/history-trino.md": 1,

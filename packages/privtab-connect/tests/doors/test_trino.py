@@ -243,7 +243,7 @@ def test_a_list_is_one_decision(world: World) -> None:
 
 
 def test_a_long_list_is_one_decision(world: World, tmp_path: Path) -> None:
-    """With PRIVTAB_TRINO_TABLES=10000 this is the figure in docs/benchmarks.md, which `--log-cli-level=INFO` shows.
+    """With PRIVTAB_TRINO_TABLES=10000 this is the figure in docs/internals/benchmarks.md, which `--log-cli-level=INFO` shows.
 
     What Trino asked is asked of a hand-written Rego in an OPA as well, which says the same.
     """
