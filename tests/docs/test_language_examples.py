@@ -215,6 +215,29 @@ def test_every_link_leads_somewhere() -> None:
             assert not anchor or other.suffix != ".md" or anchor in anchors(other), f"{path.name}: {target}#{anchor}"
 
 
+def test_sketches_say_that_they_are_not_tested() -> None:
+    for path in (ROOT / "docs").rglob("*.md"):
+        for block in read(str(path.relative_to(ROOT))).blocks:
+            marked = re.match(r"(#|--) not tested\n", block.text) is not None
+            assert marked == ("sketch" in block.says), f"{path.name}:{block.line}"
+
+
+INTERNALS = ("internals/", "decisions/", "architecture.md", "CONTRIBUTING.md", "reference/commands.md")
+"""Pages for those who change privtab, and the page that is generated as a whole."""
+MOST_WORDS = 76_200
+"""The words of the pages for users; they only fall."""
+_GENERATED = re.compile(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", re.DOTALL)
+
+
+def test_the_pages_for_users_have_few_words() -> None:
+    docs = ROOT / "docs"
+    pages = [path for path in docs.rglob("*.md") if not str(path.relative_to(docs)).startswith(INTERNALS)]
+    texts = [_GENERATED.sub("", path.read_text(encoding="utf-8")) for path in pages]
+    words = sum(1 for text in texts for word in text.split() if re.search(r"\w", word))
+    assert words <= MOST_WORDS, "move what a user does not need to docs/internals, and say the rest shorter"
+    assert words >= MOST_WORDS - 1_000, "lower MOST_WORDS"
+
+
 def test_every_page_is_in_the_index() -> None:
     docs = ROOT / "docs"
     index = (docs / "README.md").read_text(encoding="utf-8")

@@ -28,7 +28,7 @@ def test_the_example_for_postgresql(
     (block,) = (
         block
         for block in page.blocks
-        if block.language == "console" and "sketch" in block.says and DATABASE in block.text
+        if block.language == "console" and "postgresql" in block.says and DATABASE in block.text
     )
     with postgresql() as url:
         engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool, isolation_level="AUTOCOMMIT")
