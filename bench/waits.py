@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +37,8 @@ OPA_ROWS = (1_000, 5_000)
 DECISIONS, BATCH, ROUNDS = 2_000, 100, 5
 GRANTS = 1_000_000
 LOGGED = 1_000_000
+LONGEST = 240
+"""Seconds of a clock after which a row of a tree is not repeated: the table says how many repetitions there were."""
 _URL = re.compile(r"http://[\w.:]+\b")
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -68,18 +71,29 @@ def report(_sizes: Sequence[str], repetitions: int) -> Report:
 
 
 def _measured(row: Row, repetitions: int) -> tuple[str, ...]:
+    """A line of the table: after a turn that warms up, each tree in every repetition, until its rows have taken LONGEST seconds."""
     pythons = [*start.pythons().values()]
     times: dict[str, list[float]] = {python: [] for python in pythons}
     others: list[float] = []
-    for number in range(repetitions):
+    spent = dict.fromkeys(pythons, 0.0)
+    for number in range(-1, repetitions):
         for python in pythons[:: -1 if number % 2 else 1]:
-            times[python].append(row.ask(python))
+            if spent[python] < LONGEST:
+                begun = time.monotonic()
+                times[python].append(row.ask(python))
+                spent[python] += time.monotonic() - begun
         if row.measured_beside is not None:
             others.append(row.measured_beside())
-    spreads = [Spread(values=tuple(values)) for values in times.values()]
-    ratio = [spreads[0].over(spreads[1]).text(2)] if len(spreads) > 1 else []
-    said = f"{row.beside}: {Spread(values=tuple(others)).text(row.digits)}" if others else row.beside
-    line = (f"{row.what}, {row.unit}", *(spread.text(row.digits) for spread in spreads), *ratio, said)
+    # The first turn compiles modules and reads files into memory; where it took all of the time, it is the figure.
+    spreads = [Spread(values=tuple(values[1:] or values)) for values in times.values()]
+    full = all(len(spread.values) == repetitions for spread in spreads)
+    ratio = [spreads[0].over(spreads[1]).text(2) if full else f"{spreads[0].median / spreads[1].median:.2f}"] if len(spreads) > 1 else []  # fmt: skip
+    said = f"{row.beside}: {Spread(values=tuple(others[1:])).text(row.digits)}" if others else row.beside
+    shown = [
+        spread.text(row.digits) + ("" if len(spread.values) == repetitions else f", of {len(spread.values)}")
+        for spread in spreads
+    ]
+    line = (f"{row.what}, {row.unit}", *shown, *ratio, said)
     print(" | ".join(line), file=sys.stderr, flush=True)
     return line
 
