@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from inspect import get_annotations
+from operator import attrgetter
+from reprlib import recursive_repr
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,8 @@ __all__ = ["dataclass"]
 _METHODS = ("__init__", "__repr__", "__eq__", "__hash__")
 _DESCRIPTION = ("__dataclass_fields__", "__dataclass_params__", "__match_args__", "__signature__")
 _NO_FIELDS = ("ClassVar", "typing.ClassVar", "KW_ONLY")
+_UNCOMPILED = {"slots": False, "repr": False, "eq": False, "unsafe_hash": False}
+"""What the standard library does not make here: compiling a method takes longer than most classes are used."""
 _COMPLETING = RLock()
 """Completing a class completes those that it extends."""
 
@@ -57,7 +61,8 @@ def _waiting(written: type, options: dict[str, bool]) -> type:
         with _COMPLETING:
             if not stubs:
                 return
-            full = vars(dataclasses.dataclass(**{**options, "slots": False})(written))
+            full = dict(vars(dataclasses.dataclass(**{**options, **_UNCOMPILED})(written)))
+            full |= _methods(dataclasses.fields(written), options)
             for name in full.keys() - own - {"__setattr__", "__delattr__"}:
                 setattr(made, name, full[name])
             for name in stubs.keys() - full.keys():
@@ -67,6 +72,37 @@ def _waiting(written: type, options: dict[str, bool]) -> type:
     for stub in stubs.values():
         stub.complete = complete
     return made
+
+
+def _methods(fields: tuple[Any, ...], options: dict[str, bool]) -> dict[str, Any]:
+    """The methods of a class that need no compilation, as the standard library has them."""
+    shown = [field.name for field in fields if field.repr]
+    template = f"{{}}({', '.join(f'{name}={{!r}}' for name in shown)})"
+    to_show = _values(shown)
+    to_compare = _values([field.name for field in fields if field.compare])
+    to_hash = _values([field.name for field in fields if (field.compare if field.hash is None else field.hash)])
+
+    @recursive_repr()
+    def shown_as(record: Any) -> str:
+        return template.format(type(record).__qualname__, *to_show(record))
+
+    def equals(record: Any, other: Any) -> Any:
+        return to_compare(record) == to_compare(other) if other.__class__ is record.__class__ else NotImplemented
+
+    def hashed(record: Any) -> int:
+        return hash(to_hash(record))
+
+    equal, by_fields = options.get("eq", True), options.get("unsafe_hash") or options.get("frozen")
+    found: dict[str, Any] = {"__repr__": shown_as} if options.get("repr", True) else {}
+    found |= {"__eq__": equals} if equal else {}
+    return found | ({"__hash__": hashed if by_fields else None} if equal or options.get("unsafe_hash") else {})
+
+
+def _values(names: list[str]) -> Any:
+    """What gives the values of these fields as a tuple."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda record: tuple([getattr(record, name) for name in names])
 
 
 class _Stub:
