@@ -104,9 +104,10 @@ NEVER = (
     "numpy",
     "pyarrow",
     "requests",
+    "lark",
 )
 """Modules that no command here needs, with the libraries of other commands."""
-COMPILER = ("yaml", "lark", "privtab.pipeline", "privtab.language", "privtab.state")
+COMPILER = ("yaml", "privtab.pipeline", "privtab.language", "privtab.state")
 HELP = (*NEVER, *COMPILER, "jinja2", "rich.markdown", "rich.traceback", "markdown_it", "pygments", "privtab_analysis")
 POLICY = """\
 privtab: 1
@@ -137,7 +138,7 @@ ASKED = ("-p", "lake.yaml", "-s", "state.yaml")
             (*NEVER, "rich.markdown", "rich.traceback", "markdown_it", "jinja2", "privtab.command.compile"),
         ),
         ("state --help", ("yaml", "lark", "jinja2", "rich.markdown", "privtab_spark", "privtab_connect")),
-        ("explain --help", (*NEVER, "yaml", "lark", "jinja2", "rich.markdown", "rich.traceback", "privtab.pipeline")),
+        ("explain --help", (*NEVER, "yaml", "jinja2", "rich.markdown", "rich.traceback", "privtab.pipeline")),
         ("lint lake.yaml", (*NEVER, "jinja2", "rich.markdown", "privtab.backends", "privtab.engines")),
         (
             "fmt --check lake.yaml",
@@ -145,12 +146,15 @@ ASKED = ("-p", "lake.yaml", "-s", "state.yaml")
         ),
         ("compile lake.yaml -o out", (*NEVER, "rich.markdown", "privtab.engines", "privtab_analysis")),
         ("describe lake.yaml", (*NEVER, "privtab.engines", "privtab_analysis")),
-        ("decide -r asked.jsonl " + " ".join(ASKED), (*NEVER[:-1], "privtab_analysis", "rich.markdown")),
+        ("decide -r asked.jsonl " + " ".join(ASKED), (*NEVER[:-2], "lark", "privtab_analysis", "rich.markdown")),
         (
             "explain ann read tab:a/b " + " ".join(ASKED),
-            ("importlib.metadata", "importlib.resources", "email", "sqlglot", "pyarrow", "jinja2"),
+            ("importlib.metadata", "importlib.resources", "email", "lark", "sqlglot", "pyarrow", "jinja2"),
         ),
-        ("diff lake.yaml lake.yaml", ("importlib.metadata", "email", "sqlglot", "pyarrow", "privtab.engines", "numpy")),
+        (
+            "diff lake.yaml lake.yaml",
+            ("importlib.metadata", "email", "lark", "sqlglot", "pyarrow", "privtab.engines", "numpy"),
+        ),
     ],
 )
 def test_a_command_loads_nothing_that_it_does_not_need(line: str, unneeded: Sequence[str], tmp_path: Path) -> None:
@@ -166,7 +170,7 @@ def test_a_command_loads_nothing_that_it_does_not_need(line: str, unneeded: Sequ
     ("words", "offered", "unneeded"),
     [
         ("privtab li", "lint", (*HELP, "rich", "privtab.command.lint")),
-        ("privtab state va", "validate", (*NEVER, "yaml", "lark", "privtab_spark", "privtab_connect")),
+        ("privtab state va", "validate", (*NEVER, "yaml", "privtab_spark", "privtab_connect")),
         ("privtab describe --form", "--format", (*HELP, "privtab.command.compile", "privtab.command.lint")),
     ],
 )

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.lark import from_lark
+from lark import Lark
 
+from privtab.language.syntax import cell_grammar, cells
 from privtab.language.syntax import expression as x
+from privtab.language.syntax.cell_grammar import parse_by_grammar
 from privtab.language.syntax.expression import CellError
 
 
@@ -65,14 +71,14 @@ def shape(e: object) -> str:
 )
 def test_cells(text: str, expected: str) -> None:
     if text.endswith("self (self)"):
-        assert isinstance(x.parse_condition(text), CellError)
+        assert isinstance(cells.parse_condition(text), CellError)
     else:
-        assert shape(x.parse_condition(text)) == expected
+        assert shape(cells.parse_condition(text)) == expected
 
 
 @pytest.mark.parametrize("cell", ["READ (service admin)", "READ (x, service admin)", "owner (service admin or below)"])
 def test_two_names_of_a_target_may_be_those_of_a_keyword(cell: str) -> None:
-    parsed = x.parse_condition(cell)
+    parsed = cells.parse_condition(cell)
     assert isinstance(parsed, x.PrivilegeTerm | x.Related)
     (target,) = parsed.targets[-1:]
     assert (target.text, target.selector and target.selector.text) == ("admin", "service")
@@ -81,7 +87,7 @@ def test_two_names_of_a_target_may_be_those_of_a_keyword(cell: str) -> None:
 
 def test_names_know_where_they_stand() -> None:
     text = "READ/WRITE (x) and can load (y)"
-    parsed = x.parse_condition(text)
+    parsed = cells.parse_condition(text)
     assert isinstance(parsed, x.AllOf)
     privilege, can = parsed.parts
     assert isinstance(privilege, x.PrivilegeTerm)
@@ -122,7 +128,7 @@ def test_names_know_where_they_stand() -> None:
     ],
 )
 def test_errors_say_what_stands_where_and_what_could(text: str, at: str, message: str, some_expected: str) -> None:
-    error = x.parse_condition(text)
+    error = cells.parse_condition(text)
     assert isinstance(error, CellError)
     assert error.message == message
     assert text[error.start : error.end] == at
@@ -131,36 +137,36 @@ def test_errors_say_what_stands_where_and_what_could(text: str, at: str, message
 
 def test_deep_parentheses_are_refused_in_place_of_a_crash() -> None:
     text = "(" * 5000 + "A (x)" + ")" * 5000
-    error = x.parse_condition(text)
+    error = cells.parse_condition(text)
     assert isinstance(error, CellError)
     assert error.message == "parentheses nest too deeply here"
 
 
 def test_long_cells_are_no_trouble() -> None:
-    parsed = x.parse_condition(" or ".join(f"P{i} (x)" for i in range(3000)))
+    parsed = cells.parse_condition(" or ".join(f"P{i} (x)" for i in range(3000)))
     assert isinstance(parsed, x.AnyOf)
     assert len(parsed.parts) == 3000
 
 
 def test_equal_cells_are_parsed_once() -> None:
-    first = x.parse_condition("READ (cached_by_text)")
-    assert x.parse_condition("READ (cached_by_text)") is first
+    first = cells.parse_condition("READ (cached_by_text)")
+    assert cells.parse_condition("READ (cached_by_text)") is first
 
 
 def test_effects() -> None:
-    effects = x.parse_effects("read + write (job) & owner")
+    effects = cells.parse_effects("read + write (job) & owner")
     assert isinstance(effects, tuple)
     assert [(names(*t.names), names(*t.targets)) for t in effects] == [(["read", "write"], ["job"]), (["owner"], [])]
-    assert isinstance(x.parse_effects("ALL"), tuple)
-    assert isinstance(x.parse_effects("READ/WRITE (x)"), CellError)
+    assert isinstance(cells.parse_effects("ALL"), tuple)
+    assert isinstance(cells.parse_effects("READ/WRITE (x)"), CellError)
 
 
 @pytest.mark.slow
 def test_parsing_is_linear() -> None:
-    def seconds(cells: int) -> float:
+    def seconds(number: int) -> float:
         begin = time.process_time()
-        for i in range(cells):
-            x.parse_condition(f"L{cells}_{i} (x) or owner (a, b)")
+        for i in range(number):
+            cells.parse_condition(f"L{number}_{i} (x) or owner (a, b)")
         return time.process_time() - begin
 
     seconds(200)
@@ -190,25 +196,47 @@ WORDS = (
         "-",
         "not",
     ),
+    *('"A b"', "user.a", "=", "<=", "in", "{", "}", "-1", "true", "any privilege", "named", "or below", "\xa0"),
 )
 TERMS = (
     *("A/B (x)", "A + B (x, y)", "owner (a)", "owner(owner)", "member ( m )", "holds (r)", "can load (self)", "self"),
     *("service  admin", "service (admin)", "anyone", "A (x) when f", "x.y (service)", "(A (b) or B (a))", "É (é)"),
+    *("user.a", "any user.a = entity.b", "user.n >= -3", 'user.c in {a, 1, true, "x y"}', "editor in user.roles"),
+    *("user.a in entity.b", 'B/"C D" (x or below, any y)', "any  privilege (x)", "nobody", "named privilege (x)"),
 )
 
 
+GRAMMAR = Lark(
+    Path(cell_grammar.__file__).with_name("expression.lark").read_text("utf-8"), start=["condition", "effects"]
+)
+NAMES = st.sampled_from(["A", "b", "owner", "self", "any", "service", "in", "x.y", "a.b-c:d", "É_1", "²x", "_"])
+BLANKS = st.sampled_from([" ", "\n ", "\t"])
+
+
+@given(from_lark(GRAMMAR, start="condition", explicit={"NAME": NAMES, "__IGNORE_0": BLANKS}))
+def test_what_the_grammar_makes_is_read_as_by_the_grammar(text: str) -> None:
+    assert cells.parse_condition(text) == parse_by_grammar(text, "condition")
+
+
+@given(from_lark(GRAMMAR, start="effects", explicit={"NAME": NAMES, "__IGNORE_0": BLANKS}))
+def test_effects_that_the_grammar_makes_are_read_as_by_the_grammar(text: str) -> None:
+    assert cells.parse_effects(text) == parse_by_grammar(text, "effects")
+
+
 @given(st.lists(st.sampled_from(TERMS), min_size=1, max_size=5), st.sampled_from([" and ", " or ", "\n or\n ", " & "]))
-def test_a_sound_cell_is_read_as_if_its_shape_had_never_been_seen(terms: list[str], between: str) -> None:
+def test_a_sound_cell_is_read_as_by_the_grammar_and_without_it(terms: list[str], between: str) -> None:
     text = between.join(terms)
-    assert not isinstance(x.parse_condition(text), CellError)
-    assert x.parse_condition(text) == x._parse(text, "condition")
+    with patch.object(cell_grammar, "parse_by_grammar", side_effect=AssertionError):
+        parsed = cells.parse_condition.__wrapped__(text)
+    assert not isinstance(parsed, CellError)
+    assert parsed == parse_by_grammar(text, "condition")
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=9), st.sampled_from(["", " ", "  ", "\n"]))
-def test_a_cell_is_read_as_if_its_shape_had_never_been_seen(words: list[str], between: str) -> None:
+def test_a_cell_is_read_as_by_the_grammar(words: list[str], between: str) -> None:
     text = between.join(words)
-    assert x.parse_condition(text) == x._parse(text, "condition")
-    assert x.parse_effects(text) == x._parse(text, "effects")
+    assert cells.parse_condition(text) == parse_by_grammar(text, "condition")
+    assert cells.parse_effects(text) == parse_by_grammar(text, "effects")
 
 
 EFFECTS = (
@@ -226,52 +254,15 @@ EFFECTS = (
 
 
 @given(st.lists(st.sampled_from(EFFECTS), min_size=1, max_size=4), st.sampled_from([" and ", " & ", "\n and\t"]))
-def test_effects_are_read_as_if_their_shape_had_never_been_seen(terms: list[str], between: str) -> None:
+def test_effects_are_read_as_by_the_grammar(terms: list[str], between: str) -> None:
     text = between.join(terms)
-    assert not isinstance(x.parse_effects(text), CellError)
-    assert x.parse_effects(text) == x._parse(text, "effects")
-
-
-_PIECES = [
-    "A (x)",
-    "B/C (x, y)",
-    "(",
-    ")",
-    "or",
-    "and",
-    "when f",
-    "can op (z)",
-    "self",
-    "anyone",
-    "\xa0",
-    ",",
-    "owner (x)",
-]
-
-
-@given(st.lists(st.sampled_from(_PIECES), min_size=1, max_size=12), st.sampled_from([" ", "\t", "\n  "]))
-def test_alternatives_parsed_one_by_one_are_the_cell_parsed_as_a_whole(pieces: list[str], between: str) -> None:
-    text = between.join(pieces)
-    assert x.parse_condition(text) == x._parse(text, "condition")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "(A (x) or B (x)) or C (x)",
-        " A (x)  or (B (x) and self or anyone) ",
-        "A (x) or",
-        "A (x) or or B (x)",
-        "A (x)) or (B (x)",
-    ],
-)
-def test_alternatives_keep_their_places(text: str) -> None:
-    assert x.parse_condition(text) == x._parse(text, "condition")
+    assert not isinstance(cells.parse_effects(text), CellError)
+    assert cells.parse_effects(text) == parse_by_grammar(text, "effects")
 
 
 def test_names_of_several_words_stand_in_quotes() -> None:
     text = '"USE CATALOG" (catalog) and READ/"ALL PRIVILEGES" (table) and "a b" in user.roles'
-    parsed = x.parse_condition(text)
+    parsed = cells.parse_condition(text)
     assert isinstance(parsed, x.AllOf)
     first, second, third = parsed.parts
     assert isinstance(first, x.PrivilegeTerm)
@@ -282,7 +273,7 @@ def test_names_of_several_words_stand_in_quotes() -> None:
 
 
 def test_a_name_of_several_words_without_quotes_is_an_error_that_says_so() -> None:
-    error = x.parse_condition("USE CATALOG (catalog)")
+    error = cells.parse_condition("USE CATALOG (catalog)")
     assert isinstance(error, CellError)
     assert error.expected[-1] == "quotes around a name of several words"
 
@@ -292,7 +283,7 @@ def test_a_name_of_several_words_without_quotes_is_an_error_that_says_so() -> No
     "cell", ["READ (table) when force?", "READ? (table)", "READ (table?)", "owner? (table)", 'user.a? = "b"']
 )
 def test_a_character_that_nobody_sees_is_an_error_in_any_word(hidden: str, cell: str) -> None:
-    parsed = x.parse_condition(cell.replace("?", hidden))
+    parsed = cells.parse_condition(cell.replace("?", hidden))
     assert isinstance(parsed, CellError)
     assert parsed.start == cell.index("?")
     assert "which nobody sees" in parsed.message

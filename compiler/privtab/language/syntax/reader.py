@@ -15,7 +15,8 @@ from privtab.base.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, invisible
 from privtab.base.paths import LEVELS, MOST_LEVELS
 from privtab.base.source import SourceFile
 from privtab.language.findings import unreadable
-from privtab.language.syntax.expression import CellError, parse_condition, parse_effects
+from privtab.language.syntax.cells import parse_condition, parse_effects
+from privtab.language.syntax.expression import CellError
 from privtab.language.syntax.keys import KEYS, NAME, OPEN_NAME, PRIVILEGE, SNAKE, VALUES
 from privtab.language.syntax.node_reader import NodeReader, kind_of
 from privtab.language.syntax.nodes import Cell, ConditionCell, EffectCell, Word
