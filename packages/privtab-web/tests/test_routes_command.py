@@ -89,6 +89,8 @@ def test_a_route_without_a_decision_fails_until_it_is_listed_with_a_reason(here:
         "DELETE /datasets/{path:path} ungated nothing guards it",
         "3 routes: 1 guarded, 2 ungated",
         "no route uses dataset/create, dataset/list, dataset/copy",
+        "a route without a decision is accepted in privtab-routes.yaml, with a reason:",
+        "GET /health: {open: WHY}",
     ]
     listed = here / "privtab-routes.yaml"
     entry = '  DELETE /datasets/{path:path}: {action: create, resource: "dataset:{path}"}\n'

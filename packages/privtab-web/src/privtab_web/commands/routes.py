@@ -180,6 +180,9 @@ def _show(result: Coverage, rows: list[tuple[str, ...]], console: Terminal) -> N
     console.print(_summary(result), style="bold")
     if result.unused:
         console.print(f"no route uses {', '.join(result.unused)}")
+    if (open_ := next((judged.route for judged in result.routes if str(judged.status) == "ungated"), None)) is not None:
+        console.print(f"a route without a decision is accepted in {LISTED}, with a reason:", style="dim")
+        console.print(f"  {open_.method} {open_.path}: {{open: WHY}}", style="dim")
 
 
 def _summary(result: Coverage) -> str:
