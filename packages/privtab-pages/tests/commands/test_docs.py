@@ -33,3 +33,10 @@ def test_coverage_and_changes_stand_on_the_page(privtab: Callable[..., Any], tmp
     markdown = privtab("docs", "cdap/final", "--since", "cdap/revised")
     assert markdown.code == 0
     assert "## Changes" in markdown.out
+
+
+def test_a_page_is_markdown_or_html(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    ran = privtab("docs", "cdap/final", "-o", str(tmp_path / "page.pdf"))
+    assert (ran.code, list(tmp_path.iterdir())) == (2, [])
+    assert "name it .md or .html instead of .pdf" in ran.err
+    assert privtab("docs", "cdap/final", "--format", "html", "-o", str(tmp_path / "page.pdf")).code == 0

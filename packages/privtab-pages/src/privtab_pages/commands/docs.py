@@ -16,6 +16,7 @@ PANEL = "Write"
 
 PageFormat = Literal["markdown", "html"]
 """Format of a page."""
+_SUFFIXES = ("", ".md", ".markdown", ".mdx", ".txt", ".htm", ".html")
 
 
 def run(
@@ -49,6 +50,10 @@ def run(
 
     if check and output is None:
         raise UsageError("`--check` compares with a file: name it by `--output`")
+    if format_ is None and output is not None and output.suffix not in _SUFFIXES:
+        raise UsageError(
+            f"a page is Markdown or HTML: name it .md or .html instead of {output.suffix}, or give `--format`"
+        )
     html = format_ == "html" or (format_ is None and output is not None and output.suffix in (".html", ".htm"))
     with no_collection(keep=True), err().spinner("writing the page", after=1.0):
         program = policy.program()
