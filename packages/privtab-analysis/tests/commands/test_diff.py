@@ -258,6 +258,9 @@ def test_missing_policies_and_revisions(
         (("HEAD~9:policy_src/shop/now.yaml", "shop/now"), 2, "git knows no revision `HEAD~9`"),
         (("HEAD:policy_src/shop/no.yaml", "shop/now"), 3, "no `policy_src/shop/no.yaml` in `HEAD`"),
         (("shop/no", "shop/now"), 2, "no policy `shop/no`"),
+        (("origin/main",), 2, "git knows no revision `origin/main`: fetch it first"),
+        (("HEAD~9",), 2, "git knows no revision `HEAD~9`: fetch it first"),
+        (("shop/no",), 2, "no policy `shop/no`"),
         (("no.yaml",), 3, "no such file: no.yaml"),
     ]:
         ran = privtab("diff", *arguments)

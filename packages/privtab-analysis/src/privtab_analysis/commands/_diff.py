@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -34,6 +35,8 @@ from privtab_analysis.diff.summary import (
 
 LARGE = 300_000
 """Size in characters from which two files are read in two processes; below, starting one costs more than it saves."""
+_LIKE_A_REVISION = re.compile(r"(HEAD|@|origin/|refs/|.*[~^]|main$|master$|[0-9a-f]{7,40}$)")
+"""What a name of git looks like, if no policy has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +169,9 @@ def _is_only_revision(text: str) -> bool:
         find_policy(text)
     except (UsageError, FileError):
         with suppress(FileError):  # without git
-            return _knows(text)
+            if not (known := _knows(text)) and _LIKE_A_REVISION.match(text):
+                raise _unknown_revision(text) from None
+            return known
     return False
 
 
@@ -253,7 +258,13 @@ def top_folder() -> Path:
 def _require_revision(revision: str, folder: Path | None = None) -> None:
     _output(f"no git repository here to look up `{revision}` in", "rev-parse", "--git-dir", folder=folder)
     if not _knows(revision, folder):
-        raise UsageError(f"git knows no revision `{revision}`")
+        raise _unknown_revision(revision)
+
+
+def _unknown_revision(revision: str) -> UsageError:
+    return UsageError(
+        f"git knows no revision `{revision}`: fetch it first; a clone that CI makes often has one commit (`git fetch --unshallow`, `fetch-depth: 0`)"
+    )
 
 
 def _knows(revision: str, folder: Path | None = None) -> bool:
