@@ -67,7 +67,7 @@ def test_the_list_of_commands_is_that_of_the_commands(golden: Callable[[Path, st
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["--help"], ["state", "--help"], ["bundle"], ["nope"], ["state", "nope"]], ids=" ".join
+    "words", [["--help"], ["state", "--help"], ["bundle"], ["nope"], ["state", "nope"]], ids=" ".join
 )
 def test_help_from_the_list_is_the_help_of_the_commands(
     words: list[str], privtab: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
@@ -79,6 +79,28 @@ def test_help_from_the_list_is_the_help_of_the_commands(
     whole = privtab(*words)
     assert (from_list.code, from_list.out, from_list.err) == (whole.code, whole.out, whole.err)
     assert whole.out + whole.err
+
+
+def test_privtab_alone_shows_where_to_begin(privtab: Callable[..., Any]) -> None:
+    ran = privtab()
+    lines = [line.split() for line in ran.out.splitlines() if line.startswith("  ")]
+    assert (ran.code, ran.err) == (2, "")
+    assert [name for name, *_ in lines] == [*_app.FIRST, "serve"]
+    assert all(len(" ".join(line)) < 72 for line in lines)
+    assert "`privtab --help` lists all commands" in ran.out
+
+
+@pytest.mark.parametrize("words", [["replay"], ["serve", "store"], ["unused"]], ids=" ".join)
+def test_names_of_options_are_whole_on_80_columns(
+    words: list[str], privtab: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = privtab(*words, "--help").out
+    found: Any = _app.command()
+    for word in words:
+        found = found.commands[word]
+    assert {name for one in found.params for name in one.opts if name.startswith("--")} <= set(shown.split())
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_patterns_are_compiled_when_they_are_used() -> None:

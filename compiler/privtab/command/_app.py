@@ -92,8 +92,16 @@ class _RichUtils(ModuleType):
         for module in unused:
             del sys.modules[module]
         loaded.Console = Terminal  # type: ignore[attr-defined]  # Typer's own messages repeat arguments
+        loaded.Table = type("Table", (loaded.Table,), {"add_row": _add_whole})  # type: ignore[attr-defined]
         loaded.RICH_HELP = "Try '{command_path} {help_option}' for help."  # type: ignore[attr-defined]  # a pipe shows markup
         return getattr(loaded, name)
+
+
+def _add_whole(table: Any, *cells: Any) -> None:
+    """Add a row of help, which never cuts the names of options."""
+    super(type(table), table).add_row(*cells)
+    for column in table.columns[:-2]:
+        column.no_wrap = True
 
 
 typer.rich_utils = _RichUtils("typer.rich_utils")  # type: ignore[attr-defined]
@@ -297,7 +305,7 @@ def run(arguments: Sequence[str]) -> int:
     with printable_output(), warnings.catch_warnings():
         warnings.simplefilter("always", files.SecretWarning)
         warnings.showwarning = partial(_show_warning, warnings.showwarning)
-        return _run(arguments)
+        return _run(_moved(arguments))
 
 
 def _show_warning(others: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any) -> None:
@@ -339,31 +347,21 @@ def _moved(arguments: Sequence[str]) -> Sequence[str]:
     return arguments
 
 
-def _show(findings: Any) -> None:
-    from privtab.command._output import show_findings
-
-    show_findings(findings)
-
-
 def _run(arguments: Sequence[str]) -> int:
-    arguments = _moved(arguments)
+    if not arguments and "_PRIVTAB_COMPLETE" not in os.environ:
+        sys.stdout.write(Path(__file__).with_name("start.txt").read_text(encoding="utf-8"))
+        return errors.ExitCode.USAGE
     try:
         _command(arguments)(args=list(arguments), prog_name="privtab")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except (errors.PolicyInvalid, errors.SettingsInvalid) as error:
-        _show(error.diagnostics)
+    except (errors.PolicyInvalid, errors.SettingsInvalid, errors.StateInvalid) as error:
+        from privtab.command._output import show_findings
+
+        show_findings(error.findings if isinstance(error, errors.StateInvalid) else error.diagnostics)
         return error.exit_code
-    except errors.StateInvalid as error:
-        _show(error.findings)
-        return error.exit_code
-    except errors.InvalidRequest as error:
-        _print_error(error.written(r"`--with \1=TYPE:PATH`"))
-        return error.exit_code
-    except errors.PrivtabError as error:
-        _print_error(str(error))
-        return error.exit_code
-    except OSError as error:
-        _print_error(str(error))
-        return errors.ExitCode.EXTERNAL
+    except (errors.PrivtabError, OSError) as error:
+        written = isinstance(error, errors.InvalidRequest) and error.written(r"`--with \1=TYPE:PATH`")
+        _print_error(written or str(error))
+        return error.exit_code if isinstance(error, errors.PrivtabError) else errors.ExitCode.EXTERNAL
     return errors.ExitCode.OK
