@@ -17,7 +17,7 @@ from privtab_analysis.commands import _diff
 
 HISTORIES = {
     "internals/history-cdap.md": 3,
-    "internals/history-gravitino.md": 2,
+    "internals/history-gravitino.md": 3,
     "internals/history-polaris.md": 1,
     "internals/history-trino.md": 1,
 }

@@ -135,6 +135,20 @@ def test_a_role_is_named_by_the_path_in_its_metalake(tmp_path: Path) -> None:
     assert (row.principal, row.role) == ("user:a/nn", "m/r%2F1")
 
 
+def test_a_user_who_is_suspended_is_no_member(tmp_path: Path) -> None:
+    policy = HIERARCHY.replace("  metastore:\n", "  metastore:\n  metalake:\n")
+    users = [
+        {"name": name, "id": 1, "externalId": None, "enabled": name == "ann", "roles": ["r"]} for name in ("ann", "eli")
+    ]
+    answers = {**ANSWERS["gravitino"], f"{GRAVITINO}/users": {"code": 0, "users": users}}
+    state = imported(tmp_path, "gravitino", answers, policy).state
+    assert [user for user, _ in state.members] == ["ann"]
+    assert [row.principal for row in state.assignments] == ["user:ann"]
+    users[1]["enabled"] = "no"
+    with pytest.raises(FileError, match="enabled"):
+        imported(tmp_path, "gravitino", answers, policy)
+
+
 @pytest.mark.parametrize("name", ["user:ann", "group:ann", "role:ann"])
 def test_a_user_whose_name_begins_as_a_principal_is_no_member(name: str, tmp_path: Path) -> None:
     policy = HIERARCHY.replace("  metastore:\n", "  metastore:\n  metalake:\n")
