@@ -83,7 +83,7 @@ def ask(session: http.Session, url: str, system: str, rule: str, body: dict[str,
         answer = session.post(f"{url}/v1/query", json={"query": query, "input": body}, timeout=30)
         answer.raise_for_status()
         return answer.json()["result"][0]["answer"]
-    answer = session.post(f"{url}/v1/data/privtab/{system}/{rule}", json={"input": body}, timeout=30)
+    answer = session.post(f"{url}/v1/data/privtab/{system}/{rule}", json={"input": body}, timeout=180)
     answer.raise_for_status()
     return answer.json()["result"]
 
