@@ -17,7 +17,7 @@ from privtab import Client, Entity, Request
 from privtab.client._transport import RequestsTransport
 from privtab.state.nodes import State
 from privtab_testing.conform import Question, QuestionPlan, SystemAnswer, World
-from privtab_testing.conform.drivers import AuthZenDriver
+from privtab_testing.conform.authzen import AuthZenDriver
 from privtab_testing.conform.run import Settings, run
 
 QUESTIONS = 5_000

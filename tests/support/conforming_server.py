@@ -24,7 +24,7 @@ from privtab_server.authzen.app import AppSettings, application
 from privtab_server.authzen.points import DecisionPoint
 from privtab_server.authzen.service import Service
 from privtab_testing.conform import World
-from privtab_testing.conform.drivers import AuthZenDriver
+from privtab_testing.conform.authzen import AuthZenDriver
 
 
 class _Point(DecisionPoint):

@@ -161,12 +161,12 @@ class Sender:
     def _send(self, method: str, url: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> HttpReply:
         origin, parts = _origin(url), urlsplit(url)
         target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
-        lines = "".join(_line(name, value) for name, value in (headers or {}).items())
+        lines = header("Content-Type", "application/json") if body and method == "DELETE" else ""
+        lines += "".join(_line(name, value) for name, value in (headers or {}).items())
         if not any(name.lower() == "accept" for name in headers or ()):
             lines += header("Accept", self._accept)
-        transport = self._transports.get(origin)
-        if transport is None:
-            transport = self._transports[origin] = self._connected(origin)
+        transport = self._transports.get(origin) or self._connected(origin)
+        self._transports[origin] = transport
         try:
             answer, content = transport.exchange(
                 method, target, body, self._timeout, self._seconds, lines.encode("ascii")

@@ -37,11 +37,17 @@ if TYPE_CHECKING:
 
 PANEL = "Check"
 
+LACKING = 20
+"""The most lines about what a driver cannot make."""
 STYLES = {"wider": "bold red", "broken": "red", "narrower": "bold blue", "agrees": "green", "untested": "dim"}
 
 
 Format = Literal["pretty", "json", "junit", "markdown", "html"]
 """Output format of the report."""
+
+
+Skeleton = Literal["sql", "http"]
+"""The kind of a driver document."""
 
 
 FailOn = Literal["wider", "any", "none"]
@@ -50,13 +56,18 @@ FailOn = Literal["wider", "any", "none"]
 
 def run(
     policy: PolicyArguments,
-    driver: Annotated[str, option("--driver DRIVER", "Driver: `authzen`, a YAML file, or a class `module:Class`.")],
+    driver: Annotated[
+        str | None, option("--driver DRIVER", "Driver: `authzen`, a YAML file, or a class `module:Class`.")
+    ] = None,
     url: Annotated[str | None, option("--url URL", "Address of the system.")] = None,
     set_: Annotated[list[str] | None, option("--set NAME=VALUE", "Value for the driver; repeatable.")] = None,
     filter_: Annotated[
         list[str] | None, option("--filter -k ROW", "Only these rows, as in table/load or table/*; repeatable.")
     ] = None,
     sample: Annotated[int | None, option("--sample N", "Ask only N of the questions.", min=1)] = None,
+    skeleton: Annotated[
+        Skeleton | None, option("--skeleton", "Print a YAML driver for the policy to fill in, and stop.")
+    ] = None,
     dry_run: Annotated[bool, option("--dry-run", "Show the objects and requests of the test, and stop.")] = False,
     write_state: Annotated[
         Path | None, option("--write-state FILE", "Write the state to load into the system, and stop.")
@@ -92,6 +103,7 @@ def run(
       privtab conform cdap/final --driver authzen --url http://127.0.0.1:8181 --write-state state.json
       privtab conform cdap/final --driver authzen --url http://127.0.0.1:8181
       privtab conform warehouse.yaml --driver postgresql.yaml --url postgresql+psycopg://admin@db/postgres --dry-run
+      privtab conform lake.yaml --skeleton http -o driver.yaml
       privtab conform lake.yaml --driver my_lake:Driver --filter 'table/*' --fail-on wider --format junit -o lake.xml
     """
     from privtab_testing.conform.drivers import open_driver
@@ -104,6 +116,13 @@ def run(
         raise UsageError("`--prefix` is empty: the objects of the test must be distinguishable from others")
     chosen = policy.chosen()
     program = policy.program()
+    if skeleton is not None:
+        from privtab_testing.conform.skeleton import skeleton as written
+
+        deliver(written(program, skeleton), output)
+        return
+    if driver is None:
+        raise UsageError("name a driver with `--driver`, or let `--skeleton` print one to fill in")
     found_waivers, wrong = waivers_of(waivers)
     if wrong:
         raise SettingsInvalid(wrong)
@@ -180,6 +199,8 @@ def _print_further(result: Report, propose: Callable[[], None] | None) -> None:
         err().print(f"warning: {line}")
     for line in result.outcome.left:
         print_error(f"left behind: {line}")
+    if result.outcome.kept:
+        err().print("what was made is still there: the same command continues from it, and `--clean` removes it")
     if result.outcome.failure is None and propose is not None:
         propose()
     if result.outcome.failure is not None:
@@ -225,12 +246,17 @@ def _announce(planned: QuestionPlan, questions: Sequence[Question], system: Driv
     known = {} if answers is None else answers.known
     waiting = [question for question in questions if question.id not in known]
     world = planned.world if system.keeps_state else needed_world(planned, waiting)
+    if lacking := system.lacks(world, [question.request for question in waiting]):
+        shown = [*lacking[:LACKING], *([f"and {len(lacking) - LACKING:,} more"] if len(lacking) > LACKING else [])]
+        raise UsageError("\n".join(["the driver cannot make or ask what this plan needs; nothing was made:", *shown]))
     cells = {cell for question in questions for cell in question.cells}
     changing = sum(system.changes(question.rule) for question in waiting)
+    restored = sum(system.restores(question.rule) for question in waiting)
     err().print(
         f"{count(len(waiting), 'question')} about {count(len(cells), 'cell')}"
         + (f", {len(questions) - len(waiting):,} more answered already" if len(waiting) < len(questions) else "")
         + (f", {changing:,} of which may change something" if changing else "")
+        + (f", {restored:,} of which are undone" if restored else "")
         + f"; {count(system.calls(world), 'call')} to make {count(len(world.users), 'user')}, "
         f"{count(len(world.entities), 'entity', 'entities')} and {count(world.rows, 'row')} of state"
     )

@@ -7,6 +7,8 @@ from collections.abc import Mapping as MappingOf
 from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
+import jmespath
+
 from privtab.base import Diagnostic, PolicyInvalid, SourceFile, dataclass
 from privtab.ir import Program
 from privtab.language import (
@@ -22,6 +24,24 @@ from privtab.state import TABLE_COLUMNS, State, from_tables, validate
 from privtab_connect.importing.template import Template
 
 MARK = "conform"
+RESERVED = (
+    "user",
+    "group",
+    "role",
+    "caller",
+    "password",
+    "grantee",
+    "owner",
+    "principal",
+    "privilege",
+    "kind",
+    "after",
+    "effect",
+    "EFFECT",
+    "token",
+    "basic",
+)
+"""The placeholders that a name of something kept would hide."""
 CallKind: TypeAlias = Literal["sql", "http"]
 METHODS = ("get", "head", "post", "put", "patch", "delete")
 BY_TYPE = ("members", "grants", "owners")
@@ -29,10 +49,11 @@ BY_TYPE = ("members", "grants", "owners")
 PRINCIPALS = ("users", "groups", "roles")
 IN_CALLS = (*PRINCIPALS, "rows", "privileges")
 """The keys that make a state by calls, which a system that reads its state from a file does not need."""
-_COMMON = (*IN_CALLS, "entities", "state", "operations", "allowed", "refused", "hidden", "separator")
+_COMMON = (*IN_CALLS, "levels", "entities", "state", "operations", "allowed", "refused", "hidden", "separator")
 _SQL = (*_COMMON, "quote", "as", "database")
 _HTTP = (*_COMMON, "headers", "as")
-_OPERATION = ("sql", "login", "changes", "allowed", "refused", "hidden", "shows", "body", "headers", *METHODS)
+_REQUEST = (*METHODS, "body", "headers", "allowed", "keep")
+_OPERATION = ("sql", "login", "changes", "restore", "refused", "hidden", "shows", *_REQUEST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +66,14 @@ class Call:
     body: Template | None = None
     allowed: tuple[str, ...] = ()
     """Statuses beside 2xx with which something counts as made."""
+    keep: tuple[tuple[str, str], ...] = ()
+    """What is kept of the answer: a name for later placeholders, and a JMESPath expression."""
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """All texts with placeholders."""
+        body = () if self.body is None else (self.body,)
+        return (self.text, *body, *(text for _, text in self.headers))
 
 
 Calls: TypeAlias = tuple[Call, ...]
@@ -65,8 +94,15 @@ class Lifecycle:
 
     make: Calls
     drop: Calls
+    find: Calls = ()
+    """The calls that keep of an existing object what `make` keeps of a new one."""
     outside: bool = False
     """True if the calls run outside the database of this name, since the object is that database."""
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The names of what is kept of such an object."""
+        return tuple(dict.fromkeys(name for call in (*self.make, *self.find) for name, _ in call.keep))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +114,8 @@ class Operation:
     login: bool = False
     changes: bool = False
     shows: str | None = None
+    restore: Calls = ()
+    """The calls of the administrator that undo what an allowed question changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +131,8 @@ class DriverDocument:
     state: State | None
     """Rows beside the rows of a test, for a system whose state is in a file; None: principals and rows are made by calls."""
     privileges: MappingOf[str, MappingOf[str, str]]
+    levels: bool
+    """True if privileges are levels: a grantee has one on an entity, which implies the others that they are to have."""
     operations: MappingOf[tuple[str, str], Operation]
     quote: str
     separator: str
@@ -162,6 +202,7 @@ class _DriverReader(DocumentReader):
                 key.text: {name.value: text.value for name, text in self.pairs(value, f"`{key.text}`")}
                 for key, value in self.known(inner.get("privileges"), "`privileges`", self.program.privileges)
             },
+            levels=self.flag(inner, "levels"),
             operations=dict(self.operations(inner["operations"], signs)),
             quote=texts["quote"].value if texts["quote"] else '"',
             separator=texts["separator"].value if texts["separator"] else "/" if http else ".",
@@ -184,9 +225,10 @@ class _DriverReader(DocumentReader):
 
     def made(self, node: YamlNode, what: str) -> Lifecycle:
         """Read the calls that create and remove an object."""
-        fields = self.fields(node, what, ("make", "drop", "outside"), ("make",)) or {}
-        make, drop = (self.calls(fields.get(key), f"`{key}`") for key in ("make", "drop"))
-        return Lifecycle(make=make, drop=drop, outside=self.flag(fields, "outside"))
+        keys = ("make", "find", "drop") if self.kind == "http" else ("make", "drop", "outside")
+        fields = self.fields(node, what, keys, ("make",)) or {}
+        make, find, drop = (self.calls(fields.get(key), f"`{key}`") for key in ("make", "find", "drop"))
+        return Lifecycle(make=make, find=find, drop=drop, outside=self.flag(fields, "outside"))
 
     def rows(self, node: YamlNode | None) -> MappingOf[tuple[str, str], Calls]:
         """Read the calls that create rows of a state."""
@@ -231,13 +273,19 @@ class _DriverReader(DocumentReader):
         fields = self.fields(node, "an operation", _OPERATION) or {}
         calls = self.calls(fields["sql"], "`sql`") if "sql" in fields else self.http(node, fields)
         shows = self.text(fields.get("shows"), "`shows`")
-        changing = any(call.method not in ("", "get", "head") for call in calls)
+        restore = self.calls(fields.get("restore"), "`restore`")
+        changing = any(call.method not in ("", "get", "head") for call in calls) and not restore
+        if restore and "changes" in fields:
+            self.report(
+                "C001", fields["changes"], "`changes` is for what `restore` does not undo: leave one of them out"
+            )
         return Operation(
             calls=calls,
             signs=self.signs(fields, signs),
             login=self.flag(fields, "login"),
             changes=self.flag(fields, "changes") if "changes" in fields else changing,
             shows=None if shows is None else shows.value,
+            restore=restore,
         )
 
     def flag(self, fields: MappingOf[str, YamlNode], key: str) -> bool:
@@ -254,7 +302,7 @@ class _DriverReader(DocumentReader):
                 text = self.text(item, what)
                 found += [] if text is None else [Call(text=Template(text.value))]
             else:
-                found += self.http(item, self.fields(item, what, (*METHODS, "body", "headers", "allowed")) or {})
+                found += self.http(item, self.fields(item, what, _REQUEST) or {})
         return tuple(found)
 
     def http(self, node: YamlNode, fields: MappingOf[str, YamlNode]) -> Calls:
@@ -276,8 +324,27 @@ class _DriverReader(DocumentReader):
                 headers=self.headers(fields.get("headers")),
                 body=None if body is None else Template(body.value),
                 allowed=self.signs(fields, AnswerPatterns()).allowed,
+                keep=tuple(self.keep(fields.get("keep"))),
             ),
         )
+
+    def keep(self, node: YamlNode | None) -> Iterable[tuple[str, str]]:
+        """Names of what is kept of an answer, each with the expression that finds it there."""
+        for name, path in self.pairs(node, "`keep`"):
+            if not name.value.isidentifier() or name.value in self.program.entities or name.value in RESERVED:
+                self.report(
+                    "C001",
+                    name.span,
+                    f"`{name.value}` cannot be the name of what is kept: it has a meaning, or is no name",
+                )
+            try:
+                jmespath.compile(path.value)
+            except jmespath.exceptions.JMESPathError as error:
+                self.report(
+                    "C001", path.span, f"`{path.value}` is no JMESPath expression: {str(error).splitlines()[0]}"
+                )
+            else:
+                yield name.value, path.value
 
     def headers(self, node: YamlNode | None) -> tuple[tuple[str, Template], ...]:
         """Headers by name."""

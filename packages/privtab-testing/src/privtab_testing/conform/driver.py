@@ -6,7 +6,7 @@ import importlib
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -73,7 +73,10 @@ def state_bytes(state: State) -> bytes:
 
 @runtime_checkable
 class PlainDriver(Protocol):
-    """The least interface of a user's class. An exception ends the test; requests that cannot be asked are UNSUPPORTED."""
+    """The least interface of a user's class. An exception ends the test; requests that cannot be asked are UNSUPPORTED.
+
+    A method `lacks(world)` may say what the class cannot make, before anything is made.
+    """
 
     def prepare(self, world: World) -> None:
         """Make users, entities and rows."""
@@ -83,6 +86,17 @@ class PlainDriver(Protocol):
 
     def clean(self) -> Sequence[str] | None:
         """Remove everything that `prepare` created, also after a failure; returns the remains."""
+
+
+class Journal(Protocol):
+    """What was made so far, each thing with what was kept of it: so that preparing can be resumed."""
+
+    @property
+    def made(self) -> Mapping[str, Mapping[str, str]]:
+        """What is made, and not removed."""
+
+    def add_made(self, what: str, kept: Mapping[str, str]) -> None:
+        """Note that something is made."""
 
 
 class Driver:
@@ -106,6 +120,9 @@ class Driver:
     """True if callers may hold their privileges through groups."""
     odd_names = True
     """True if names may differ in case alone, and if several kinds or types may share a name."""
+    resumes = False
+    """True if `prepare` leaves out what `journal` has, and notes there what it makes."""
+    journal: Journal | None = None
 
     @property
     def abilities(self) -> Abilities:
@@ -125,8 +142,12 @@ class Driver:
 
     def makes(self, world: World) -> bool:
         """Return whether the driver can make a world."""
-        del world
-        return True
+        return not self.lacks(world)
+
+    def lacks(self, world: World, requests: Iterable[Request] = ()) -> Sequence[str]:
+        """What the driver cannot make of a world, and cannot ask of some requests: a test that needs it is refused before it begins."""
+        del world, requests
+        return ()
 
     def asks(self, rule: Rule) -> bool:
         """Return whether an operation can be asked; nothing is created for other operations."""
@@ -135,6 +156,11 @@ class Driver:
 
     def changes(self, rule: Rule) -> bool:
         """Return whether asking an operation may change the system: such questions come last, about entities of their own."""
+        del rule
+        return False
+
+    def restores(self, rule: Rule) -> bool:
+        """Return whether what asking an operation changes is undone at once: such questions are asked one at a time."""
         del rule
         return False
 
@@ -183,6 +209,11 @@ class _Wrapped(Driver):
 
     def __init__(self, plain: PlainDriver) -> None:
         self._plain = plain
+
+    def lacks(self, world: World, requests: Iterable[Request] = ()) -> Sequence[str]:
+        del requests
+        told = getattr(self._plain, "lacks", None)
+        return () if told is None else tuple(told(world))
 
     def prepare(self, world: World) -> None:
         self._plain.prepare(world)

@@ -1,7 +1,6 @@
 """Finds the driver that a command line names: `authzen`, a YAML document, or a class of Python.
 
-The drivers for databases and for servers of the OpenID AuthZEN Authorization API, whose state is prepared through a file, or by the
-user.
+The drivers of documents: for databases, and for HTTP APIs.
 """
 
 from __future__ import annotations
@@ -11,119 +10,26 @@ import json
 import shlex
 import threading
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import jmespath
 
-from privtab.base import DecisionError, Entity, Request, UsageError, needing, strict_loads
+from privtab.base import Entity, Request, UsageError, needing, strict_loads
 from privtab.client import HttpTransport, Sender, SendError
 from privtab.ir import Program
 from privtab_connect.errors import TemplateError
 from privtab_connect.importing.template import Template
-from privtab_testing.conform import SystemAnswer, World
+from privtab_testing.conform import SystemAnswer
+from privtab_testing.conform.authzen import AuthZenDriver
 from privtab_testing.conform.document import AnswerPatterns, Call, Calls, DriverDocument, load
-from privtab_testing.conform.documented import DocumentedDriver, MakingStep, SystemNames
+from privtab_testing.conform.documented import DocumentedDriver, MakingStep, SystemNames, kept_of
 from privtab_testing.conform.driver import Driver, DriverError, StateFile, load_class
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.engine import URL
-
-
-EVALUATION = "/access/v1/evaluation"
-EVALUATIONS = "/access/v1/evaluations"
-
-
-class Transport(Protocol):
-    """A sender of the AuthZEN driver's requests."""
-
-    def post(self, path: str, body: bytes, timeout: tuple[float, float]) -> bytes:
-        """Return the body of the answer to a JSON body; raises PolicyError, DecisionUnavailable."""
-
-    def close(self) -> None:
-        """Release the connections."""
-
-
-class AuthZenDriver(Driver):
-    """Asks in batches.
-
-    `state`: the file that the server reads its state from, which is replaced during the test; None: the server has the state
-    already, as `--write-state` wrote it.
-    """
-
-    batch = 500
-
-    def __init__(
-        self,
-        transport: Transport,
-        *,
-        url: str,
-        timeout: tuple[float, float] = (5.0, 30.0),
-        state: StateFile | None = None,
-    ) -> None:
-        self._transport = transport
-        self._url = url
-        self._timeout = timeout
-        self.file = state
-        self.keeps_state = state is None
-
-    def calls(self, world: World) -> int:
-        """As Driver.calls: one file."""
-        del world
-        return 0 if self.file is None else 1
-
-    def prepare(self, world: World) -> None:
-        """As Driver.prepare: write the state, and wait until the server shows it."""
-        if self.file is not None:
-            self.file.replace(world.state, self.probe)
-
-    def ask(self, request: Request) -> SystemAnswer:
-        """As Driver.ask."""
-        return _answer(self._post(EVALUATION, request.to_json()))
-
-    def ask_many(self, requests: Sequence[Request]) -> list[SystemAnswer]:
-        """As Driver.ask_many."""
-        answers = self._post(EVALUATIONS, {"evaluations": [request.to_json() for request in requests]}).get(
-            "evaluations"
-        )
-        if not isinstance(answers, list) or len(answers) != len(requests):
-            raise DriverError(f"the server at {self._url} did not answer {len(requests)} evaluations")
-        return [_answer(answer) for answer in answers]
-
-    def clean(self) -> tuple[str, ...]:
-        """As Driver.clean: put the former state back."""
-        try:
-            return () if self.file is None else self.file.restore()
-        finally:
-            self._transport.close()
-
-    def reproduce(self, request: Request) -> str:
-        """As Driver.reproduce."""
-        body = json.dumps(request.to_json(), ensure_ascii=False)
-        return (
-            f"curl -s {shlex.quote(self._url + EVALUATION)} -H 'Content-Type: application/json' -d {shlex.quote(body)}"
-        )
-
-    def _post(self, path: str, body: object) -> dict[str, Any]:
-        try:
-            content = self._transport.post(path, json.dumps(body).encode(), self._timeout)
-            value = strict_loads(content)
-        except (DecisionError, ValueError) as error:
-            raise DriverError(f"the server at {self._url} gave no answer: {error}") from error
-        if not isinstance(value, dict):
-            raise DriverError(f"the server at {self._url} did not answer with an object")
-        return value
-
-
-def _answer(value: object) -> SystemAnswer:
-    if not isinstance(value, dict) or not isinstance(value.get("decision"), bool):
-        return SystemAnswer.BROKEN
-    if value["decision"]:
-        return SystemAnswer.ALLOWED
-    context = value.get("context")
-    return SystemAnswer.BROKEN if isinstance(context, dict) and "error" in context else SystemAnswer.REFUSED
 
 
 USUAL = AnswerPatterns(allowed=("2xx",), refused=("401", "403"), hidden=("404",))
@@ -147,6 +53,14 @@ class HttpDriver(DocumentedDriver):
     ) -> None:
         super().__init__(document, program, SystemNames(program, document, lambda name: name), file)
         self._url = url.rstrip("/")
+        # A document that says where the secret goes has it there, and not as a bearer token.
+        places = [text for _, text in document.admin_headers if "{token" in text.text]
+        self._secret: dict[str, object] = {}
+        if places and token is None:
+            raise UsageError(f"{document.path} needs a secret of the administrator: name its file with `--token-file`")
+        if places and token is not None:
+            self._secret = {"token": token, "basic": {token: b64encode(token.encode()).decode()}}
+            token = None
         self._sender, self._admin = (
             Sender(
                 timeout=(timeout, timeout),
@@ -163,17 +77,21 @@ class HttpDriver(DocumentedDriver):
         operation = self.operation(request)
         if operation is None:
             return SystemAnswer.UNSUPPORTED
-        values = self._values(request)
+        values = dict(self.values(request))
         answer, status, body = SystemAnswer.BROKEN, 0, b""
+        kept: dict[str, str] = {}
         for call in operation.calls:
-            status, body = self._sent(self._sender, call, values, self._document.headers)
+            status, body = self._sent(self._sender, call, values | kept, self._document.headers)
             answer = read_answer(operation.signs, status, body)
             if answer is not SystemAnswer.ALLOWED:
                 break
+            kept |= kept_of(call, body)
         if answer is SystemAnswer.ALLOWED and operation.shows is not None and self.is_named(request):
             answer = _shown(operation.shows, request, body)
         if answer is SystemAnswer.BROKEN:
             return self.broken(request, f"{status} {body[:200].decode(errors='replace')}".strip())
+        if answer is SystemAnswer.ALLOWED:
+            self.undo(request, operation, kept)
         return answer
 
     def reproduce(self, request: Request) -> str:
@@ -181,7 +99,7 @@ class HttpDriver(DocumentedDriver):
         operation = self.operation(request)
         if operation is None:
             return ""
-        values = self._values(request)
+        values = dict(self.values(request))
         lines = []
         for call in operation.calls:
             parts = ["curl", "-s", "-X", call.method.upper(), self._url + call.text.address(values)]
@@ -194,14 +112,17 @@ class HttpDriver(DocumentedDriver):
 
     # --- private ---
 
-    def _values(self, request: Request) -> dict[str, object]:
+    def values(self, request: Request) -> Mapping[str, object]:
+        """As DocumentedDriver.values, with what `{user:basic}` needs."""
         values: dict[str, object] = dict(self._names.request(request))
         return values | {"basic": {request.user: b64encode(f"{request.user}:{self._names.password}".encode()).decode()}}
 
-    def call(self, call: Call, step: MakingStep, *, absent_is_done: bool = False) -> str | None:
+    def call(self, call: Call, step: MakingStep, *, absent_is_done: bool = False) -> bytes | str | None:
         """As DocumentedDriver.call; a missing entity counts as removed."""
-        status, body = self._sent(self._admin, call, step.values, self._document.admin_headers)
-        if 200 <= status < 300 or str(status) in call.allowed or (absent_is_done and status == 404):
+        status, body = self._sent(self._admin, call, {**self._secret, **step.values}, self._document.admin_headers)
+        if 200 <= status < 300:
+            return body
+        if str(status) in call.allowed or (absent_is_done and status == 404):
             return None
         return f"{call.method.upper()} was answered with {status}: {body[:200].decode(errors='replace')}"
 
@@ -338,7 +259,10 @@ class SqlDriver(DocumentedDriver):
             return SystemAnswer.UNSUPPORTED
         statements = self._statements(operation.calls, request)
         if operation.login:
-            return self._asked_as(request, statements, operation.signs)
+            answer = self._asked_as(request, statements, operation.signs)
+            if answer is SystemAnswer.ALLOWED:
+                self.undo(request, operation, {})
+            return answer
         connection = self._connection(self._database(request.resource))
         with self._errors():
             transaction = connection.begin()
@@ -414,7 +338,7 @@ class SqlDriver(DocumentedDriver):
         finally:
             engine.dispose()
 
-    def call(self, call: Call, step: MakingStep, *, absent_is_done: bool = False) -> str | None:
+    def call(self, call: Call, step: MakingStep, *, absent_is_done: bool = False) -> bytes | str | None:
         """As DocumentedDriver.call."""
         from sqlalchemy.exc import DBAPIError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import random
 import threading
@@ -46,6 +47,8 @@ class Interview:
     answers: dict[str, SystemAnswer] = field(default_factory=dict)
     failure: str | None = None
     left: tuple[str, ...] = ()
+    kept: bool = False
+    """True if preparing failed and can be resumed: what was made is still there."""
     seconds: float = 0.0
 
 
@@ -72,13 +75,19 @@ def run(
     outcome = Interview(answers=dict(answers.known) if answers else {})
     started = time.monotonic()
     waiting = [question for question in questions if question.id not in outcome.answers]
+    # What a killed test made is used, and removed at the end, even if some of it was for questions that are answered.
+    resumed = answers is not None and driver.resumes and bool(answers.made)
+    prepared = False
+    if answers is not None and driver.resumes:
+        driver.journal = answers
     try:
         if waiting:
-            _bounded(
-                lambda: driver.prepare(needed_world(plan, waiting)), settings.setup_timeout, "preparing the system"
-            )
-        steady = [question for question in waiting if not driver.changes(question.rule)]
-        changing = [question for question in waiting if driver.changes(question.rule)]
+            world = needed_world(plan, questions if resumed else waiting)
+            _bounded(lambda: driver.prepare(world), settings.setup_timeout, "preparing the system")
+            prepared = True
+        alone = {question.id for question in waiting if driver.changes(question.rule) or driver.restores(question.rule)}
+        steady = [question for question in waiting if question.id not in alone]
+        changing = [question for question in waiting if question.id in alone]
         witnesses = _Witnesses()
         for question in questions:
             if question.id in outcome.answers:
@@ -102,8 +111,12 @@ def run(
         outcome.failure = _failure(error)
     finally:
         try:
-            if waiting:
+            if waiting and not prepared and driver.journal is not None:
+                outcome.kept = True
+            elif waiting:
                 outcome.left = tuple(_bounded(driver.clean, settings.setup_timeout, "cleaning up"))
+                if answers is not None:
+                    answers.removed()
         except Exception as error:  # noqa: BLE001
             outcome.left = (f"everything that begins with the prefix: {error}",)
         outcome.seconds = time.monotonic() - started
@@ -240,12 +253,17 @@ class _RateLimit:
 
 
 class AnswerFile:
-    """The answers of a test in a file of JSON lines, the first of which names the plan: so that a test can be resumed."""
+    """The answers of a test, and what it made, in a file of JSON lines, the first of which names the plan: so that a test can be resumed.
+
+    The file has what was kept of the answers of the system, such as tokens: only its owner can read it.
+    """
 
     def __init__(self, path: Path, plan: QuestionPlan) -> None:
         """Read the answers so far, if there are any. Raises UsageError if they are answers to another plan."""
         self.path = path
         self.known: dict[str, SystemAnswer] = {}
+        self.made: dict[str, dict[str, str]] = {}
+        """What a driver made and did not remove, with what was kept of it, as Journal says."""
         ids = {question.id for question in plan.questions}
         try:
             lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
@@ -256,13 +274,17 @@ class AnswerFile:
                         digest = value["plan"]
                         if digest != plan.digest:
                             raise UsageError(f"{path} has the answers of another plan: remove it, or name another file")
+                    elif "made" in value:
+                        self.made[value["made"]] = dict(value["kept"])
+                    elif "removed" in value:
+                        self.made.clear()
                     elif value["question"] in ids:
                         self.known[value["question"]] = SystemAnswer(value["answer"])
                 except (ValueError, KeyError, TypeError) as error:
                     if number + 1 == len(lines) and number:
                         break  # the test ended while it wrote this line
                     raise UsageError(f"{path}:{number + 1} is no answer of a conformance test") from error
-            self._file = path.open("a", encoding="utf-8")
+            self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8")
         except OSError as error:
             raise FileError(f"{path}: {error.strerror}") from error
         if not lines:
@@ -272,7 +294,15 @@ class AnswerFile:
         """Append answers, by the ids of their questions."""
         self._write({"question": question, "answer": str(answer)} for question, answer in answers.items())
 
-    def _write(self, values: Iterable[Mapping[str, str]]) -> None:
+    def add_made(self, what: str, kept: Mapping[str, str]) -> None:
+        """As Journal.add_made."""
+        self._write([{"made": what, "kept": dict(kept)}])
+
+    def removed(self) -> None:
+        """Note that everything that was made is removed."""
+        self._write([{"removed": "everything"}])
+
+    def _write(self, values: Iterable[Mapping[str, object]]) -> None:
         self._file.write("".join(f"{json.dumps(value)}\n" for value in values))
         self._file.flush()
 
