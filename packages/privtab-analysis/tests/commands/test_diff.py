@@ -20,6 +20,7 @@ HISTORIES = {
     "internals/history-gravitino.md": 3,
     "internals/history-polaris.md": 1,
     "internals/history-trino.md": 1,
+    "internals/history-unitycatalog.md": 1,
 }
 """Pages below docs/ with reports, and how many."""
 SCHEMA = ROOT / "tests" / "report" / "sarif.schema.json"
