@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 from privtab import command as cli
 from privtab.command import _app, argument
+from privtab.filters import sql
+from privtab_analysis.commands.filter import DIALECTS
 
 
 def every_command(group: Any, *above: str) -> Iterator[list[str]]:
@@ -189,6 +191,10 @@ def test_the_script_for_the_shell_that_calls_is_shown(shell: str) -> None:
     assert "_PRIVTAB_COMPLETE" in ran.stdout, ran.stderr
 
 
+def test_the_dialects_that_are_completed_are_those_of_filters() -> None:
+    assert set(DIALECTS) == set(sql.DIALECTS)
+
+
 @pytest.mark.slow
 def test_names_of_policies_and_channels_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -197,6 +203,7 @@ def test_names_of_policies_and_channels_are_completed(tmp_path: Path, monkeypatc
     assert completed("privtab registry roll") == ["rollback"]
     assert completed("privtab describe cdap/f") == ["cdap/final"]
     assert completed("privtab who-can read x:y -p cdap/f") == ["cdap/final"]
+    assert completed("privtab filter ann read table --dialect s") == ["snowflake", "spark", "sqlite"]
     assert completed("privtab deploy -r registry -c d") == ["dev"]
     assert completed("privtab registry rollback -c ", PRIVTAB_REGISTRY="registry") == ["dev", "prod"]
     assert completed("privtab deploy -r nowhere -c d") == []

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from privtab.filters import Filter
 
 PANEL = "Ask"
+DIALECTS = ("bigquery", "duckdb", "mysql", "postgres", "snowflake", "spark", "sqlite", "trino")
+"""The names that a shell completes."""
 
 
 def run(
@@ -41,7 +43,7 @@ def run(
         list[str] | None, option("--column LEVEL=COLUMN", "The column with the names of a level. (default: LEVEL)")
     ] = None,
     dialect: Annotated[
-        str, option("--dialect NAME", "The database: postgres, mysql, sqlite, duckdb, spark, trino, …")
+        str, option("--dialect NAME", "The database: postgres, mysql, duckdb, spark, trino, …", names=lambda: DIALECTS)
     ] = "postgres",
     rows: Annotated[
         str | None,
