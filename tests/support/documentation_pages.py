@@ -37,6 +37,7 @@ PAGES = (
     "docs/how-to/observability.md",
     "docs/how-to/securing.md",
     "docs/how-to/embedded.md",
+    "docs/how-to/filters.md",
     "docs/how-to/questions.md",
     "docs/how-to/linting.md",
     "docs/reference/diff.md",
