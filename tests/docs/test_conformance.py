@@ -16,7 +16,7 @@ from privtab.command._app import command, run
 from privtab.pipeline import load_program
 from privtab_testing.conform import SystemAnswer, Verdict
 from privtab_testing.conform.driver import PlainDriver
-from privtab_testing.conform.neighbours import mistakes
+from privtab_testing.conform.mistakes import mistakes
 from privtab_testing.conform.plan import plan
 
 PAGE = "docs/conformance.md"

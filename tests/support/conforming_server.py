@@ -55,11 +55,13 @@ class _Point(DecisionPoint):
 class _InProcess:
     """A transport into an application."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, *, strips: bool = True) -> None:
+        self._app, self._strips = app, strips
 
     def post(self, path: str, body: bytes, timeout: Timeout) -> bytes:
         del timeout
+        if not self._strips:
+            body = body.replace(b'"id": "user:', b'"id": "user of ')
 
         async def posted() -> httpx.Response:
             transport = httpx.ASGITransport(app=self._app)
@@ -81,7 +83,8 @@ class _InProcess:
 class _Served(AuthZenDriver):
     """Takes the state that is prepared, unless it has another one."""
 
-    def __init__(self, program: Program, state: State | None) -> None:
+    def __init__(self, program: Program, state: State | None, *, prefixed: bool, strips: bool) -> None:
+        self._named, self._strips = prefixed, strips
         self._program = program
         self._other_state = state
         self._document = json.loads(json.dumps(program_json(program, optimised(program))))
@@ -91,9 +94,14 @@ class _Served(AuthZenDriver):
         engine = PythonEngine(self._document, Index(json.loads(json.dumps(index_document(self._program, rows)))))
         service = Service(_Point(engine, self._document), system=self._program.system, brief=True)
         app = application(AppSettings(services={"": service}, base="http://localhost", max_body=1 << 26))
-        super().__init__(_InProcess(app), url="http://localhost")
+        super().__init__(_InProcess(app, strips=self._strips), url="http://localhost", prefixed=self._named)
 
 
-def served(program: Program, state: State | None = None) -> AuthZenDriver:
-    """The driver of a server that decides by a program; `state`: what it holds whatever is prepared."""
-    return _Served(program, state)
+def served(
+    program: Program, state: State | None = None, *, prefixed: bool = False, strips: bool = True
+) -> AuthZenDriver:
+    """The driver of a server that decides by a program; `state`: what it holds whatever is prepared.
+
+    `prefixed`: callers are named with their kind. `strips`: the server takes such a name for the name alone.
+    """
+    return _Served(program, state, prefixed=prefixed, strips=strips)

@@ -49,7 +49,7 @@ def policies() -> Path:
 
 DOCUMENTS = {"import": "import.yaml", "mapping": "push.yaml", "door": "door.yaml", "log": "log.yaml"}
 """The files beside the policies of a system, by kind of document."""
-RESERVED = frozenset({"names", "releases", "state", *(file.removesuffix(".yaml") for file in DOCUMENTS.values())})
+RESERVED = frozenset({"conform", "names", "releases", "state", *(Path(file).stem for file in DOCUMENTS.values())})
 """Names of files in the folder of a system that are no versions."""
 
 

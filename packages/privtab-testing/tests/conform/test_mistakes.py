@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import date
+from itertools import combinations
 
 import pytest
 from conforming_server import served
@@ -17,8 +18,8 @@ from privtab.state import from_tables, validate
 from privtab_testing.conform import QuestionPlan, SystemAnswer, World
 from privtab_testing.conform.driver import Driver, state_bytes
 from privtab_testing.conform.formats import mistake_lines
-from privtab_testing.conform.misreadings import Mistake, View
-from privtab_testing.conform.neighbours import mistakes
+from privtab_testing.conform.misreadings import Misreading, View
+from privtab_testing.conform.mistakes import Mistake, mistakes
 from privtab_testing.conform.plan import plan
 from privtab_testing.conform.report import Report, report
 from privtab_testing.conform.run import Settings, run
@@ -67,7 +68,7 @@ tables:
   role:
     take: holds (role) or owner (role)
 """
-LISTED = 75
+LISTED = 84
 """What EVERYTHING allows of all kinds; the others need that nothing is inherited, types that nest, and roles with default grants."""
 MOST = 4
 
@@ -115,6 +116,99 @@ def test_a_table_with_every_feature_shows_every_kind() -> None:
     planned = plan(load_program(SourceFile.decode(EVERYTHING.encode(), "full.yaml")))
     assert len(planned.mistakes) == LISTED
     assert (planned.unseen, missed(planned)) == ((), [])
+
+
+class Remembering(Mistaken):
+    """A system that keeps answers by user, operation and path."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._kept: dict[tuple[str, str, str], bool] = {}
+
+    def prepare(self, world: World) -> None:
+        self._reference = Reference(self._program, world.state)
+
+    def ask(self, request: Request) -> SystemAnswer:
+        key = request.user, request.action, request.resource.id
+        answer = self._kept.setdefault(key, self._reference.decide(request).allowed)
+        return SystemAnswer.ALLOWED if answer else SystemAnswer.REFUSED
+
+
+SIBLINGS = """\
+privtab: 1
+system: shop
+version: "1"
+entities: {store: {shelf:, till:}}
+privileges: {READ: {on: [shelf, till]}, COUNT: {on: [till]}}
+tables:
+  shelf: {look: READ (shelf)}
+  till: {look: READ (till) and COUNT (till)}
+"""
+
+
+def test_answers_kept_without_the_type_are_seen() -> None:
+    program = load_program(SourceFile.decode(SIBLINGS.encode(), "shop.yaml"))
+    planned = plan(program)
+    assert "type-forgotten" in {mistake.id for mistake in planned.mistakes} - {mistake.id for mistake in planned.unseen}
+    result = report_of(planned, Remembering(program))
+    assert [row.name for row in result.rows if row.findings]
+    assert not [row.name for row in report_of(planned, served(program)).rows if row.findings]
+
+
+ROLES = """\
+privtab: 1
+system: shop
+version: "1"
+entities: {store: {shelf:}}
+privileges: [READ, WRITE]
+semantics: {inheritance: down, deny: overrides, hierarchy: [roles], grantees: [user, role]}
+tables:
+  shelf: {look: READ (shelf), fill: WRITE (shelf)}
+"""
+
+
+@pytest.mark.parametrize(
+    "id_",
+    [
+        "denials-of-roles-ignored",
+        "third-role-ignored",
+        "beginning-of-name",
+        "end-of-name",
+        "end-of-users",
+        "end-of-roles",
+    ],
+)
+def test_one_mistake_alone_is_seen_where_there_are_no_groups(id_: str) -> None:
+    planned = plan(load_program(SourceFile.decode(ROLES.encode(), "shop.yaml")))
+    [mistake] = [mistake for mistake in planned.mistakes if mistake.id == id_]
+    assert mistake not in planned.unseen
+    assert missed(replace(planned, mistakes=(mistake,))) == []
+
+
+def together(first: Mistake, second: Mistake) -> Mistake:
+    """Two mistakes in one system."""
+    one, other = first.misread, second.misread
+    misread = Misreading(
+        program=lambda program: other.program(one.program(program)),
+        view=lambda view: other.view(one.view(view)),
+        request=lambda request, program: other.request(one.request(request, program), program),
+    )
+    return Mistake(f"{first.id} and {second.id}", "two mistakes", misread)
+
+
+@pytest.mark.parametrize("share", [pytest.param(40, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.long)])
+def test_two_mistakes_do_not_hide_each_other(share: int) -> None:
+    planned = plan(load_program(SourceFile.decode(EVERYTHING.encode(), "full.yaml")))
+    alone = [mistake for mistake in planned.mistakes if mistake.kept_by is None]
+    pairs = [together(first, second) for first, second in combinations(alone, 2)]
+    assert missed(replace(planned, mistakes=tuple(pairs[::share]))) == []
+
+
+def test_callers_are_named_with_their_kind_on_request() -> None:
+    planned = plan(load_program("cdap/final"), abilities=None)
+    for obeys in (True, False):
+        driver = served(planned.program, prefixed=True, strips=obeys)
+        assert bool([row.name for row in report_of(planned, driver).rows if row.findings]) is not obeys
 
 
 def test_a_system_that_obeys_answers_the_further_questions_rightly() -> None:
@@ -211,7 +305,7 @@ UNSEEN = {
     "cdap/manual": {"roots-ignored"},
     "polaris/1.7": {
         "roles-of-roles-ignored",
-        "third-link-ignored",
+        "third-role-ignored",
         "links-reversed",
         "active-roles-ignored",
     },

@@ -16,7 +16,7 @@ from privtab_testing.scenarios import size
 from privtab_testing.scenarios.prove import Cell
 
 if TYPE_CHECKING:
-    from privtab_testing.conform.misreadings import Mistake
+    from privtab_testing.conform.mistakes import Mistake
 
 
 class SystemAnswer(StrEnum):

@@ -29,7 +29,7 @@ class AuthZenDriver(Driver):
     """Asks in batches.
 
     `state`: the file that the server reads its state from, which is replaced during the test; None: the server has the state
-    already, as `--write-state` wrote it.
+    already, as `--write-state` wrote it. `prefixed`: callers are named `user:NAME`, which servers of privtab take for `NAME`.
     """
 
     batch = 500
@@ -41,10 +41,12 @@ class AuthZenDriver(Driver):
         url: str,
         timeout: tuple[float, float] = (5.0, 30.0),
         state: StateFile | None = None,
+        prefixed: bool = False,
     ) -> None:
         self._transport = transport
         self._url = url
         self._timeout = timeout
+        self._prefixed = prefixed
         self.file = state
         self.keeps_state = state is None
 
@@ -60,11 +62,11 @@ class AuthZenDriver(Driver):
 
     def ask(self, request: Request) -> SystemAnswer:
         """As Driver.ask."""
-        return _answer(self._post(EVALUATION, request.to_json()))
+        return _answer(self._post(EVALUATION, self._body(request)))
 
     def ask_many(self, requests: Sequence[Request]) -> list[SystemAnswer]:
         """As Driver.ask_many."""
-        answers = self._post(EVALUATIONS, {"evaluations": [request.to_json() for request in requests]}).get(
+        answers = self._post(EVALUATIONS, {"evaluations": [self._body(request) for request in requests]}).get(
             "evaluations"
         )
         if not isinstance(answers, list) or len(answers) != len(requests):
@@ -80,10 +82,16 @@ class AuthZenDriver(Driver):
 
     def reproduce(self, request: Request) -> str:
         """As Driver.reproduce."""
-        body = json.dumps(request.to_json(), ensure_ascii=False)
+        body = json.dumps(self._body(request), ensure_ascii=False)
         return (
             f"curl -s {shlex.quote(self._url + EVALUATION)} -H 'Content-Type: application/json' -d {shlex.quote(body)}"
         )
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        body = request.to_json()
+        if self._prefixed:
+            body["subject"] |= {"id": f"user:{request.user}"}
+        return body
 
     def _post(self, path: str, body: object) -> dict[str, Any]:
         try:

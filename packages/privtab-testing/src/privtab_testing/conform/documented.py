@@ -53,7 +53,8 @@ class DocumentedDriver(Driver):
     def changes(self, rule: Rule) -> bool:
         """As Driver.changes: the operations that the document declares; otherwise, over HTTP, all methods but GET and HEAD."""
         operation = self._document.operations.get((rule.entity, rule.operation))
-        return operation is not None and operation.changes
+        # What is created has a name of its own, also where it is removed again.
+        return operation is not None and (operation.changes or bool(rule.creates and operation.restore))
 
     @property
     def there(self) -> frozenset[str]:
@@ -64,7 +65,7 @@ class DocumentedDriver(Driver):
     def restores(self, rule: Rule) -> bool:
         """As Driver.restores: the operations with `restore`."""
         operation = self._document.operations.get((rule.entity, rule.operation))
-        return operation is not None and bool(operation.restore)
+        return operation is not None and bool(operation.restore) and not rule.creates
 
     def lacks(self, world: World, requests: Iterable[Request] = ()) -> tuple[str, ...]:
         """As Driver.lacks: what the document does not say how to make, and placeholders that nothing fills."""

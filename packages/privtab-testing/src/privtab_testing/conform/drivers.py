@@ -203,10 +203,15 @@ def open_driver(
     if name == AUTHZEN:
         if url is None:
             raise UsageError("the driver `authzen` needs `--url`, the address of the server")
-        if strange := set(options) - {"state"}:
-            raise UsageError(f"the driver `authzen` takes only `--set state=FILE`, not `{min(strange)}`")
+        if strange := set(options) - {"state", "names"}:
+            raise UsageError(
+                f"the driver `authzen` takes only `--set state=FILE` and `names=prefixed`, not `{min(strange)}`"
+            )
+        if (names := options.get("names", "bare")) not in ("bare", "prefixed"):
+            raise UsageError(f"`--set names={names}`: names are `bare`, as in ann, or `prefixed`, as in user:ann")
         transport, timeouts = HttpTransport(url, token=token), (min(5.0, timeout), timeout)
-        return AuthZenDriver(transport, url=url.rstrip("/"), state=_state_file(program, options), timeout=timeouts)
+        file, prefixed = _state_file(program, options), names == "prefixed"
+        return AuthZenDriver(transport, url=url.rstrip("/"), state=file, timeout=timeouts, prefixed=prefixed)
     path = Path(name)
     if path.suffix in {".yaml", ".yml"}:
         document = load(path, program)

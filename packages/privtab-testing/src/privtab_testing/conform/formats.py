@@ -12,7 +12,7 @@ from privtab.state import State
 from privtab_analysis.diff.markdown import as_text
 from privtab_analysis.html import page
 from privtab_testing.conform import QuestionPlan, Verdict
-from privtab_testing.conform.neighbours import mistakes
+from privtab_testing.conform.mistakes import mistakes
 from privtab_testing.conform.report import ORDER, WRONG, Finding, Report, RowReport
 from privtab_testing.scenarios.results import row_json, row_lines
 

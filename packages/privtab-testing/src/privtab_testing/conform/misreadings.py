@@ -49,23 +49,6 @@ class Misreading:
         return self.view is _as_it_is and self.request is _as_it_is
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """One kind of mistake: `text` describes such a system, `needs` the property by which a policy shows the mistake."""
-
-    id: str
-    text: str
-    misread: Misreading
-    needs: str = "rights on entities"
-    about_objects: bool = False
-    """True if each row of a table could be decided with the mistake, independently of the other rows."""
-
-    def answers(self, view: View) -> Callable[[Request], bool]:
-        """The answers of a system with this mistake."""
-        reference = Reference(self.misread.program(view.program), self.misread.view(view).state)
-        return lambda request: right_answer(reference, self.misread.request(request, view.program))
-
-
 def right_answer(reference: Reference, request: Request) -> bool:
     """The reference's answer; an invalid request is refused."""
     rule = reference.program.rules.get((request.resource.type, request.action))
@@ -231,6 +214,44 @@ def of_other_types(view: View, entity: Entity) -> Iterator[Entity]:
             yield Entity(other.name, entity.id)
 
 
+def _alike(view: View, entity: Entity) -> Iterator[Entity]:
+    """The other entities of its type on its level."""
+    for other in view.entities:
+        if other != entity and (other.type, len(other.names)) == (entity.type, len(entity.names)):
+            yield other
+
+
+def continuing(view: View, entity: Entity) -> Iterator[Entity]:
+    """The entities whose names continue those of one."""
+    return (other for other in _alike(view, entity) if other.id.startswith(entity.id))
+
+
+def continued(view: View, entity: Entity) -> Iterator[Entity]:
+    """The entities whose names those of one continue."""
+    return (other for other in _alike(view, entity) if entity.id.startswith(other.id))
+
+
+def everywhere(others: Callable[[View, Entity], Iterable[Entity]]) -> Misreading:
+    """A mistake by which grants, ownership and membership also count on other entities."""
+    members = rows("members", lambda view, row: [row, *((row[0], entity) for entity in others(view, row[1]))])
+    return both(both(counts_on(others), owned(others)), members)
+
+
+def shortened(text: str) -> str:
+    """A name, or a principal, without the end by which it continues another one."""
+    return text.removesuffix(CONTINUED)
+
+
+def shortened_of(kind: str, text: str) -> str:
+    """A principal, shortened if it is of a kind."""
+    return shortened(text) if text.startswith(f"{kind}:") else text
+
+
+def with_shortened_users(view: View) -> View:
+    """A view in which what users hold is held by those whose names theirs continue."""
+    return replace(view, state=Renaming(principal=lambda text: shortened_of("user", text)).state(view.state))
+
+
 def users(view: View) -> list[str]:
     """The users that rows name, with their kind."""
     named = [row.grantee for row in view.state.grants] + [owner for _, owner in view.state.owners]
@@ -255,12 +276,16 @@ def is_link(row: object) -> bool:
     return isinstance(row, tuple) and str(row[0]).startswith("group:")
 
 
-def third_links_cut(view: View) -> View:
-    """Without the links that start from a group, or a role, in which there is another one."""
+def third_groups_cut(view: View) -> View:
+    """Without the links that start from a group in which there is another one."""
     groups = {f"group:{group}" for member, group in view.state.memberships if member.startswith("group:")}
+    return only("memberships", lambda row: row[0] not in groups).view(view)
+
+
+def third_roles_cut(view: View) -> View:
+    """Without the links that start from a role that another one holds."""
     roles = {f"role:{row.role}" for row in view.state.assignments if is_link(row)}
-    kept = only("assignments", lambda row: row.principal not in roles)
-    return both(kept, only("memberships", lambda row: row[0] not in groups)).view(view)
+    return only("assignments", lambda row: row.principal not in roles).view(view)
 
 
 def reversed_link(_: View, row: Any) -> list[object]:

@@ -162,6 +162,7 @@ class _Steps:
 
         yield "of another user", of(name + OTHER), self.request
         yield "of a user whose name the caller's continues", state, replace(self.request, user=name + CONTINUED)
+        yield "of a user whose name continues the caller's", of(name + CONTINUED), self.request
         if state.service_admins or not self.abilities.odd_names:
             return
         yield "of a user whose name has another case", of(_other_case(name)), self.request
@@ -188,6 +189,12 @@ class _Steps:
                 yield self._step(f"through a group{words}", **self._given_to(f"group:{last}", memberships=rows))
                 others = self._given_to(f"group:{self.group}{OTHER}", memberships=rows)
                 yield self._step(f"of another group than the caller's{words}", **others)
+            if are_granted and not words:
+                longer = f"{self.group}{CONTINUED}"
+                continuing = self._given_to(f"group:{longer}", memberships=rows)
+                yield self._step("of a group whose name continues that of the caller's", **continuing)
+                continued = self._given_to(f"group:{last}", memberships=[(name, longer)])
+                yield self._step("of a group whose name that of the caller's continues", **continued)
             if "group" in self.owner_kinds and state.owners:
                 owners = self._owned_by(f"group:{last}")
                 yield self._step(f"owned by a group{words}", owners=owners, memberships=rows)
@@ -216,6 +223,11 @@ class _Steps:
                     yield self._step(f"through a role within `{within}`", **scoped)
             others_role = self._given_to(f"role:{role}{OTHER}", assignments=[given])
             yield self._step("of another role than the caller's", **others_role)
+            longer = f"{role}{CONTINUED}"
+            continuing = self._given_to(f"role:{longer}", assignments=[given])
+            yield self._step("of a role whose name continues that of the caller's", **continuing)
+            continued = self._given_to(f"role:{role}", assignments=[replace(given, role=longer)])
+            yield self._step("of a role whose name that of the caller's continues", **continued)
             if self.groups_have_roles:
                 rows = [Assignment(principal=f"group:{self.group}", role=role)]
                 links = [(request.user, self.group)]
