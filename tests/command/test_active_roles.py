@@ -146,7 +146,7 @@ def test_commands_take_active_roles(privtab: Callable[..., Any], folder: Path) -
     assert allowed.out.startswith(f"ALLOW  user:ben read {ITEM} as clerk\n")
     denied = privtab("explain", "ben", "read", ITEM, "--no-active-roles", *options)
     assert denied.out.startswith(f"DENY  user:ben read {ITEM} as no role\n")
-    assert "what would allow it\n  with role:clerk active\n" in denied.out
+    assert "what would allow it: with role:clerk active\n" in denied.out
     assert "not active\n  role:clerk\n" in denied.out
     document = json.loads(
         privtab("explain", "ben", "read", ITEM, "--no-active-roles", "--format", "json", *options).out

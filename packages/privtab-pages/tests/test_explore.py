@@ -22,7 +22,8 @@ from starlette.testclient import TestClient
 from privtab.base import Entity, Request
 from privtab.pipeline import load_program
 from privtab.state import Assignment, State, load_raw_state, validate
-from privtab_analysis import explain, what_can
+from privtab_analysis import what_can
+from privtab_analysis.answer_view import answered
 from privtab_analysis.permissions import questions
 from privtab_analysis.rights_map import rights_map
 from privtab_analysis.state_diff import state_diff
@@ -215,9 +216,9 @@ def test_what_would_allow_a_request_does_so(world: World) -> None:
     path = url("decision", user="dan", operation="read", entity="item:s/a/x")
     ways = decision(world, asked(path))["ways"]
     assert len(ways) > 3
-    for way in ways:
-        if way.link:
-            page = what_if(world, asked(way.link))
+    for way, link in ways:
+        if link:
+            page = what_if(world, asked(link))
             gained = [change for change in page["diff"]["diff"].access if change.gained]
             assert any(
                 "user:dan" in change.subjects
@@ -345,7 +346,7 @@ KEYS = ("store:s", "shelf:s/a", "item:s/a/x")
 def test_pictures_lead_from_the_user_to_the_object(world: World) -> None:
     for user, denied in (("ann", False), ("ben", True)):
         request = Request(user=user, action="read", resource=Entity("item", "s/a/x"))
-        drawn = picture(explain(world.reference, request, world.rows, world.places), KEYS)
+        drawn = picture(answered(world.reference, request, world.rows, world.places), KEYS)
         assert drawn is not None
         assert drawn.boxes[0].name == f"user:{user}"
         assert {"group:crew", "role:clerk", "store:s", "item:s/a/x"} <= {box.name for box in drawn.boxes}
@@ -353,8 +354,13 @@ def test_pictures_lead_from_the_user_to_the_object(world: World) -> None:
         places = {(box.x, box.y) for box in drawn.boxes}
         assert len(places) == len(drawn.boxes)
         assert all(box.x < drawn.width and box.y < drawn.height for box in drawn.boxes)
+    # Of a user who holds nothing, what is missing is drawn: the first way to an allow, up to the object.
     nobody = Request(user="dan", action="read", resource=Entity("item", "s/a/x"))
-    assert picture(explain(world.reference, nobody, world.rows, world.places), KEYS) is None
+    drawn = picture(answered(world.reference, nobody, world.rows, world.places), KEYS)
+    assert drawn is not None
+    assert {arrow.style for arrow in drawn.arrows} <= {"missing", "within"}
+    assert {"user:dan", "item:s/a/x"} <= {box.name for box in drawn.boxes}
+    assert next(style for style, _ in drawn.legend) == "missing"
 
 
 # --- as a folder, and as a process ---------------------------------------------------------------------------------------

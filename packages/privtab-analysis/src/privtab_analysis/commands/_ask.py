@@ -178,11 +178,3 @@ def check_required_flags(flags: frozenset[str], program: Program) -> None:
     for rule in program.rules.values():
         for flag in sorted({*rule.required_flags}.difference(flag.removesuffix(NOT_SET) for flag in flags)):
             raise UsageError(f"`{rule.id}` needs the flag `{flag}`: add `--flag {flag}` or `--flag {flag}{NOT_SET}`")
-
-
-def besides(request: Request) -> str:
-    """The parts of a request beside user, operation and entity, as text."""
-    words = [f" {name}={object_}" for name, object_ in sorted(request.with_.items())]
-    flags = [f" +{flag}" for flag in sorted(request.flags)]
-    active = [] if request.active_roles is None else [f" as {', '.join(request.active_roles) or 'no role'}"]
-    return "".join([*words, *flags, *active])

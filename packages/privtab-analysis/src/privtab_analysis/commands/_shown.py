@@ -1,18 +1,17 @@
-"""Rows, conditions and chains of grants as the commands that answer questions show them."""
+"""Rows and conditions as the commands that answer questions show them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from privtab.base import WINDOW_COLUMNS, FileError, read_text
+from privtab.base import FileError, read_text
 
 if TYPE_CHECKING:
     from privtab.base import Span
     from privtab.command import Terminal
     from privtab.ir import Program, Rule
-    from privtab_analysis.provenance import Chain, ProvenanceStep
 
 
 MOST_LINES = 8
@@ -81,29 +80,6 @@ def show_place(console: Terminal, place: str, *, at: int, column: int = 0) -> No
         column = console.width
     gap = max(2 if at else 0, column - len(place) - at)
     console.print(" " * gap + place if place else "", style="dim")
-
-
-def chain_rows(chain: Chain) -> list[tuple[str, str]]:
-    """The rows of a chain with their positions."""
-    from privtab.state import RowLocation
-
-    return [(step.text, RowLocation.text_of(step.place)) for step in chain]
-
-
-def step_json(step: ProvenanceStep) -> dict[str, Any]:
-    """A link of a chain as JSON; `from` and `until` only if its row has them."""
-    place = step.place
-    where = None
-    if place is not None:
-        where = {"path": place.path, "table": place.table, "row": place.row, "line": place.line}
-    edges = zip(WINDOW_COLUMNS, step.window.cells(), strict=True)
-    window = {name: edge for name, edge in edges if edge is not None}
-    return {"kind": step.kind, "text": step.text, "place": where, **window}
-
-
-def rule_json(rule: Rule) -> dict[str, Any]:
-    """The id and position of a rule as JSON."""
-    return {"id": rule.id, "path": rule.span.path, "line": rule.span.line}
 
 
 def _source(span: Span) -> list[str]:

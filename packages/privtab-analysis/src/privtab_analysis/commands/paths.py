@@ -19,7 +19,7 @@ from privtab.command import (
     print_if_data,
 )
 from privtab_analysis.commands import _ask as ask
-from privtab_analysis.commands._shown import rule_json, show_place
+from privtab_analysis.commands._shown import show_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -354,6 +354,8 @@ def _show_not_considered(console: Terminal) -> None:
 
 
 def _path_json(path: Path) -> dict[str, Any]:
+    from privtab_analysis.answer_view import rule_json
+
     return {
         "shortest": path.shortest,
         "certain": path.certain,

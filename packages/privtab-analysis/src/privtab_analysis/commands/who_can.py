@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from privtab.base import Request, UsageError, count
 from privtab.command import QuestionOptions, argument, err, fail_if, option, out, print_if_data, table
 from privtab_analysis.commands import _ask as ask
-from privtab_analysis.commands._shown import rule_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,6 +87,8 @@ def _users(found: WhoCan, format_: ask.TableFormat, most: int, notes: Sequence[s
 
 
 def _question_json(found: WhoCan) -> dict[str, Any]:
+    from privtab_analysis.answer_view import rule_json
+
     request = found.request
     return {
         "operation": request.action,
@@ -139,7 +140,9 @@ def _principals(found: WhoCan, format_: ask.TableFormat, most: int, notes: Seque
 
 
 def _heading(found: WhoCan) -> None:
+    from privtab_analysis.answer_view import besides
+
     console = out()
     request = found.request
-    console.print(f"who can {request.action} {request.resource}{ask.besides(request)}", style="bold")
+    console.print(f"who can {request.action} {request.resource}{besides(request)}", style="bold")
     console.print(f"rule {found.rule.id}  {found.rule.span.path}:{found.rule.span.line}", style="dim")

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from privtab_analysis.explanation import Part, RequestExplanation
+from privtab_analysis.answer_view import AnswerView
+from privtab_analysis.changes import Assign, Change, Give, RemoveDenial, change_text
+from privtab_analysis.explanation import Part
 
-WIDTH, HEIGHT = 176, 40
+WIDTH, HEIGHT = 176, 42
 """The size of a box, in pixels."""
-GAP, LINE = 108, 58
+GAP, LINE = 120, 60
 """Between columns of boxes, and from one box to the one below."""
 LETTERS, LABEL = 22, 15
 """The most letters that fit a box, and beside an arrow."""
 MOST = 40
 """Maximum boxes of a picture."""
+STYLES: Mapping[str, str] = {
+    "held": "held",
+    "denied": "denied",
+    "missing": "missing: the first way to allow it",
+    "within": "lies in",
+}
+"""The styles of arrows, with their meaning for the legend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +40,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrow:
-    """A row that leads from one to the other, or containment. `style`: `held`, `denied` or `within`."""
+    """A row that leads from one to the other, or containment. `style`: one of `STYLES`."""
 
     path: str
     style: str
@@ -51,6 +60,12 @@ class Picture:
     height: int
     cut: bool
     """True if some rows were left out, because there are too many."""
+
+    @property
+    def legend(self) -> list[tuple[str, str]]:
+        """The styles of the arrows, each with its meaning."""
+        used = {arrow.style for arrow in self.arrows}
+        return [(style, text) for style, text in STYLES.items() if style in used]
 
 
 @dataclass(slots=True)
@@ -73,14 +88,15 @@ class _Edges:
             self.labels.setdefault((origin, end, style), {})[label] = None
 
 
-def picture(explanation: RequestExplanation, keys: Sequence[str]) -> Picture | None:
-    """The picture of the first set that holds or, of a denial, of the held and the denied atoms; None if no row matters.
+def picture(answer: AnswerView, keys: Sequence[str]) -> Picture | None:
+    """The picture of the first set that holds or, of a denial, of what is held, denied and missing; None if there is nothing to draw.
 
-    `keys`: of the entities from the root to the resource.
+    Missing is what the first way to an allow adds. `keys`: of the entities from the root to the resource.
     """
-    edges = _Edges()
-    outer: dict[str, None] = {}
-    for part in decisive_parts(explanation):
+    edges, outer = _Edges(), dict[str, None]()
+    user = f"user:{answer.explanation.request.user}"
+    ways = [section for section in answer.reasons if section.way]
+    for part in dict.fromkeys(part for section in ways[:1] or answer.reasons for part in section.parts):
         for chains, style in ((part.because, "held"), (part.denied_by, "denied")):
             for chain in chains:
                 for step in reversed(chain):
@@ -89,12 +105,36 @@ def picture(explanation: RequestExplanation, keys: Sequence[str]) -> Picture | N
                 ends = chain[0].ends if chain else None
                 if ends is not None and ends[1] in edges.names:
                     outer[ends[1]] = None
+    for way in answer.ways[:1]:
+        for change in way.proposal.changes:
+            outer |= dict.fromkeys(_add_missing(edges, change, user, keys[-1], new_role=way.proposal.new_role))
     around = [key for key in keys if key in outer]
     if around and around[-1] != keys[-1]:
         around.append(keys[-1])
     for above, below in pairwise(around):
         edges.add(above, below, "within", f"{below} lies in {above}")
-    return _laid_out(edges, f"user:{explanation.request.user}") if edges.found else None
+    entities = [*(key for key in keys if key in edges.names), *(key for key in outer if key not in keys)]
+    return _laid_out(edges, user, [key for key in entities if key != user]) if edges.found else None
+
+
+def _add_missing(edges: _Edges, change: Change, user: str, key: str, *, new_role: bool) -> Iterator[str]:
+    """Draw a change that would be needed; yields the entity to which it leads. `key`: of the resource."""
+    sentence = change_text(change, user.removeprefix("user:"))
+    if isinstance(change, RemoveDenial):
+        return  # the denial is drawn
+    if isinstance(change, Give):
+        kind = "role" if new_role and change.privilege else change.to
+        holder, end = user, "service" if change.entity is None else str(change.entity)
+        if kind != "user":
+            holder = f"{kind}:a new {kind}"
+            edges.add(user, holder, "missing", sentence)
+        edges.add(holder, end, "missing", sentence, change.privilege or change.table.removesuffix("s"))
+        yield end
+        return
+    holder = f"role:{change.role}" if isinstance(change, Assign) else f"group:{change.group}"
+    edges.add(user, holder, "missing", sentence)
+    edges.add(holder, key, "missing", f"{holder} has what is missing")
+    yield key
 
 
 def _label(part: Part, kind: str) -> str:
@@ -108,19 +148,12 @@ def _label(part: Part, kind: str) -> str:
             return ""
 
 
-def decisive_parts(explanation: RequestExplanation) -> Iterable[Part]:
-    """The first set that holds or, of a denial, the held and the denied atoms."""
-    holding = next((parts for parts in explanation.sets if all(part.holds for part in parts)), None)
-    if explanation.decision.allowed and holding is not None:
-        return holding
-    return dict.fromkeys(part for parts in explanation.sets for part in parts if part.holds or part.denied)
-
-
-def _laid_out(edges: _Edges, user: str) -> Picture:
-    rank = _ranks(edges, user)
+def _laid_out(edges: _Edges, user: str, entities: Sequence[str]) -> Picture:
+    rank = _ranks(edges, user, entities)
     columns: list[list[str]] = [[] for _ in range(max(rank.values()) + 1)]
-    for name, number in rank.items():
-        columns[number].append(name)
+    for name in (*(name for name in rank if name not in entities), *entities):
+        if name in rank:
+            columns[rank[name]].append(name)
     bends: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
     for edge in edges.found:  # an arrow over several columns has a place of its own in those between
         for number in range(rank[edge[0]] + 1, rank[edge[1]]):
@@ -146,18 +179,19 @@ def _place(column: int, row: int) -> tuple[int, int]:
     return 4 + column * (WIDTH + GAP), 8 + row * LINE
 
 
-def _ranks(edges: _Edges, user: str) -> dict[str, int]:
-    """The distances of names from the user, along the longest way; groups in each other may form cycles."""
-    rank: dict[str, int] = dict.fromkeys(edges.names, 0)
+def _ranks(edges: _Edges, user: str, entities: Collection[str]) -> dict[str, int]:
+    """The columns of names: principals by distance from the user, along the longest way, groups in each other may form cycles; then entities."""
+    rank: dict[str, int] = {name: 0 for name in edges.names if name not in entities}
     for _ in range(len(rank)):
         before = dict(rank)
         for origin, end, _ in edges.found:
-            if end not in (user, origin):
+            if end not in (user, origin) and {origin, end} <= rank.keys():
                 rank[end] = min(max(rank[end], rank[origin] + 1), len(rank) - 1)
         if rank == before:
             break
     used = {number: position for position, number in enumerate(sorted(set(rank.values())))}
-    return {name: used[number] for name, number in rank.items()}
+    last = dict.fromkeys((name for name in entities if name in edges.names), len(used))
+    return {name: used[number] for name, number in rank.items()} | last
 
 
 def _arrows(

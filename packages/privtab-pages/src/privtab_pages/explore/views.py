@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from privtab.base import Entity, UsageError, count
+from privtab.base import Entity, UsageError
 from privtab.filters import filter_of
 from privtab.ir import Program
-from privtab.state import TABLE_COLUMNS, RowLocation, State
-from privtab_analysis.changes import RemoveDenial, apply, change_text
+from privtab.state import TABLE_COLUMNS, State
+from privtab_analysis.answer_view import answered, chain_rows
+from privtab_analysis.changes import RemoveDenial, apply
 from privtab_analysis.entitlements.universe import asked_entities, notes
-from privtab_analysis.explanation import Proposal, explain
+from privtab_analysis.explanation import Proposal
 from privtab_analysis.permissions import lines, what_can
 from privtab_analysis.principals import evidence_text, who_can
-from privtab_analysis.provenance import Chain
 from privtab_analysis.rights_map import rights_map
 from privtab_analysis.state_diff.entities import written
 from privtab_analysis.state_diff.subjects import ANY_OTHER
-from privtab_pages.explore.picture import decisive_parts, picture
+from privtab_pages.explore.picture import picture
 from privtab_pages.explore.world import MOST_NAMES, Query, World, entity_of, linked, one_of
 
 Values: TypeAlias = dict[str, Any]
@@ -30,7 +30,7 @@ View: TypeAlias = Callable[[World, Query], Values]
 MOST_LINES = 200
 """Maximum lines of a list on one page."""
 MOST_WAYS = 8
-"""Maximum ways to an allow that a page proposes."""
+"""Maximum ways, and lines of a reason, on the page of a decision."""
 MOST_CHAINS = 4
 """Maximum chains of rows shown for one atom."""
 MOST_USERS = 16
@@ -73,60 +73,33 @@ def _examples(world: World) -> list[tuple[str, str]]:
 # --- one decision ----------------------------------------------------------------------------------------------------
 
 
-class ProposedChange(NamedTuple):
-    """One way from a denial to an allow."""
-
-    changes: Sequence[str]
-    gains: str
-    link: str
-
-
 def decision(world: World, query: Query) -> Values:
-    """One decision with its row, a picture and the rows behind it, or the changes that would allow it."""
+    """One decision: the view of its answer, the row that decides, a picture, and for each way to an allow its link to `what-if`."""
     if not query.one("operation"):
         return {}
     request = world.requested(query)
-    found = explain(world.reference, request, world.rows, world.places)
-    holding = [parts for parts in found.sets if all(part.holds for part in parts)]
-    parts = list(dict.fromkeys(part for parts in found.sets for part in parts))
+    answer = answered(world.reference, request, world.rows, world.places)
+    keys = world.reference.holdings.locations.find(request.resource) or [str(request.resource)]
     return {
-        "found": found,
+        "answer": answer,
         "row": world.table[f"{request.resource.type}.{request.action}"],
-        "picture": picture(found, world.reference.holdings.locations.find(request.resource) or [str(request.resource)]),
-        "sets": sorted(((all(p.holds for p in atoms), atoms) for atoms in found.sets), key=lambda s: not s[0]),
-        "shown_parts": list(decisive_parts(found)),
-        "ways": [_proposed_change(request.user, proposal) for proposal in found.proposals[:MOST_WAYS]],
-        "more_ways": max(0, len(found.proposals) - MOST_WAYS),
-        "denied": found.decision.context.get("error", {}).get("message", ""),
-        "fixed": [part.atom for part in parts if part.fixed and not part.holds],
-        "anyone": holding == [()],
-        "chain_texts": chain_texts,
-        "notes": notes(
-            world.program,
-            world.rows,
-            [f"user:{request.user}", *(f"group:{name}" for name in request.groups)],
-            asked_entities(world.program, request),
-        ),
+        "picture": picture(answer, keys),
+        "ways": [(way, _what_if(request.user, way.proposal)) for way in answer.ways[:MOST_WAYS]],
+        "sets": sorted(answer.explanation.sets, key=lambda parts: not all(part.holds for part in parts)),
+        "most": MOST_WAYS,
+        "chain_rows": lambda chains: list(map(chain_rows, chains[:MOST_CHAINS])),
+        "notes": answer.notes,
     }
 
 
-def chain_texts(chains: Sequence[Chain]) -> list[list[tuple[str, str]]]:
-    """The sentences of some chains of rows, each with where it is written."""
-    return [[(step.text, RowLocation.text_of(step.place)) for step in chain] for chain in chains[:MOST_CHAINS]]
-
-
-def _proposed_change(user: str, proposal: Proposal) -> ProposedChange:
-    changes = [change_text(change, user) for change in proposal.changes]
+def _what_if(user: str, proposal: Proposal) -> str:
+    """The URL of what a proposal would change for anybody; empty for a new role, whose name is not known."""
     if proposal.new_role:
-        changes = [text.removesuffix(f"user:{user}") + "a new role" for text in changes] + [f"assign it to user:{user}"]
-    gains = f"gives {count(proposal.gains or 0, 'permission')} in all" if proposal.exact else ""
-    link = ""
-    if not proposal.new_role:
-        given = [change for change in proposal.changes if not isinstance(change, RemoveDenial)]
-        taken = tuple(change.row for change in proposal.changes if isinstance(change, RemoveDenial))
-        pairs = [*changed_rows_of(apply(State(), user, given), "add"), *changed_rows_of(State(grants=taken), "remove")]
-        link = linked("what-if", pairs)
-    return ProposedChange(changes, gains, link)
+        return ""
+    given = [change for change in proposal.changes if not isinstance(change, RemoveDenial)]
+    taken = tuple(change.row for change in proposal.changes if isinstance(change, RemoveDenial))
+    pairs = [*changed_rows_of(apply(State(), user, given), "add"), *changed_rows_of(State(grants=taken), "remove")]
+    return linked("what-if", pairs)
 
 
 def changed_rows_of(state: State, name: str) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,161 @@
+"""One question, one answer: the command, its JSON, the page of a decision, AuthZEN and the page of a log say the same in generated worlds."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import random
+import re
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import generated_programs
+import pytest
+import worlds
+from explored import world_in
+
+from privtab import Embedded, Request
+from privtab.bundle import state_bundle
+from privtab.pipeline import policy_artifacts
+from privtab.state import load_raw_state, validate
+from privtab_pages.explore.site import answer
+from privtab_pages.explore.world import World
+from privtab_server.authzen.points import LocalDecisionPoint
+from privtab_server.authzen.service import Service
+
+Privtab = Callable[..., Any]
+WORLDS = [(4,), (8, "flat", "implies"), (8, "nested", "hierarchy"), (9, "active")]
+"""Seeds and features of worlds with denials that something would turn, and that nothing would."""
+PLAIN = re.compile(r"[\w/:.@-]+")
+"""Names that a terminal and a page show as they are."""
+REMEDY = re.compile("what would allow it|no grant, |no role of |nothing was found ")
+
+
+def options_of(request: Request) -> list[tuple[str, str]]:
+    """The parts of a request beside user, operation and entity, by the names of options."""
+    found = [("with", f"{name}={entity}") for name, entity in request.with_.items()]
+    found += [("group", name) for name in request.groups]
+    found += [("active-role", name) for name in request.active_roles or ()]
+    return found + ([("no-active-roles", "1")] if request.active_roles == () else [])
+
+
+def asked(world: World, seed: int, most: int) -> Iterator[Request]:
+    """Some requests that can be written as options, with as many denials as there are."""
+    found = worlds.requests(world.program, seed, per_rule=2)
+    random.Random(seed).shuffle(found)
+    plain = [
+        request
+        for request in found
+        if not request.flags
+        and not request.attributes
+        and PLAIN.fullmatch(request.user + str(request.resource))
+        and not request.user.startswith("-")
+        and all(PLAIN.fullmatch(f"{name}{entity}") for name, entity in request.with_.items())
+    ]
+    allowed = [request for request in plain if world.reference.decide(request).allowed]
+    denied = [request for request in plain if request not in allowed]
+    yield from (*allowed[: most // 2], *denied[:most])
+
+
+def made(folder: Path, seed: int, *features: str) -> World:
+    """A generated policy and state as files, and the world of the pages."""
+    program = generated_programs.program(seed, *features)
+    rows = worlds.state(program, seed).to_tables()
+    (folder / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
+    (folder / "state.json").write_text(json.dumps({table: found for table, found in rows.items() if found}))
+    return world_in(program, validate(program, load_raw_state(folder / "state.json"))[0])
+
+
+def plain_text(markup: str) -> str:
+    return html.unescape(re.sub(r"<[^>]*>", "", markup)).strip()
+
+
+def of_page(text: str) -> tuple[str, list[str], str, list[str]]:
+    """The verdict with the question, the titles of the reasons, the title of the ways, and the ways."""
+    verdict = re.search(r'role="status">(.*?)</p>', text)
+    assert verdict is not None
+    why = text.partition('<h2 id="why">')[2].partition("</section>")[0]
+    title, _, ways = text.partition('<h2 id="ways">')[2].partition("</section>")[0].partition("</h2>")
+    items = re.findall(r"<li>(.*?)(?: <span class=\"dim\">| · <a |\n)", ways)
+    titles = [plain_text(found).replace("`", "") for found in re.findall(r"<h3>(.*?)</h3>", why)]
+    return plain_text(verdict[1]), titles, plain_text(title), list(map(plain_text, items))
+
+
+def of_terminal(out: str) -> tuple[str, list[str], str, list[str]]:
+    """The same from the output of the command."""
+    lines = out.splitlines()
+    titles = [b.replace("`", "") for a, b in pairwise(lines) if not a and b[:1].strip()]
+    titles = [title for title in titles if not title.startswith(("rule  ", "from  "))]
+    allowed = lines[0].startswith("ALLOW")
+    ways: list[str] = []
+    for line in lines if not allowed else ():
+        if number := re.match(r" +\d+  (.*)", line):
+            ways.append(number[1])
+        elif ways and line.strip().startswith("and ") and not line.strip().startswith("and that"):
+            ways[-1] += f", {line.strip()}"
+    ways = [re.sub(r"  \S*state\.json.*", "", way) for way in ways]
+    remedy = [title for title in titles if REMEDY.match(title)]
+    return re.sub(" +", " ", lines[0]), [title for title in titles if title not in remedy], "".join(remedy), ways
+
+
+@pytest.mark.parametrize("of", WORLDS, ids=str)
+def test_a_page_says_what_the_command_says(privtab: Privtab, tmp_path: Path, of: tuple[Any, ...]) -> None:
+    seed, denied = of[0], 0
+    world = made(tmp_path, *of)
+    (tmp_path / "state.tar.gz").write_bytes(state_bundle(world.program, world.rows))
+    files = ["-p", tmp_path / "policy.tar.gz", "-s", tmp_path / "state.json"]
+    point = LocalDecisionPoint(Embedded(tmp_path))
+    service = Service(point, system=world.program.system)
+    for request in asked(world, seed, 3):
+        options = options_of(request)
+        flags = [f"--{name}" if name.startswith("no-") else f"--{name}={value}" for name, value in options]
+        question = [request.user, request.action, str(request.resource), *flags]
+        ran = privtab("explain", *question, *files)
+        assert ran.code == 0, ran.err
+        pairs = [("user", request.user), ("operation", request.action), ("entity", str(request.resource)), *options]
+        page = answer(world, "decision", pairs)
+        assert page is not None
+        shown, told = of_page(page.text), of_terminal(ran.out)
+        # A page shows more ways than a terminal, which says how many it leaves out.
+        assert (*shown[:3], shown[3][: len(told[3])]) == told, question
+        document = json.loads(privtab("explain", *question, *files, "--format", "json").out)
+        assert document["remedy"] == told[2]
+        assert document["decision"] is told[0].startswith("ALLOW")
+        served = asyncio.run(service.evaluation(request.to_json()))
+        assert served["decision"] is document["decision"]
+        assert served["context"].get("missing", []) == document["context"]["missing"]
+        denied += not document["decision"]
+    assert denied >= 2
+
+
+@pytest.mark.parametrize("seed", [4, 9])
+def test_the_page_of_a_log_says_what_the_command_says(privtab: Privtab, tmp_path: Path, seed: int) -> None:
+    world, compared = made(tmp_path, seed), 0
+    requests = list(asked(world, seed, 8))
+    entries = [
+        {
+            "decision_id": f"d{number}",
+            "path": f"privtab/{world.program.system}/allow",
+            "input": request.to_json(),
+            "result": world.reference.decide(request).allowed,
+            "timestamp": f"2026-10-{1 + number:02d}T10:00:00Z",
+        }
+        for number, request in enumerate(requests)
+    ]
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, entries)))
+    files = ["-p", tmp_path / "policy.tar.gz", "-s", tmp_path / "state.json"]
+    ran = privtab("unused", tmp_path / "log.jsonl", *files, "--html", tmp_path / "report.html")
+    assert ran.code == 0, ran.err
+    for cell in re.findall(r'data-name="most frequent">(.+?)</td>', (tmp_path / "report.html").read_text()):
+        question, *said = map(plain_text, cell.split("<br>"))
+        request = next(r for r in requests if question.startswith(f"user:{r.user} {r.action} {r.resource}"))
+        options = [f"--{name}={value}" for name, value in options_of(request)]
+        told = of_terminal(
+            privtab("explain", request.user, request.action, str(request.resource), *options, *files).out
+        )
+        assert said == [told[2], *told[3][:1]], question
+        compared += 1
+    assert compared >= 2
