@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from privtab.base import count, moment_text
+from privtab.base import Request, count, moment_text
 from privtab.ir import Program
 from privtab.reference import Reference
 from privtab.state import ROLE_PREFIX, Assignment, State
+from privtab_analysis.answer_view import AnswerView, answered
 from privtab_analysis.entitlements.universe import users
 from privtab_analysis.heat_map import HeatMap
 from privtab_analysis.html import page as rendered
@@ -23,6 +24,8 @@ SIDE = 30
 """Most rows, and most columns, of a heat map."""
 EXPLAINED = 500
 """Denied requests whose missing privileges are looked at, the most frequent ones."""
+ANSWERED = 12
+"""Groups of denials of which the page says what would allow the most frequent request."""
 MOST_ENTITIES = 20_000
 """Entities of a state up to which the page shows what roles hold."""
 LISTED = 200
@@ -44,13 +47,17 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """Denials of one row of the table for want of the same: what would be needed, or what stands in the way."""
+    """Denials of one row of the table for want of the same. `why`: any one of some sets, or the denials, in words.
+
+    `answer`: about the most frequent of the requests, if the denials are among the most frequent: its ways say what would allow it.
+    """
 
     rule: str
-    missing: str
+    why: str
     count: int
     users: int
     requests: int
+    answer: AnswerView | None
 
 
 def page(program: Program, found: Unused, difference: StateDiff | None, summary: Iterable[str], state: str) -> str:
@@ -113,22 +120,30 @@ def _bars(timeline: Counter[tuple[int, bool]]) -> Iterator[Bar]:
 
 
 def _missing(program: Program, found: Unused) -> Iterator[Missing]:
-    """The denials by row and by the fewest things that would have turned them, the most frequent first."""
+    """The denials by row and by what was missing, the most frequent first."""
     usage = found.usage
     reference = Reference(program, usage.rows.whole)
     frequent = sorted(usage.denials, key=lambda number: -usage.log[number].count)[:EXPLAINED]
     counts: Counter[tuple[str, str]] = Counter()
-    callers: dict[tuple[str, str], set[str]] = {}
-    requests: Counter[tuple[str, str]] = Counter()
+    requests: dict[tuple[str, str], list[Request]] = {}
     for number in frequent:
         logged = usage.log[number]
-        least = min(reference.decide(logged.request).missing, key=len, default=())
-        key = "/".join(logged.operation), " and ".join(map(_by_type, least)) or "(nothing would do)"
+        decision = reference.decide(logged.request)
+        sets = dict.fromkeys(tuple(map(_by_type, atoms)) for atoms in decision.missing)
+        kinds = replace(decision, context={**decision.context, "missing": list(sets)})
+        error = decision.context.get("error", {}).get("message")
+        key = "/".join(logged.operation), error or kinds.why_denied(brief=True) or "nothing would allow it"
         counts[key] += logged.count
-        requests[key] += 1
-        callers.setdefault(key, set()).add(logged.request.user)
-    for key, number in counts.most_common():
-        yield Missing(rule=key[0], missing=key[1], count=number, users=len(callers[key]), requests=requests[key])
+        requests.setdefault(key, []).append(logged.request)
+    for place, (key, number) in enumerate(counts.most_common()):
+        yield Missing(
+            rule=key[0],
+            why=key[1],
+            count=number,
+            users=len({request.user for request in requests[key]}),
+            requests=len(requests[key]),
+            answer=answered(reference, requests[key][0], usage.rows.whole) if place < ANSWERED else None,
+        )
 
 
 def _by_type(atom: str) -> str:

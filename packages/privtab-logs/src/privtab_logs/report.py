@@ -16,6 +16,7 @@ from privtab.base import Decision, Diagnostic, Severity, Span, count
 from privtab_analysis.diff.markdown import as_code, as_text
 from privtab_analysis.diff.nodes import Diff
 from privtab_analysis.diff.summary import answers_text, combine_pairs, holding_texts, request_text
+from privtab_analysis.html import page
 from privtab_logs.deciding import Decider
 from privtab_logs.moments import Moments, Unknown
 from privtab_logs.replaying import KINDS, REVISIONS, Kind, Replay, request_row
@@ -185,7 +186,8 @@ def _sample(explained: tuple[dict[str, Any], Decision | None], kind: Kind, momen
                 f"{reason['atom']} through {reason['through']}" for reason in side.reasons if "through" in reason
             ]
         elif side is not None:
-            found["missing"] = [" and ".join(way) for way in side.missing[:2]]
+            found["missing"] = [" and ".join(way) for way in side.missing]
+            found["denied"] = side.why_denied(brief=True)
     return found
 
 
@@ -194,9 +196,7 @@ _OF_SAMPLE = ("requests", "recorded", "then", "now", "last", "decision_id", "pos
 
 def why(sample: Mapping[str, Any]) -> str:
     """Return why a sample is allowed on one side and denied on the other."""
-    parts = [*sample.get("because", ())]
-    parts += [f"missing: {' or '.join(sample['missing'])}"] if sample.get("missing") else []
-    return "; ".join(parts)
+    return "; ".join([*sample.get("because", ()), *filter(None, [sample.get("denied")])])
 
 
 def _text(question: Mapping[str, Any]) -> str:
@@ -296,6 +296,21 @@ def markdown(found: Report) -> str:
         lines += [f"| {as_code(p.row)} | {p.verdict} | {as_code(p.witness)} |" for p in found.possible]
         lines += [""]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def html(found: Report, policy: str) -> str:
+    """The report as a page. `policy`: the name of the new policy."""
+    kinds = [(found.replay.count(kind), kind, bool(found.replay.count(kind))) for kind in KINDS]
+    return page(
+        "logs/replay",
+        title="Replay of logged decisions",
+        policy=policy,
+        summary=summary(found),
+        figures=[(found.replay.replayed, "decisions replayed", False), *kinds],
+        groups=[(headline(group), group) for group in found.groups],
+        possible=found.possible,
+        why=why,
+    )
 
 
 def prometheus(found: Report) -> str:

@@ -69,6 +69,15 @@ def test_a_loss_is_shown_with_its_line_its_users_and_why(privtab: Privtab) -> No
     assert "at new.yaml:9" in ran.out
     assert "owner (item:s/a/i) through user:olga; missing: READ (item:s/a/i)" in ran.out
     assert "failed: lost-in-use" in ran.err
+    page = privtab("replay", usual(), "-p", "new.yaml", *OLD, "--format", "html").out
+    for said in (
+        "5 decisions in 1 file; 5 replayed",
+        "item/read: 3 requests of 1 user to 1 entity would be denied",
+        "new.yaml:9",
+        "owner (item:s/a/i) through user:olga; missing: READ (item:s/a/i)",
+        "default-src 'none'",
+    ):
+        assert said in page
     assert privtab("replay", usual(), "-p", "new.yaml", *OLD, "--fail-on", "gained-in-use,unexplained").code == 0
 
 

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -278,6 +279,31 @@ def test_the_page_has_what_roles_hold_and_what_was_used(privtab: Command, lake: 
     assert 'title="role:etl · schema/create: 1"' in text
     assert '<label for="map2">held: entities on which a role allows an operation</label>' in text
     assert "SELECT (table)" in text
+
+
+def test_the_page_names_every_set_that_was_missing_and_the_least_privilege(privtab: Command, lake: Path) -> None:
+    """Of several sets of one size none is called the least, and a denial in the way is named."""
+    rows = [
+        grant("role:analyst", "SELECT", "schema:l/s"),
+        {**grant("user:ann", "SELECT", "table:l/s/t"), "effect": "deny"},
+    ]
+    (lake / "state.json").write_text(
+        json.dumps({"grants": rows, "assignments": [{"principal": "user:ann", "role": "analyst"}]})
+    )
+    lines = [
+        json.dumps(entry(n, asks(user, "read", "table:l/s/t"), allowed=False)) for n, user in enumerate(("ann", "dan"))
+    ]
+    (lake / "log.jsonl").write_text("\n".join(lines))
+    ran = unused(privtab, lake, "--html", lake / "report.html", state="state.json")
+    assert ran.code == 0, ran.err
+    text = (lake / "report.html").read_text()
+    missing = re.findall(r'data-name="why">(.*?)</td>', text)
+    assert sorted(missing) == [
+        "blocked by a denial of SELECT (table); or missing: owner (table)",
+        "missing: SELECT (table), or owner (table)",
+    ]
+    assert "least that was missing" not in text
+    assert "remove the denial of SELECT at table:l/s/t to user:ann" in text
 
 
 def test_a_log_is_not_written_over(privtab: Command, lake: Path) -> None:

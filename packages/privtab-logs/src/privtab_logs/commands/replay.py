@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PANEL = "Check"
 
-ReplayFormat = Literal["pretty", "text", "json", "markdown", "sarif", "prometheus"]
+ReplayFormat = Literal["pretty", "text", "json", "markdown", "html", "sarif", "prometheus"]
 """Output format of a replay."""
 FAILING = ("lost-in-use", "gained-in-use", "unexplained", "incomplete")
 
@@ -42,6 +42,7 @@ def run(
       privtab replay logs/ -p lake.yaml --registry /srv/registry --state narrower.yaml
       privtab replay logs/ -p new.yaml --door trino --old-policy trino/476 --old-state state.yaml
       privtab replay logs/ -p new.yaml --fail-on lost-in-use --format markdown
+      privtab replay logs/ -p lake.yaml --registry /srv/registry --format html -o replay.html
       privtab replay logs/ -p lake.yaml --registry /srv/registry --format prometheus -o /srv/metrics/replay.prom
     """
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
@@ -63,6 +64,10 @@ def _shown(found: Report, format_: ReplayFormat, failing: list[str], policy: str
             from privtab_logs.report import markdown
 
             return markdown(found)
+        case "html":
+            from privtab_logs.report import html
+
+            return html(found, policy)
         case "prometheus":
             from privtab_logs.report import prometheus
 
