@@ -322,6 +322,25 @@ def test_the_heat_map_counts_what_a_user_may_do(world: World) -> None:
     values = heat(world, Query([("within", "store:s"), ("type", "item")]))
     assert values["rows"][-1][0] == ANY_OTHER
     assert dict(values["children"])["shelf:s/a"] == 2
+    # Users who may do most come first, and users who may do nothing are counted alone.
+    totals = [sum(number for _, number in cells) for _, cells in values["rows"][:-1]]
+    assert totals == sorted(totals, reverse=True)
+    assert all(totals)
+    assert len(totals) + values["nothing"] == len(world.users)
+
+
+def test_a_long_table_is_folded_by_type() -> None:
+    program = load_program("gravitino/1.1.0")
+    found = answer(world_in(program, State()), "table", [])
+    assert found is not None
+    html = Html(found.text)
+    assert problems(html) == []
+    folds = [given for given in html.all("details") if given.get("class") == "fold"]
+    assert len(folds) == 1 + len({rule.entity for rule in program.rules.values()})
+    assert not any("open" in given for given in folds)
+    assert {f"{rule.entity}.{rule.operation}" for rule in program.rules.values()} <= {
+        given["id"] for given in html.all("tr") if "id" in given
+    }
 
 
 @pytest.mark.parametrize("name", ["gravitino/1.1.0", "cdap/final", "polaris/1.7"])

@@ -84,7 +84,7 @@ class PolicyPage:
 
     def html(self, template: str = "docs/policy", **more: object) -> str:
         """The page as one HTML file, which loads nothing; `template`: one that extends this one, and `more` its values."""
-        return page(template, **self.view(), **page_values(self.changes), **more)
+        return page(template, **self.view(), **page_values(self.changes), **{"folded": False, **more})
 
     def view(self) -> dict[str, Any]:
         """The values for the templates."""

@@ -38,6 +38,8 @@ PAGES: Mapping[str, Page] = {
     "filter": Page("Filter", views.where),
 }
 SCRIPT = "explore.js"
+UNFOLDED = 40
+"""Rows of a table up to which its page shows the rows of all types at once."""
 MOST_EXPORTED = 5_000
 """Maximum questions of `who-can` in a folder."""
 
@@ -93,7 +95,7 @@ def rendered(
         "static": static,
     }
     if name == "table":
-        return world.page.html("explore/table", **shown)
+        return world.page.html("explore/table", **shown, folded=len(world.program.rules) > UNFOLDED)
     if problem and name == "heat":
         return page("explore/problem", **shown)
     template = "index" if static and not name else name or "start"

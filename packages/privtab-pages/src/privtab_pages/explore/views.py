@@ -35,6 +35,8 @@ MOST_CHAINS = 4
 """Maximum chains of rows shown for one atom."""
 MOST_USERS = 16
 """Users on one page of the heat map."""
+MOST_ORDERED = 100
+"""Users up to which the heat map begins with those who may do most; of more, each page is by name."""
 DIALECTS = ("postgres", "mysql", "sqlite", "duckdb", "spark", "trino", "snowflake", "bigquery")
 
 
@@ -208,17 +210,23 @@ def heat(world: World, query: Query) -> Values:
     one_of(type_, dict.fromkeys(program.entities), "type")
     names = [name for name in world.users if query.one("user").lower() in name.lower()]
     begin = min(query.number("from"), len(names))
-    subjects = [f"user:{name}" for name in names[begin : begin + MOST_USERS]]
-    subjects += [ANY_OTHER] if not query.one("user") else []
+    ordered = len(names) <= MOST_ORDERED
+    subjects = [f"user:{name}" for name in (names if ordered else names[begin : begin + MOST_USERS])]
     around = _around(world, outer)
-    found = rights_map(world.comparison, subjects, type_, outer)
+    found = rights_map(world.comparison, [*subjects, *([] if query.one("user") else [ANY_OTHER])], type_, outer)
+    totals = {subject: sum(found.count(subject, column) for column in found.columns) for subject in subjects}
+    rows = [subject for subject in sorted(subjects, key=lambda subject: -totals[subject]) if totals[subject]]
+    listed = len(rows) if ordered else len(names)
+    rows = (rows[begin : begin + MOST_USERS] if ordered else rows) + list(found.subjects[len(subjects) :])
     children = _children(world, outer)
     first = min(query.number("first"), len(children))
     return {
         "found": found,
         "type": type_,
         "types": inside,
-        "rows": [(s, [(c, found.count(s, c)) for c in found.columns]) for s in found.subjects],
+        "rows": [(s, [(c, found.count(s, c)) for c in found.columns]) for s in rows],
+        "ordered": ordered,
+        "nothing": sum(not total for total in totals.values()),
         "shade": lambda n: 0 if not n else 1 + min(8, n * 8 // max(1, found.entities)),
         "children": children[first : first + MOST_NAMES],
         "children_left": max(0, len(children) - first - MOST_NAMES),
@@ -226,7 +234,7 @@ def heat(world: World, query: Query) -> Values:
         "around": around,
         "begin": begin,
         "step": MOST_USERS,
-        "users": len(names),
+        "users": listed,
         "any_other": ANY_OTHER,
     }
 
