@@ -30,17 +30,17 @@ def job(
 
 
 def test_defaults_are_those_of_the_signature() -> None:
-    found = arguments_of(job, parser_of(job, "decide").parse_args(["t", "--must", "x"]))
+    found = arguments_of(job, vars(parser_of(job, "decide").parse_args(["t", "--must", "x"])))
     assert found == {"table": "t", "level": None, "rows": 20, "must": "x", "loud": False, "group": Group()}
 
 
 def test_values_have_the_types_of_the_signature() -> None:
     parser = parser_of(job, "decide")
     given = ["t", "--must", "x", "-r", "3", "--level", "high", "--loud", "--names", "a", "--names", "b", "--with", "to"]
-    found = arguments_of(job, parser.parse_args(given))
+    found = arguments_of(job, vars(parser.parse_args(given)))
     assert (found["rows"], found["level"], found["loud"]) == (3, "high", True)
     assert found["group"] == Group(names=("first", "a", "b"), with_="to")
-    assert arguments_of(job, parser.parse_args(["t", "--must", "x"]))["group"] == Group()
+    assert arguments_of(job, vars(parser.parse_args(["t", "--must", "x"])))["group"] == Group()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ def test_help_has_a_summary_and_an_example(privtab: Callable[..., Any], job: str
     assert ran.code == 0
     lines = [line.strip() for line in ran.out.splitlines() if line.strip()]
     assert lines[0].startswith(f"Usage: privtab {' '.join(words(job))}")
-    assert lines[1] == JOBS[job]
+    function = getattr(import_module(f"privtab_spark.jobs.{job}"), JOBS[job])
+    assert lines[1] == function.__doc__.partition("\n")[0]
     assert lines[lines.index("Example:") + 1].startswith(f"privtab {' '.join(words(job))} ")
     assert all(f"--{option}" in ran.out for option in ("policy", "master", "remote", "conf", "package", "format"))
 
@@ -39,7 +41,7 @@ def test_bad_usage_is_exit_code_2(privtab: Callable[..., Any], job: str) -> None
     ran = privtab(*words(job), "--nope")
     assert ran.code == 2
     assert ran.out == ""
-    assert f"privtab {' '.join(words(job))}: error:" in ran.err
+    assert "No such option: --nope" in ran.err
 
 
 def test_help_starts_no_spark(tmp_path: Path) -> None:

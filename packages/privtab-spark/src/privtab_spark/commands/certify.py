@@ -5,4 +5,4 @@ from __future__ import annotations
 from privtab_spark.commands.spark import job
 
 PANEL = "Check"
-SETTINGS, run = job("certify")
+run = job("certify")

@@ -2,44 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
 from privtab.base import ExitCode, how_to_install
-from privtab.command import Commands, print_error
+from privtab.command import Commands, argument, option, print_error
 from privtab_spark.jobs import JOBS
+from privtab_spark.jobs._job import run_with
+from privtab_spark.jobs._options import Parameter, parameters_of
 
 PANEL = "Serve"
 
 app = Commands(help="Decide, filter, list and certify whole tables on Spark.", no_args_is_help=True)
-_ALL = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 
-def job(name: str) -> tuple[dict[str, Any], Callable[[typer.Context], None]]:
-    """The settings of a job's command, and its function: the job reads the arguments itself."""
+def job(name: str) -> Callable[..., None]:
+    """The function of a job as a command: the same options, docstring and exit code."""
+    function = getattr(import_module(f"privtab_spark.jobs.{name}"), JOBS[name])
 
-    def run(context: typer.Context) -> None:
-        raise typer.Exit(_run(name, context.args))
+    def run(**values: Any) -> None:
+        try:
+            code = run_with(function, values)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] not in ("pyspark", "pyarrow", "numpy"):
+                raise
+            print_error(f"`privtab spark` needs {error.name}: {how_to_install('compiler', 'spark')}")
+            code = ExitCode.EXTERNAL
+        raise typer.Exit(code)
 
-    run.__doc__ = JOBS[name]
-    return {"context_settings": _ALL, "add_help_option": False}, run
+    run.__signature__ = inspect.Signature([_option(found) for found in parameters_of(function)])  # type: ignore[attr-defined]
+    run.__doc__ = inspect.getdoc(function)
+    return run
 
 
-def _run(job: str, arguments: Sequence[str]) -> int:
-    try:
-        code: int = import_module(f"privtab_spark.jobs.{job}").main(list(arguments))
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("pyspark", "pyarrow", "numpy"):
-            raise
-        print_error(f"`privtab spark` needs {error.name}: {how_to_install('compiler', 'spark')}")
-        return ExitCode.EXTERNAL
-    return code
+def _option(parameter: Parameter) -> inspect.Parameter:
+    """An option of a job as Typer reads options."""
+    kind, said = get_args(parameter.annotation)
+    meaning = f"{said.meaning[0].upper()}{said.meaning[1:]}."
+    if get_origin(kind) is tuple:
+        kind = list[str]
+    name = f"--{parameter.name.rstrip('_').replace('_', '-')}"
+    if parameter.positional:
+        found = argument(said.value, meaning)
+    else:
+        found = option(
+            " ".join(filter(None, (name, said.short, said.value))), meaning, rich_help_panel=parameter.heading
+        )
+    default = inspect.Parameter.empty if parameter.default is MISSING else parameter.default
+    if isinstance(default, tuple):
+        default = [*default]
+    annotation = Annotated[kind, found]  # type: ignore[valid-type]
+    return inspect.Parameter(parameter.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 for _name in JOBS:
     if _name != "certify":
-        _settings, _function = job(_name)
-        app.command(_name, **_settings)(_function)
+        app.command(_name)(job(_name))

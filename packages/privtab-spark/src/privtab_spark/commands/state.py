@@ -103,7 +103,7 @@ def read(
     Exits with 1 if any row is invalid.
 
     Example:
-      privtab state read exports/ --policy gravitino/1.1.0
+      privtab state read state/ --policy lake.yaml
       privtab state read sources.yaml --policy gravitino/1.1.0 -o /lake/iam/checked --master 'local[4]'
     """
     program = policy.program()
@@ -144,7 +144,7 @@ def build(
     For a policy compiled with `--sharded`. Exits with 1 if any row is invalid: the last build stays, and `rejected/` has every finding.
 
     Example:
-      privtab state build exports/ --policy gravitino/1.1.0 -o build/state
+      privtab state build state/ --policy lake.yaml -o build/state
       privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --master 'local[4]' --format json
       privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --signing-key prod.pem --sequence 812
     """

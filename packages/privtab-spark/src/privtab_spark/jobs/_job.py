@@ -143,7 +143,9 @@ class InputTable:
     """Options for the table that a job reads."""
 
     input: Annotated[str, Option("a file, a folder, or the name of a table", "TABLE", "-i")]
-    input_format: Annotated[str | None, Option("csv, json, parquet, delta …; default: by the suffix", "NAME")] = None
+    input_format: Annotated[
+        str | None, Option("the format: csv, json, parquet, delta …; default: by the suffix", "NAME")
+    ] = None
     input_option: Annotated[tuple[str, ...], Option("an option of the reader; may repeat", "KEY=VALUE")] = ()
 
     @property
@@ -398,15 +400,21 @@ def _atomic_output(output: str, *, overwrite: bool) -> Iterator[str]:
 
 @printable_output()
 def run(job: str, function: Callable[..., int], arguments: Sequence[str] | None) -> int:
-    """Run a job and return its exit code, one of `ExitCode`. Expected errors end without a traceback.
+    """Run a job as a program and return its exit code.
 
     The signature of the function says the options of the job, and has the parameter `session: SessionOptions`. The function
     checks its arguments before it starts Spark.
     """
     try:
-        given = arguments_of(function, parser_of(function, job).parse_args(arguments))
+        options = vars(parser_of(function, job).parse_args(arguments))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else ExitCode.USAGE
+    return run_with(function, options)
+
+
+def run_with(function: Callable[..., int], options: Mapping[str, Any]) -> int:
+    """Run the function of a job with the values of its options by name; return one of `ExitCode`. Expected errors end without a traceback."""
+    given = arguments_of(function, options)
     job_session: JobSession = given["session"]
     try:
         with closing(job_session):

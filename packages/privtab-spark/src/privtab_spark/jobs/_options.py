@@ -22,7 +22,7 @@ class Option(NamedTuple):
     short: str | None = None
 
 
-class _Parameter(NamedTuple):
+class Parameter(NamedTuple):
     """A parameter, and the heading of its group of options in the help; None for no group."""
 
     name: str
@@ -57,16 +57,16 @@ def parser_of(function: Callable[..., int], job: str) -> argparse.ArgumentParser
         allow_abbrev=False,
     )
     groups: dict[str | None, Any] = {None: parser}
-    for parameter in _parameters(function):
+    for parameter in parameters_of(function):
         if parameter.heading not in groups:
             groups[parameter.heading] = parser.add_argument_group(parameter.heading)
         _add(groups[parameter.heading], parameter)
     return parser
 
 
-def arguments_of(function: Callable[..., int], options: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of the function of a job: the values that its parser found, in the dataclasses of the signature."""
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in vars(options).items()}
+def arguments_of(function: Callable[..., int], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the function of a job: the values of its options by name, in the dataclasses of the signature."""
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
     found = {}
     for name, annotation in _hints(function).items():
         group = _plain(annotation)
@@ -77,7 +77,8 @@ def arguments_of(function: Callable[..., int], options: argparse.Namespace) -> d
     return found
 
 
-def _parameters(function: Callable[..., int]) -> Iterator[_Parameter]:
+def parameters_of(function: Callable[..., int]) -> Iterator[Parameter]:
+    """The parameters of the function of a job; the fields of a dataclass in the place of the parameter that has its type."""
     signature, hints = inspect.signature(function).parameters, _hints(function)
     for name, annotation in hints.items():
         group = _plain(annotation)
@@ -86,11 +87,11 @@ def _parameters(function: Callable[..., int]) -> Iterator[_Parameter]:
             types = get_type_hints(group, include_extras=True)
             for field in fields(group):
                 if field.init:
-                    yield _Parameter(field.name, types[field.name], field.default, heading)
+                    yield Parameter(field.name, types[field.name], field.default, heading)
         else:
             given = signature[name]
             default = MISSING if given.default is given.empty else given.default
-            yield _Parameter(name, annotation, default, positional=given.kind is not given.KEYWORD_ONLY)
+            yield Parameter(name, annotation, default, positional=given.kind is not given.KEYWORD_ONLY)
 
 
 def _hints(function: Callable[..., int]) -> Mapping[str, Any]:
@@ -101,7 +102,7 @@ def _plain(annotation: Any) -> Any:
     return annotation.__origin__ if get_origin(annotation) is Annotated else annotation
 
 
-def _add(parser: argparse._ActionsContainer, parameter: _Parameter) -> None:
+def _add(parser: argparse._ActionsContainer, parameter: Parameter) -> None:
     kind, option = _plain(parameter.annotation), parameter.annotation.__metadata__[0]
     settings: dict[str, Any] = {"help": option.meaning}
     if get_origin(kind) in (Union, UnionType):
