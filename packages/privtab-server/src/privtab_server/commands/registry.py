@@ -17,7 +17,7 @@ from privtab.command import (
     print_if_data,
 )
 from privtab_server.commands import _registry_options as registry_options
-from privtab_server.commands import _rollback, _status, deploy
+from privtab_server.commands import _rollback, _status
 from privtab_server.commands._registry_options import channels
 from privtab_server.commands._rollout import channel_json
 from privtab_server.errors import BundleRefused, RegistryError
@@ -47,7 +47,7 @@ def init(
     Without it, the first `put` creates a registry that accepts unsigned bundles.
 
     Example:
-      privtab registry init /srv/registry
+      privtab registry init registry/
       privtab registry init s3://policies/registry --verification-key release.pub.pem
     """
     registry = registry_options.open_registry(url, storage)
@@ -76,8 +76,8 @@ def put(
     `privtab deploy` does this after its gates, and then watches the sidecars.
 
     Example:
-      privtab registry put /srv/registry build/lake/1
-      privtab registry put /srv/registry state.tar.gz --channel dev --why "new grants of May"
+      privtab registry put registry/ build/lake/1
+      privtab registry put registry/ state.tar.gz --channel dev --why "new grants of May"
     """
     registry = registry_options.open_registry(url, storage)
     stored: list[Revision] = []
@@ -105,7 +105,7 @@ def list_(
     """List stored revisions, newest last, and the channels that run them.
 
     Example:
-      privtab registry list /srv/registry
+      privtab registry list registry/
       privtab registry list s3://policies/registry --system lake --kind policy --format json
     """
     from privtab_server.registry import names
@@ -152,8 +152,8 @@ def show(
     """Show what each channel runs.
 
     Example:
-      privtab registry show /srv/registry
-      privtab registry show /srv/registry prod lake --format json
+      privtab registry show registry/
+      privtab registry show registry/ prod lake --format json
     """
     registry = registry_options.open_registry(url, storage, token)
     current = registry_options.running_channels(registry, channel, system)
@@ -176,7 +176,7 @@ def history(
     """List the releases of a channel, oldest first.
 
     Example:
-      privtab registry history /srv/registry prod lake --last 5
+      privtab registry history registry/ prod lake --last 5
     """
     registry = registry_options.open_registry(url, storage, token)
     releases = registry.history(channel, system, last)
@@ -186,7 +186,6 @@ def history(
         registry_options.show_channels(releases)
 
 
-@app.command("switch", hidden=True)
 @app.command("release")
 def release(
     url: registry_options.RegistryArgument,
@@ -205,8 +204,8 @@ def release(
     `privtab registry rollback` does this and watches the sidecars.
 
     Example:
-      privtab registry release /srv/registry prod lake --policy 35f8e515 --why "as in dev"
-      privtab registry release /srv/registry prod lake --to 7
+      privtab registry release registry/ prod lake --policy 35f8e515 --why "as in dev"
+      privtab registry release registry/ prod lake --to 1
     """
     registry = registry_options.open_registry(url, storage)
     if to is None:
@@ -246,9 +245,9 @@ def get(
     Each bundle is verified: its digest, and its signature where the registry requires one.
 
     Example:
-      privtab registry get /srv/registry prod lake -o running/
-      privtab registry get /srv/registry prod lake --at 12 --only state
-      privtab explain ann read table:h/s/t -p running/policy.tar.gz -s running/state.tar.gz
+      privtab registry get registry/ prod lake -o running/
+      privtab registry get registry/ prod lake --at 1 --only state -o earlier/
+      privtab explain ann read table:l/web/t -p running/policy.tar.gz -s running/state.tar.gz
     """
     from privtab_server.registry import names
     from privtab_server.registry.nodes import pin
@@ -269,7 +268,7 @@ def get(
         if not replace and path.exists() and registry_options.read_bundle(path) != bundle:
             raise UsageError(f"{path} is another bundle: `--replace` overwrites it")
     for path, bundle in bundles.items():
-        write_file(path, bundle)
+        write_file(path, bundle, in_place=True)  # the same bundle, or one to replace
         out().print(f"{path}  {keys[path]}")
 
 
@@ -287,8 +286,8 @@ def gc(
     Histories stay, so it remains known what ran when; rolling back to a removed revision is no longer possible.
 
     Example:
-      privtab registry gc /srv/registry
-      privtab registry gc /srv/registry --keep 20 --older-than 30 --remove
+      privtab registry gc registry/
+      privtab registry gc registry/ --keep 20 --older-than 30 --remove
     """
     from privtab_server.registry.maintenance import DAY, sweep
 
@@ -326,7 +325,7 @@ def check(
     Exits with 1 if a problem is found and not repaired.
 
     Example:
-      privtab registry check /srv/registry
+      privtab registry check registry/
       privtab registry check s3://policies/registry --repair
     """
     from privtab_server.registry.maintenance import check as checked
@@ -342,6 +341,5 @@ def check(
     fail_if(any(not problem.repaired for problem in result.problems))
 
 
-app.command("deploy", hidden=True)(deploy.run)
 app.command("rollback")(_rollback.run)
 app.command("status")(_status.run)
