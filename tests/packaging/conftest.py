@@ -33,16 +33,17 @@ class Environment:
     def command(self) -> Path:
         return self.path / "bin" / "privtab"
 
-    def run(self, *command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str | Path, cwd: Path, given: str = "") -> subprocess.CompletedProcess[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PRIVTAB", "COV"))}
         return subprocess.run(
             [str(part) for part in command],
             cwd=cwd,
             env=clean,
+            input=given,
             check=False,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
 
 

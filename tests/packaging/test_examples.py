@@ -1,43 +1,134 @@
-"""Examples of `--help` run from the wheel in an empty folder: those that need nothing of the reader's own."""
+"""Examples of `--help` run from the wheel: in an empty folder, or beside things that a reader has if the examples name such things."""
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from decision_logs import entry
+from documentation_pages import read
 
 from privtab.command._app import command
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packaging")]
 
-OF_THE_READER = re.compile(
-    r"\b(?:my|mine|old|new|lake|studio|shop|drive|warehouse|narrower|state|sources|final\.more)\.\w+|\b(?:https?|registry|store|import|s3|postgresql\S*):|"
-    r"\.(?:pem|jsonl|tar\.gz|html|db|log)\b|HEAD|[a-z]+/(?= |$)|/srv/|app:app|openapi|docs/|grants\.db|/shared/|…"
+ELSEWHERE = re.compile(
+    r"(?:https?|s3|postgresql\S*):|sources\.yaml|openapi\.yaml|policies\.json|wiki\.html|matrix\.csv|warehouse\.yaml|drive\.yaml|my_lake|"
+    r"privtab-keep|trino\.log|gone\.yaml|tokens|\b[0-9a-f]{8,}\b|HEAD|--wasm|--engine|--canary|--at 20|--operator|shop_app|^privtab diff [a-z]+/[a-z]+$"
 )
-"""Things of a reader: files, folders, servers, repositories, keys."""
-FOREVER = ("lsp", "explore", "serve", "opa run", "opa install", "opa path")
-"""They run until they are ended, or build an OPA."""
-RUN = {
-    "compile",
-    "describe",
-    "diff",
-    "docs",
-    "explain",
-    "filter",
-    "lint",
-    "schema",
-    "state diff",
-    "state lint",
-    "state validate",
-    "test",
-    "what-can",
-    "who-can",
-}
-"""The commands of which an example runs so."""
+"""Servers, databases, revisions, repositories and engines of the reader's."""
+FOREVER = ("lsp", "explore", "serve", "opa", "conform", "state read", "state build", "spark", "certify")
+"""They run until they are ended, build an OPA, or want another system or Spark."""
+
+LAKE = """
+privtab: 1
+system: lake
+version: "1"
+entities: {lake: {schema: {table: }, user: , role: }}
+privileges:
+  CREATE: {on: [lake, schema]}
+  SELECT: {on: [lake, schema, table]}
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user]}}
+tables:
+  lake:
+    create: {requires: service admin, becomes: owner}
+    grant: {requires: owner (lake), sensitive: true}
+  schema:
+    create: {requires: CREATE (lake) or owner (lake), becomes: owner, grants: CREATE}
+    grant: {requires: "owner (schema, lake)", sensitive: true}
+    drop: {requires: "owner (schema, lake)", destructive: true}
+  table:
+    create: {requires: CREATE (schema) or owner (schema), becomes: owner, grants: SELECT}
+    grant: {requires: "owner (table, schema)", sensitive: true}
+    read: SELECT (table)
+  role:
+    grant: {requires: owner (lake), sensitive: true}
+"""
+SHOP = """
+privtab: 1
+system: shop
+version: "1"
+entities: {shelf: {item: }}
+privileges: [READ]
+semantics: {inheritance: down}
+tables: {item: {read: READ (item)}}
+"""
+STATE = """
+assignments: [{principal: user:ben, role: l/reader}]
+grants:
+  - {grantee: user:ann, effect: allow, privilege: CREATE, entity: lake:l}
+  - {grantee: user:ann, effect: allow, privilege: SELECT, entity: schema:l/web}
+  - {grantee: role:l/reader, effect: allow, privilege: SELECT, entity: table:l/web/t}
+owners: [{entity: lake:l, owner: user:ann}, {entity: schema:l/web, owner: user:ann}, {entity: schema:l/old, owner: user:ann}]
+service_admins: [{user: root}]
+"""
+SCENARIOS = """
+scenarios: 1
+needs:
+  - {ask: read table:l/web/t, by: [["SELECT (table:l/web/t)"]]}
+"""
+PREPARED = """
+privtab import table permissions.md -o policy.yaml
+privtab store create grants.db -p lake.yaml --admin root
+privtab store change grants.db root create lake:l -p lake.yaml --yes
+privtab store change grants.db root grant lake:l -p lake.yaml --yes --add owners:{entity: lake:l, owner: user:ann}
+privtab store change grants.db ann create schema:l/web -p lake.yaml --yes
+privtab store change grants.db ann create schema:l/old -p lake.yaml --yes
+privtab store grant grants.db SELECT table:l/web/t --to role:l/reader --as ann -p lake.yaml --yes
+privtab store assign grants.db l/reader --to user:ben --as ann -p lake.yaml --yes
+privtab store create empty.db -p lake.yaml --admin root
+privtab bundle keys new prod.pem
+privtab bundle keys public prod.pem > prod.pub.pem
+privtab bundle keys new next.pem
+privtab bundle keys public next.pem > next.pub.pem
+privtab compile lake.yaml -o build
+privtab bundle sign build/lake/1/policy.tar.gz --signing-key prod.pem --scope prod -o signed.tar.gz
+privtab state pack state.yaml -p lake.yaml -o state.tar.gz --signing-key prod.pem --sequence 1
+privtab state pack state.yaml -p lake.yaml -o old/state.tar.gz --signing-key prod.pem --sequence 1
+privtab state pack state.yaml -p lake.yaml -o new/state.tar.gz --signing-key prod.pem --sequence 2
+privtab registry put registry/ build/lake/1 state.tar.gz --channel prod
+privtab compile next.yaml -o next
+privtab state pack narrower.yaml -p next.yaml -o next/lake/1/state.tar.gz
+privtab registry put registry/ next/lake/1 --channel prod
+privtab registry get registry/ prod lake -o running/
+"""
+"""What the folder holds besides files, made by the commands themselves."""
+RUNNER = """
+import contextlib, io, json, os, shlex, shutil, sys, tempfile
+from privtab.command._app import run
+
+def ran(line):
+    line, _, target = line.partition(" > ")
+    line, _, source = line.partition(" < ")
+    sys.stdin = open(source or os.devnull)
+    out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(shlex.split(line)[1:])
+    printed = out.buffer.getvalue()
+    if target:
+        with open(target, "wb") as file:
+            file.write(printed)
+    return code, printed.decode() + err.getvalue()
+
+asked, home = json.load(sys.stdin), os.getcwd()
+answers = []
+for line in asked["lines"]:
+    if asked["apart"]:
+        folder = tempfile.mkdtemp()
+        shutil.copytree(home, folder, dirs_exist_ok=True)
+        os.chdir(folder)
+    answers.append(ran(line))
+json.dump(answers, sys.__stdout__)
+"""
+"""Runs lines from standard input in its folder, or each in a copy of it: their exit codes and outputs as JSON."""
 
 
 def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -49,7 +140,7 @@ def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any
 
 
 def examples() -> list[tuple[str, str]]:
-    """Each example by its command, in one line."""
+    """Each example with its command, in one line."""
     found = []
     for name, one in commands(command()):
         text = re.sub(r"\\\n\s*", " ", (one.help or "").partition("Example:")[2].replace("[dim][/dim]", ""))
@@ -57,30 +148,91 @@ def examples() -> list[tuple[str, str]]:
     return found
 
 
-ANOTHER = re.compile(r"--check|--wasm|--engine|^privtab diff \S+$")
-"""An earlier output, an OPA, or a repository with the policy is needed."""
+def runs_here(name: str, line: str) -> bool:
+    return not (name.startswith(FOREVER) or ELSEWHERE.search(re.sub(r" -o \S+", "", line)))
 
 
-def shipped(name: str, line: str) -> bool:
-    inputs = re.sub(r" -o \S+", "", line)
-    needs = OF_THE_READER.search(inputs) or ANOTHER.search(inputs) or name.startswith(FOREVER)
-    return not needs and re.search(r" [a-z]+/[\w.]+|sample:|--of|--explain", inputs) is not None
+OF_THE_READER = re.compile(
+    r"\.(?:pem|jsonl|db|tar\.gz|yaml|json|log|md)\b|[a-z]/(?= |$)|registry:|^privtab (?:lint|fmt|test|compile)(?: -|$)"
+)
+"""Things in a folder; other examples run in an empty one."""
+NEW = re.compile(r"^privtab registry init")
+"""Examples that make what the folder has."""
 
 
-SHIPPED = [(name, line) for name, line in examples() if shipped(name, line)]
+def needs_things(line: str) -> bool:
+    return not NEW.match(line) and OF_THE_READER.search(re.sub(r" -o \S+", "", line)) is not None
 
 
-def test_each_of_these_commands_has_an_example_that_needs_nothing() -> None:
-    assert {name for name, _ in SHIPPED} == RUN
+HERE = sorted({(name, line) for name, line in examples() if runs_here(name, line)})
+DEMAND = re.compile(
+    r"--fail-on|--against|--all|--check|--min-|--probe|routes | lint |state diff|store verify|unused|replay"
+)
+"""These exit with 1 where they find what they are asked for."""
 
 
-@pytest.mark.parametrize("line", [line for _, line in SHIPPED])
-def test_the_example_runs_from_the_wheel(line: str, environment: Callable[..., Any], tmp_path: Path) -> None:
-    env = environment("compiler")
-    ran = env.run(env.command, *shlex.split(line)[1:], cwd=tmp_path)
-    assert ran.returncode in ((0, 1) if "--fail-on" in line or " lint " in line else (0,)), ran.stdout + ran.stderr
-    assert "Traceback" not in ran.stderr
-    assert "pip install" not in ran.stderr
+@pytest.fixture(scope="module")
+def home(environment: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the things that examples name."""
+    folder = tmp_path_factory.mktemp("reader")
+    assert run(environment, folder, ["privtab init ."], apart=False)[0][0] == 0
+    read("README.md").write(folder)
+    (folder / "state.yaml").write_text(STATE, encoding="utf-8")
+    (folder / "narrower.yaml").write_text("".join(STATE.splitlines(keepends=True)[:-1]), encoding="utf-8")
+    (folder / "next.yaml").write_text(
+        LAKE.replace("SELECT (table)", "SELECT (table) or owner (table)"), encoding="utf-8"
+    )
+    (folder / "lake.scenarios.yaml").write_text(SCENARIOS, encoding="utf-8")
+    for name in ("lake.yaml", "my.yaml", "mine.yaml"):
+        (folder / name).write_text(LAKE, encoding="utf-8")
+    (folder / "old.yaml").write_text(SHOP, encoding="utf-8")
+    (folder / "new.yaml").write_text(SHOP.replace("{read:", "{peek:"), encoding="utf-8")
+    for name in ("state", "yesterday", "today"):
+        (folder / name).mkdir()
+        for table, rows in yaml.safe_load(STATE).items():
+            with (folder / name / f"{table}.csv").open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, list(rows[0]))
+                writer.writeheader()
+                writer.writerows(rows)
+    request = {
+        "subject": {"type": "user", "id": "ben"},
+        "action": {"name": "read"},
+        "resource": {"type": "table", "id": "l/web/t"},
+    }
+    (folder / "asked.jsonl").write_text(json.dumps(request) + "\n", encoding="utf-8")
+    for name in ("logs", "old", "new"):
+        (folder / name).mkdir()
+    lines = PREPARED.strip().splitlines()
+    prepared = run(environment, folder, [line.replace("{", "'{").replace("}", "}'") for line in lines], apart=False)
+    for line, (code, output) in zip(lines, prepared, strict=True):
+        assert code == 0, f"{line}\n{output}"
+    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    logged = json.dumps(entry(True, request, path="privtab/lake/allow", timestamp=now)) + "\n"
+    for path in (folder / "logs" / "a.jsonl", folder / "opa.log"):
+        path.write_text(logged, encoding="utf-8")
+    return folder
+
+
+def run(environment: Callable[..., Any], folder: Path, lines: list[str], *, apart: bool) -> list[tuple[int, str]]:
+    """Run lines using the wheel: their exit codes, and what they print."""
+    env = environment("compiler", "web")
+    asked = json.dumps({"lines": lines, "apart": apart})
+    ran = env.run(env.python, "-c", RUNNER, cwd=folder, given=asked)
+    assert ran.returncode == 0, ran.stderr
+    return [(code, output) for code, output in json.loads(ran.stdout)]
+
+
+@pytest.mark.parametrize("group", sorted({name.split()[0] for name, _ in HERE}))
+def test_the_examples_run_from_the_wheel(
+    group: str, environment: Callable[..., Any], home: Path, tmp_path: Path
+) -> None:
+    lines = [line for name, line in HERE if name.split()[0] == group]
+    for folder, needing in ((tmp_path, False), (home, True)):
+        chosen = [line for line in lines if needs_things(line) is needing]
+        for line, (code, output) in zip(chosen, run(environment, folder, chosen, apart=True), strict=True):
+            assert code in ((0, 1) if DEMAND.search(line) else (0,)), f"{line}\n{output}"
+            assert "Traceback" not in output
+            assert "pip install" not in output
 
 
 @pytest.mark.parametrize(

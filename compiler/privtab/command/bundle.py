@@ -56,8 +56,8 @@ def sign_bundles(
     """Sign bundles, replacing any signature they have. Content and revision stay.
 
     Example:
-      privtab bundle sign build/gravitino/1.1.0/policy.tar.gz --signing-key prod.pem --scope prod
-      privtab bundle sign old.tar.gz --signing-key prod.pem --sequence 43 -o again.tar.gz
+      privtab bundle sign build/lake/1/policy.tar.gz --signing-key prod.pem --scope prod
+      privtab bundle sign state.tar.gz --signing-key prod.pem --sequence 43 -o again.tar.gz
     """
     signing = sign.signing_key(algorithm)
     if signing is None:
@@ -93,7 +93,7 @@ def inspect(
     With a key, exits with 1 if the signature is not valid.
 
     Example:
-      privtab bundle inspect build/gravitino/1.1.0/policy.tar.gz
+      privtab bundle inspect build/lake/1/policy.tar.gz
       privtab bundle inspect state.tar.gz --verification-key prod.pub.pem --format json
     """
     from privtab.bundle.inspect import inspect as inspected
@@ -194,8 +194,8 @@ def new(
     Existing files are never overwritten. With PRIVTAB_SIGNING_KEY_PASSWORD the private key is encrypted.
 
     Example:
-      privtab bundle keys new prod.pem
-      PRIVTAB_SIGNING_KEY_PASSWORD=… privtab bundle keys new prod.pem --algorithm RS256
+      privtab bundle keys new release.pem
+      PRIVTAB_SIGNING_KEY_PASSWORD=… privtab bundle keys new release.pem --algorithm RS256
     """
     from privtab.bundle.sign import new_key
 
@@ -257,7 +257,7 @@ def config(
 
     Example:
       privtab bundle keys config prod.pub.pem --scope prod
-      privtab bundle keys config old.pub.pem new.pub.pem --bundle policy --bundle state
+      privtab bundle keys config prod.pub.pem next.pub.pem --bundle policy --bundle state
     """
     from privtab.bundle.sign import opa_configuration, public_keys
 

@@ -81,11 +81,11 @@ def run(
     Example:
       privtab compile
       privtab compile cdap/final gravitino/1.1.0 -o build
-      privtab compile gravitino/1.1.0 --as gravitino_next --state state.yaml
+      privtab compile gravitino/1.1.0 --as gravitino_next
       privtab compile cdap/final --wasm
       privtab compile cdap/final --also describe
       privtab compile cdap/final --signing-key prod.pem --scope prod
-      privtab compile gravitino/1.1.0 --sharded --state state.yaml
+      privtab compile lake.yaml --sharded --state state.yaml
       privtab compile trino/476 --door trino
     """
     signing = sign.signing_key()

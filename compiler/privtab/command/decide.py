@@ -48,8 +48,8 @@ def run(
     exits with 1 at the end.
 
     Example:
-      privtab decide --policy cdap/final --state sample:cdap < asked.jsonl
-      privtab decide -p cdap/final -s sample:cdap -r asked.jsonl --engine opa
+      privtab decide --policy lake.yaml --state state.yaml < asked.jsonl
+      privtab decide -p lake.yaml -s state.yaml -r asked.jsonl --engine opa
       privtab decide -p cdap/final --url http://127.0.0.1:8181 < asked.jsonl
     """
     from privtab.ir.serialise import vocabulary

@@ -49,7 +49,7 @@ def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption =
 
     Example:
       privtab state validate sample:gravitino --policy gravitino/1.1.0
-      privtab state validate exports/ --policy cdap/final --format json
+      privtab state validate state/ --policy lake.yaml --format json
     """
     from privtab.state.load import validate as validated
 
@@ -76,7 +76,7 @@ def lint(
 
     Example:
       privtab state lint sample:gravitino --policy gravitino/1.1.0
-      privtab state lint exports/ --policy cdap/final --soon 30d --format json
+      privtab state lint state/ --policy lake.yaml --soon 30d --format json
     """
     from privtab.state.lint import duration
     from privtab.state.lint import lint as linted
@@ -115,9 +115,9 @@ def pack(
     """Build the state bundle that OPA loads beside the policy bundle.
 
     Example:
-      privtab state pack state.yaml --policy gravitino/1.1.0 -o build/gravitino/1.1.0/state.tar.gz
-      privtab state pack exports/ --policy gravitino/1.1.0 --signing-key prod.pem --sequence 812
-      privtab state pack exports/ --policy gravitino/1.1.0 --shards -o build/shards
+      privtab state pack state.yaml --policy lake.yaml -o build/lake/1/state.tar.gz
+      privtab state pack state/ --policy lake.yaml --signing-key prod.pem --sequence 812
+      privtab state pack state/ --policy lake.yaml --shards -o build/shards
     """
     signing = sign.signing_key()
     from privtab.bundle.pack import Provenance

@@ -68,7 +68,7 @@ def run(
       privtab diff cdap/final --reading namespace/list=parent
       privtab diff old.yaml new.yaml --rename item/read=item/peek
       privtab diff old.yaml new.yaml --format markdown
-      privtab diff registry:/srv/registry#prod policy_src/cdap/final.yaml
+      privtab diff registry:registry#prod lake.yaml
     """
     from privtab_analysis.commands._diff import Choice, programs, sides
     from privtab_analysis.diff import diff as compare

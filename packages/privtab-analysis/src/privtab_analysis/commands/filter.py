@@ -63,8 +63,8 @@ def run(
 
     Example:
       privtab filter alice load table -p gravitino/1.1.0 -s sample:gravitino
-      privtab filter alice load table -p lake.yaml -s state.yaml --dialect mysql
-      privtab filter alice load table -p lake.yaml -s store:grants.db --dialect sqlite --rows store:grants.db --table filters
+      privtab filter ann read table -p lake.yaml -s state.yaml --dialect mysql
+      privtab filter ann read table -p lake.yaml -s store:grants.db --dialect sqlite --rows store:grants.db --table filters
     """
     from privtab.engines import OpenEngine
     from privtab.filters import filter_of

@@ -62,11 +62,10 @@ def run(
     With `--all`: everything that any user could gain on existing entities; exits with 1 if any could.
 
     Example:
-      privtab paths bob WRITE dataset:web/clicks -p studio.yaml -s state.yaml
-      privtab paths bob dataset:web/clicks --operation drop \\
-              -p studio.yaml -s state.yaml
-      privtab paths bob -p studio.yaml -s state.yaml
-      privtab paths --all -p studio.yaml -s state.yaml
+      privtab paths ben SELECT table:l/web/t -p lake.yaml -s state.yaml
+      privtab paths ben schema:l/web --operation drop -p lake.yaml -s state.yaml
+      privtab paths ben -p lake.yaml -s state.yaml
+      privtab paths --all -p lake.yaml -s state.yaml
     """
     from privtab.reference import Reference
     from privtab_analysis.entitlements.universe import notes as unknown

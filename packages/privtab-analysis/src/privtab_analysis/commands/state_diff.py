@@ -97,8 +97,8 @@ def run(
 
     Example:
       privtab state diff yesterday/ today/
-      privtab state diff yesterday/ today/ -p gravitino/1.1.0 --fail-on wider
-      privtab state diff registry:/srv/registry#prod state.yaml -p gravitino/1.1.0 --format markdown
+      privtab state diff yesterday/ today/ -p lake.yaml --fail-on wider
+      privtab state diff registry:registry#prod state.yaml -p lake.yaml --format markdown
       privtab state diff sample:gravitino --without "alice is in group:analysts" -p gravitino/1.1.0
     """
     failing = failing_words(fail_on, FAILING)

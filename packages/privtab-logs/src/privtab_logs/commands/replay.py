@@ -36,14 +36,14 @@ def run(
     comes from the change. Logged answers that differ from their own moment's are shown separately.
 
     Example:
-      privtab replay logs/ --policy new.yaml --registry /srv/registry
-      privtab replay opa.log -p new.yaml --old-policy old.yaml --old-state state.yaml
-      privtab replay logs/ -p new.yaml --old-policy old.yaml --old-state store:grants.db
-      privtab replay logs/ -p lake.yaml --registry /srv/registry --state narrower.yaml
-      privtab replay logs/ -p new.yaml --door trino --old-policy trino/476 --old-state state.yaml
-      privtab replay logs/ -p new.yaml --fail-on lost-in-use --format markdown
-      privtab replay logs/ -p lake.yaml --registry /srv/registry --format html -o replay.html
-      privtab replay logs/ -p lake.yaml --registry /srv/registry --format prometheus -o /srv/metrics/replay.prom
+      privtab replay logs/ --policy next.yaml --registry registry/
+      privtab replay opa.log -p next.yaml --old-policy lake.yaml --old-state state.yaml
+      privtab replay logs/ -p next.yaml --old-policy lake.yaml --old-state store:grants.db
+      privtab replay logs/ -p lake.yaml --registry registry/ --state narrower.yaml
+      privtab replay trino.log -p trino/483 --door trino --old-policy trino/476 --old-state state.yaml
+      privtab replay logs/ -p next.yaml --registry registry/ --fail-on lost-in-use --format markdown
+      privtab replay logs/ -p lake.yaml --registry registry/ --format html -o replay.html
+      privtab replay logs/ -p lake.yaml --registry registry/ --format prometheus -o replay.prom
     """
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
     with err().spinner("replaying", after=1.0):

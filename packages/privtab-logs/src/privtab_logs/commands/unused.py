@@ -61,7 +61,7 @@ def run(
 
     Example:
       privtab unused logs/ -p lake.yaml -s state/
-      privtab unused logs/ -p lake.yaml -s state/ --earlier before/ --keep privtab-keep.yaml --propose narrower/
+      privtab unused logs/ -p lake.yaml -s state/ --earlier yesterday/ --keep privtab-keep.yaml --propose narrower/
       privtab unused logs/ -p lake.yaml -s store:grants.db --propose narrower.json --html report.html
       privtab unused logs/ -p lake.yaml -s state.yaml --fail-on unused --format markdown
     """

@@ -68,8 +68,8 @@ def run(
     Example:
       privtab explore gravitino/1.1.0 -s sample:gravitino --port 0
       privtab explore cdap/final --since cdap/revised --no-open
-      privtab explore lake.yaml -s store:grants.db --since-state store:grants.db@12
-      privtab explore lake.yaml -s state.yaml --export site --entity schema:hive/sales
+      privtab explore lake.yaml -s store:grants.db --since-state store:grants.db@1
+      privtab explore lake.yaml -s state.yaml --export site --entity schema:l/web
     """
     if entity and export is None:
         raise UsageError("`--entity` is for `--export`: a running page asks about any entity")

@@ -74,9 +74,9 @@ def table(
     scenarios of the page's cells are written beside the policy. `--against` says cell by cell where a page and a policy differ. Check the policy against the page before you use it.
 
     Example:
-      privtab import table docs/cdap.md -o policy.yaml
+      privtab import table permissions.md -o policy.yaml
       privtab import table wiki.html --system lake --inside schema=catalog --inside table=schema -o lake.yaml
-      privtab import table docs/permissions.md --against lake.yaml
+      privtab import table permissions.md --against policy.yaml
       privtab import table matrix.csv --column requires=Needed --name Programs=program --set ALL=READ,WRITE
     """
     from privtab.base import SourceFile

@@ -42,10 +42,10 @@ def run(
     ends. Exits with 3 if a sidecar fails to activate.
 
     Example:
-      privtab registry rollback gravitino --registry registry/ --channel prod
-      privtab registry rollback gravitino -r registry/ --to 3f5a0c2be1d94f77 --why "orders were open to all"
-      privtab registry rollback gravitino -r registry/ --to 12 --policy
-      privtab registry rollback gravitino -r registry/ --state
+      privtab registry rollback lake --registry registry/ --channel prod
+      privtab registry rollback lake -r registry/ --to 3f5a0c2be1d94f77 --why "orders were open to all"
+      privtab registry rollback lake -r registry/ -c prod --to 1 --policy
+      privtab registry rollback lake -r registry/ -c prod --state
     """
     opened, channel = open_registry(release.registry), release.channel
     with release.reader() as read:

@@ -177,8 +177,8 @@ def serve_registry(
 
     Example:
       privtab serve registry s3://policies/registry --channel prod
-      privtab serve registry /srv/registry --logs /srv/decision-logs
-      privtab serve registry /srv/registry --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
+      privtab serve registry registry/ --logs logs/
+      privtab serve registry registry/ --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
     """
     tls = settings.checked_tls(tokens=settings.token_file is not None)
     from privtab_server.registry import names

@@ -41,7 +41,7 @@ def verify(
     which may accept unsigned bundles.
 
     Example:
-      privtab bundle verify policy.tar.gz --verification-key prod.pub.pem --scope prod
+      privtab bundle verify signed.tar.gz --verification-key prod.pub.pem --scope prod
       privtab bundle verify new/state.tar.gz --verification-key prod.pub.pem --newer-than old/state.tar.gz
     """
     trusted = verification.trust()

@@ -122,11 +122,11 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
     it was rolled back. Exits with 3 if a sidecar fails to activate, and says which and why.
 
     Example:
-      privtab deploy gravitino/1.1.0 --registry registry/ --state policy_src/gravitino/state.yaml
+      privtab deploy lake.yaml --registry registry/ --state state.yaml
       privtab deploy gravitino/1.1.0 -r s3://bundles -c prod --server https://registry:8080 --expect 12
-      privtab deploy my.yaml -r registry/ --canary zone=a,10% --rollback-on-failure --why "orders can be read"
-      privtab deploy my.yaml -r registry/ --dry-run
-      privtab deploy my.yaml --state state.yaml --push http://127.0.0.1:8181
+      privtab deploy lake.yaml -r registry/ --canary zone=a,10% --rollback-on-failure --why "orders can be read"
+      privtab deploy lake.yaml -r registry/ --dry-run
+      privtab deploy lake.yaml --state state.yaml --push http://127.0.0.1:8181
     """
     deploy.chosen()  # mistakes in options come before any gate
     report = DeployReport(quiet=release.quiet)

@@ -77,7 +77,7 @@ def create(
     `[tool.privtab]` of pyproject.toml, in the working directory or above.
 
     Example:
-      privtab store create grants.db --policy gravitino/1.1.0 --admin root
+      privtab store create new.db --policy lake.yaml --admin root
       privtab store create postgresql+psycopg://privtab@db/grants -p lake.yaml
     """
     from privtab.checks import settings_above
@@ -102,8 +102,8 @@ def load(
     No decision is made. Later changes are requests: `privtab store change`.
 
     Example:
-      privtab store load grants.db state.yaml --policy gravitino/1.1.0
-      privtab store load grants.db import:ranger:policies.json -p lake.yaml --actor migration
+      privtab store load empty.db state.yaml --policy lake.yaml
+      privtab store load empty.db import:ranger:policies.json -p lake.yaml --actor migration
     """
     program = policy.program()
     rows = load_rows(program, state)
@@ -128,7 +128,7 @@ def show(
     `store:STORE@MOMENT`. A server shows the rows that the user of the token may see.
 
     Example:
-      privtab store show grants.db role:reader
+      privtab store show grants.db role:l/reader
       privtab store show grants.db --at 2026-03-03T12:00Z --format json > state.json
       privtab store show https://grants.example user:ben --token-file token
     """
@@ -190,10 +190,10 @@ def change(
     Exits with 1 if the operation is denied, a row is wrong, or another change came first.
 
     Example:
-      privtab store change grants.db ann create_table table:web/new -p lake.yaml
-      privtab store change grants.db ann grant schema:web -p lake.yaml \\
-        --add 'grants:{grantee: user:ben, effect: allow, privilege: SELECT, entity: schema:web}' --dry-run
-      privtab store change grants.db ann grant schema:web -p lake.yaml --remove gone.yaml --yes
+      privtab store change grants.db ann create table:l/web/new -p lake.yaml
+      privtab store change grants.db ann grant schema:l/web -p lake.yaml \\
+        --add 'grants:{grantee: user:ben, effect: allow, privilege: SELECT, entity: schema:l/web}' --dry-run
+      privtab store change grants.db ann grant schema:l/web -p lake.yaml --remove gone.yaml --yes
       privtab store change grants.db ann create document:folder:f1/ --new document:d7 -p drive.yaml
     """
     program = policy.program()
@@ -256,8 +256,8 @@ def delete(
     Exits with 1 if one is denied. The others are deleted, in one transaction.
 
     Example:
-      privtab store delete grants.db ann drop table:web/old --policy lake.yaml
-      privtab store delete grants.db ann drop table:web/a table:web/b -p lake.yaml --dry-run
+      privtab store delete grants.db ann drop schema:l/old --policy lake.yaml
+      privtab store delete grants.db ann drop schema:l/web schema:l/old -p lake.yaml --dry-run
     """
     program = policy.program()
     requests = [options.request(program, user, action, resource) for resource in resources]
@@ -291,7 +291,7 @@ def log(
 
     Example:
       privtab store log grants.db
-      privtab store log grants.db --after 120 --format json
+      privtab store log grants.db --after 1 --format json
       privtab store log grants.db --page journal.html
     """
     store = opened_store(url)
@@ -327,8 +327,8 @@ def undo(
     Without a user, nothing is changed. The operation must allow the user, as in `privtab store change`.
 
     Example:
-      privtab store undo grants.db 120 --policy lake.yaml
-      privtab store undo grants.db 120 ann grant schema:web --policy lake.yaml --yes
+      privtab store undo grants.db 4 --policy lake.yaml
+      privtab store undo grants.db 4 ann grant schema:l/web --policy lake.yaml --yes
     """
     program = policy.program()
     store = store_class().open(url, program)
@@ -338,7 +338,7 @@ def undo(
         confirm(proposed(planned), dry_run=True)
         return
     if len(by) != 3:
-        raise UsageError("write the user, the operation and its entity, as in `ann grant schema:web`")
+        raise UsageError("write the user, the operation and its entity, as in `ann grant schema:l/web`")
     user, action, resource = by
     request = options.request(program, user, action, resource)
     planned = store.propose(request, add=add or None, remove=remove or None)

@@ -83,9 +83,9 @@ def run(
     delete something, so use a test environment.
 
     Example:
-      privtab routes app:app -p shop.yaml
-      privtab routes app:app -p shop.yaml --probe
-      privtab routes app:app --probe all --header 'Authorization: Bearer test'
+      privtab routes shop_app:app -p shop.yaml
+      privtab routes shop_app:app -p shop.yaml --probe
+      privtab routes shop_app:app -p shop.yaml --probe all --header 'Authorization: Bearer test'
       privtab routes openapi.yaml -p shop.yaml --format sarif -o routes.sarif
     """
     from privtab.ir import vocabulary
