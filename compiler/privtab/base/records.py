@@ -78,13 +78,12 @@ def _methods(fields: tuple[Any, ...], options: dict[str, bool]) -> dict[str, Any
     """The methods of a class that need no compilation, as the standard library has them."""
     shown = [field.name for field in fields if field.repr]
     template = f"{{}}({', '.join(f'{name}={{!r}}' for name in shown)})"
-    to_show = _values(shown)
     to_compare = _values([field.name for field in fields if field.compare])
     to_hash = _values([field.name for field in fields if (field.compare if field.hash is None else field.hash)])
 
     @recursive_repr()
     def shown_as(record: Any) -> str:
-        return template.format(type(record).__qualname__, *to_show(record))
+        return template.format(type(record).__qualname__, *[getattr(record, name) for name in shown])
 
     def equals(record: Any, other: Any) -> Any:
         return to_compare(record) == to_compare(other) if other.__class__ is record.__class__ else NotImplemented
@@ -99,10 +98,8 @@ def _methods(fields: tuple[Any, ...], options: dict[str, bool]) -> dict[str, Any
 
 
 def _values(names: list[str]) -> Any:
-    """What gives the values of these fields as a tuple."""
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda record: tuple([getattr(record, name) for name in names])
+    """What gives the values of these fields, of several as a tuple."""
+    return attrgetter(*names) if names else lambda _: ()
 
 
 class _Stub:
