@@ -37,7 +37,7 @@ OPA_ROWS = (1_000, 5_000)
 DECISIONS, BATCH, ROUNDS = 2_000, 100, 5
 GRANTS = 1_000_000
 LOGGED = 1_000_000
-LONGEST = 120
+LONGEST = 45
 """Seconds of a clock after which a row of a tree is not repeated: the table says how many repetitions there were."""
 _URL = re.compile(r"http://[\w.:]+\b")
 _TICK = os.sysconf("SC_CLK_TCK")

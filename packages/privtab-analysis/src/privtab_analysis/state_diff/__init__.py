@@ -15,7 +15,7 @@ from time import time_ns
 from typing import TypeAlias
 
 from privtab.base import LEFT_OUT, Entity, FilterWord, GivenAttributes, count
-from privtab.ir import RESOURCE, Below, Program, Rule, Term, Tool, reached_atoms, rule_flags
+from privtab.ir import RESOURCE, Below, Feature, Program, Rule, Term, Tool, reached_atoms, rule_flags
 from privtab.state import Places, State
 from privtab_analysis.entitlements.equivalence import EntityEquivalence, Key, prefixes
 from privtab_analysis.permissions import questions
@@ -76,10 +76,8 @@ def state_diff(
     naming = [] if program.flat else [State(owners=tuple((entity, "") for entity in entities))]
     sides = Side(program, placed(program, states[0])), Side(program, placed(program, states[1]))
     comparison = Comparison(program, sides, plain_rows, most, naming, causes=causes)
-    access: Iterable[ChangedAccess] = comparison.all(tell)
-    if comparison.rows is not rows:
-        access = with_windows(access, rows, at_moment)
-    access = tuple(access)
+    found = comparison.all(tell)
+    access = tuple(found if comparison.rows is rows else with_windows(found, rows, at_moment))
     return StateDiff(
         rows=rows,
         access=access,
@@ -117,7 +115,8 @@ class Comparison:
         self._places: tuple[AffectedPlaces, ...] = ()
         self.decided = 0
         self.undecided: list[str] = []
-        below = (atom for rule in program.rules.values() for atom in reached_atoms(program, rule.item_condition))
+        rules = program.rules.values() if Feature.BELOW.used_by(program) else ()
+        below = (atom for rule in rules for atom in reached_atoms(program, rule.item_condition))
         depths = [program.depth(atom.target.type) for atom in below if isinstance(atom, Below)]
         self.least_below = min([*depths, *([1] if depths and program.flat else [])], default=None)
         """The fewest names in the address of an entity that a condition asks about with all below it; None if none does."""
@@ -232,7 +231,8 @@ class Comparison:
         # Where entities lie elsewhere, or types nest, a path does not tell everything.
         self._equivalence = None if self.program.flat or self.tree.nested else sets[0].equivalence(sets[1])
         self._differing = {}
-        for type_ in ("", *self.program.entities):
+        # Without an object of a type, no question is about the type.
+        for type_ in filter(division.all, ("", *self.program.entities)):
             plain, others = (
                 [own for own in found if privileges is None or not own[0].privileges.isdisjoint(privileges)]
                 for found in self.questions_of_type(type_)
