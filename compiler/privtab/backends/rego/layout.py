@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from privtab.base.names import PLAIN_CHARACTERS
-from privtab.base.resources import text_templates
+from privtab.base.resources import templates_folder, text_templates
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -21,7 +21,11 @@ _JSON = json.JSONEncoder(ensure_ascii=False)
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
+    from privtab.backends.rego.compiled_templates import CompiledTemplates
+
     templates = text_templates("rego")
+    templates.optimized = False  # else the code would hold what filters make of constants
+    templates.bytecode_cache = CompiledTemplates(templates_folder())
     templates.filters |= {"quoted": rego_string, "folded": folded}
     templates.globals |= {"guarded": guarded, "plain": PLAIN_CHARACTERS, "set_of": set_of}
     return templates
