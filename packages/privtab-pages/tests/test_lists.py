@@ -37,12 +37,19 @@ def test_a_cell_that_names_no_roles_for_sure_is_reported(cell: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["guest < editor < admin", "Order: admin (2) > editor (1) > guest (0).", "guest<=editor"]
+    "line",
+    [
+        "guest < editor < admin",
+        "Order: admin (2) > editor (1) > guest (0).",
+        "guest<=editor",
+        "The roles from lowest to highest: guest, editor and admin.",
+        "Roles in descending order: Admin, Editor, Guest",
+    ],
 )
 def test_a_least_role_allows_all_above(line: str) -> None:
     text = table("see | Guest", "open | Editor", head="Action | Minimum role") + f"\n{line}\n"
     policy, found, reader = read(text)
-    above = {"guest", "editor"} | ({"admin"} if "admin" in line else set())
+    above = {"guest", "editor"} | ({"admin"} if "admin" in line.lower() else set())
     assert (found, allowed(policy)["shop"]) == ([], {"see": above, "open": above - {"guest"}})
     assert any(not mark.allowed for mark in reader.draft.marks)
 
@@ -94,14 +101,13 @@ def test_roles_are_held_on_the_type_of_their_row() -> None:
     )
     assert "`How it is assigned` is not read: it says how roles are had" in finding.message
     assert allowed(policy) == {
-        "shop": {"sell": {"shop_admin"}, "open": {"shop_admin"}},
-        "door": {"open": {"door_admin", "guest"}},
+        "shop": {"sell": {"admin"}, "open": {"admin"}},
+        "door": {"open": {"admin", "guest"}},
     }
     program = load_program(SourceFile.of("policy.yaml", policy or ""))
-    assert {name: role.scope for name, role in program.roles.items()} == {
-        "shop_admin": "shop",
-        "door_admin": "door",
-        "guest": "door",
+    assert {name: role.scopes for name, role in program.roles.items()} == {
+        "admin": ("shop", "door"),
+        "guest": ("door",),
     }
     assert reader.draft.scenarios(program, "page.yaml").count("decision: allow") == 3
 
@@ -156,7 +162,7 @@ def test_a_row_may_name_a_role_an_entity_and_an_action() -> None:
     )
     assert (found, allowed(policy)) == (
         [],
-        {"users": {"manage": {"users_admin"}}, "posts": {"read": {"guest", "posts_admin"}}},
+        {"users": {"manage": {"admin"}}, "posts": {"read": {"guest", "admin"}}},
     )
 
 
@@ -179,3 +185,34 @@ def test_a_heading_within_a_table_that_limits_is_reported() -> None:
     _, found, _ = read(f"{text}<tr><td colspan=3>Guests only by day</table>", "page.html")
     assert ["may limit the rows beside it" in finding.message for finding in found] == [True]
     assert read(f"{text}<tr><td colspan=3>Doors<tr><td>shut<td>x<td></table>", "page.html")[1] == []
+
+
+def test_a_role_may_have_all_that_another_has() -> None:
+    rows = (
+        "Admin | All the permissions of Editor, plus manage members",
+        "Viewer | view pages, view lists",
+        "Editor | Everything in Viewer, plus create pages, edit pages",
+    )
+    policy, found, _ = read(table(*rows, head="Role | Permissions"))
+    assert (found, allowed(policy)["shop"]) == (
+        [],
+        {
+            "manage_members": {"admin"},
+            "view_pages": {"viewer", "editor", "admin"},
+            "view_lists": {"viewer", "editor", "admin"},
+            "create_pages": {"editor", "admin"},
+            "edit_pages": {"editor", "admin"},
+        },
+    )
+
+
+def test_methods_and_paths_are_routes() -> None:
+    rows = ("GET | /roles | roles.view", "`POST` | `/roles` | roles.manage", "delete | /roles/{id} | roles.manage")
+    policy, found, _ = read(table(*rows, head="Method | Path | Permission"))
+    assert found == []
+    program = load_program(SourceFile.of("policy.yaml", policy or ""))
+    assert {name: rule.requires_text for (_, name), rule in program.rules.items()} == {
+        "get_roles": "roles.view (entity)",
+        "post_roles": "roles.manage (entity)",
+        "delete_roles_id": "roles.manage (entity)",
+    }

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from page_tables import allowed, read, table
 
-from privtab.base import SourceFile
+from privtab.base import Entity, SourceFile
 from privtab.pipeline import load_program
+from privtab.reference import Reference
+from privtab.state import Assignment, State
+from privtab_analysis.permissions import what_can
 
 
 @pytest.mark.parametrize(
@@ -105,6 +108,35 @@ def test_a_legend_says_what_marks_mean() -> None:
     assert len(found) == 3
 
 
+@pytest.mark.parametrize(
+    ("legend", "read_as"),
+    [
+        ("In the table, ✓ means the role can do it and o means it cannot.", {"guest": False, "admin": True}),
+        ("(o) stands for: allowed", {"guest": True, "admin": True}),
+        ("o = can be enabled for single users", {"admin": True}),
+        ("o = allowed, if asked", {"admin": True}),
+        ("✓ indicates that users must be members; `o` - no", {"guest": False}),
+        ("| Symbol | Meaning |\n|---|---|\n| o | Own orders only |\n| ✓ | Allowed |", {"admin": True}),
+        ("| Symbol | Meaning |\n|---|---|\n| o | Never allowed |", {"guest": False, "admin": True}),
+    ],
+)
+def test_a_legend_counts_only_if_all_its_words_are_plain(legend: str, read_as: dict[str, bool]) -> None:
+    _, found, reader = read(table("open | Yes | Yes", "shut | o | ✓") + f"\n{legend}\n")
+    assert {mark.role: mark.allowed for mark in reader.draft.marks if mark.operation == "shut"} == read_as
+    assert [finding.span.line for finding in found if finding.span.line == 6] == [6] * (2 - len(read_as))
+
+
+def test_cells_may_list_actions_beside_one_that_says_more() -> None:
+    rows = ("Files | Read | Read / Write", "Lists | Read (limited) | Read / Write", "Notes | - | Read / Write")
+    policy, found, _ = read(table(*rows, head="Feature | Viewer | Editor"))
+    assert {finding.span.line for finding in found} == {6}
+    assert allowed(policy) == {
+        "files": {"read": {"viewer", "editor"}, "write": {"editor"}},
+        "lists": {"read": {"editor"}, "write": {"editor"}},
+        "notes": {"read": {"editor"}, "write": {"editor"}},
+    }
+
+
 def test_a_footnote_of_an_action_or_a_role_denies_until_it_is_accepted() -> None:
     text = table("open (1) | ✓ | ✓", "shut | ✓ | ✓", head="Action | Guest* | Admin") + "\n(1) only by day\n"
     policy, found, _ = read(text)
@@ -168,16 +200,51 @@ def test_a_column_that_may_ask_for_more_denies() -> None:
     assert allowed(policy)["shop"] == {"open": set(), "shut": {"guest", "admin"}}
 
 
-def test_roles_of_several_types_are_declared_for_each() -> None:
+def test_roles_of_several_types_are_declared_once() -> None:
     text = table("open | ✓ | ✓", "see | | ✓", title="Project members permissions") + table(
         "open | ✓ | ✓", "see | ✓ | ✓", title="Group members permissions"
     )
     policy, found, _ = read(text)
     assert found == []
     assert allowed(policy) == {
-        "project": {"open": {"project_guest", "project_admin"}, "see": {"project_admin"}},
-        "group": {"open": {"group_guest", "group_admin"}, "see": {"group_guest", "group_admin"}},
+        "project": {"open": {"guest", "admin"}, "see": {"admin"}},
+        "group": {"open": {"guest", "admin"}, "see": {"guest", "admin"}},
     }
+    program = load_program(SourceFile.of("policy.yaml", policy or ""))
+    assert {name: role.scopes for name, role in program.roles.items()} == dict.fromkeys(
+        ("guest", "admin"), ("project", "group")
+    )
+    # Held on a group, one role would give its rights on the projects of the group, which the page does not say.
+    policy, found, _ = read(text, inside={"project": "group"})
+    assert (found, allowed(policy)["project"]["see"]) == ([], {"project_admin"})
+
+
+@pytest.mark.parametrize(
+    ("line", "role"),
+    [
+        ("Shop roles. Administrators have all permissions.", "administrator"),
+        ("PAGE admins can do everything", "admin"),
+        ("The super-user can do anything in that checks never fail.", ""),
+        ("Project administrators have all permissions.", ""),
+        ("Administrators have all permissions but one.", ""),
+    ],
+)
+def test_who_may_do_everything_passes_every_row(line: str, role: str) -> None:
+    text = table("open | ✓ | ✓", "see | - | ✓", head="Action | Guest | Clerk") + f"\n{line}\n"
+    unread = "\n" + table("drop | WRITE", "sell | see below", head="Operation | Requires", title="Shop")
+    policy, (finding,), reader = read(text + unread)
+    assert (finding.span.line, bool(reader.forms[2:])) == (15, bool(role))
+    program = load_program(SourceFile.of("policy.yaml", policy or ""))
+    known = Assignment(principal="user:ben", role="guest", scope=Entity("shop", "main"))
+    state = State(assignments=(known,), service_admins=(role,) if role else ())
+    may = {allowed.operation for allowed in what_can(Reference(program, state), state, role or "admin").allowed}
+    assert may == ({"open", "see", "drop"} if role else set())
+    assert (f"user: {role or 'admin'}" in reader.draft.scenarios(program, "page.yaml")) == bool(role)
+
+
+def test_a_role_of_the_table_is_what_the_table_says() -> None:
+    policy, found, _ = read(table("open | ✓ | - ", "see | ✓ | ✓") + "\nAdmins have all permissions.\n")
+    assert (found, allowed(policy)["shop"]["open"]) == ([], {"guest"})
 
 
 def test_rows_of_roles_are_grants() -> None:

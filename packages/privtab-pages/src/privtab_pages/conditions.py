@@ -51,12 +51,13 @@ def condition(text: str, *, column: bool) -> str:
     """
     lines, written = "\n" in text, joined(text)
     text = written
+    names, word = ([], "") if lines else _privileges(written, column=column)
+    dotted = any("." in name for name in names)  # `roles.view` would be an attribute in the language
     if isinstance(cell_names(text, "condition"), str):
         for pattern, instead in PATTERNS:
             text = pattern.sub(instead, text)
-    if not isinstance(cell_names(text, "condition"), str):
+    if not dotted and not isinstance(cell_names(text, "condition"), str):
         return text
-    names, word = ([], "") if lines else _privileges(written, column=column)
     return f" {word} ".join(f"{quoted(name)} (entity)" for name in names) or written
 
 

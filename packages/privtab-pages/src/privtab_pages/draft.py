@@ -20,6 +20,8 @@ _PRINCIPALS = ("user", "group", "role")
 """The types whose entities are principals, unless a policy says otherwise."""
 
 
+NOBODY = "nobody"
+"""The condition of a row whose own is not read: all are refused, whatever other rows say."""
 WRITTEN = "# The cells of a page, as `privtab import table` writes them."
 """The first line of scenarios, by which a file is known that may be written again."""
 _PLAIN: Setting = (frozenset(), (), "")
@@ -58,6 +60,8 @@ class Draft:
     marks: list[Mark] = field(default_factory=list)
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     owners: bool = False
+    everything: str = ""
+    """What the page calls those who may do everything: service administrators."""
     _stated: set[tuple[object, ...]] = field(default_factory=set)
 
     def allow(self, mark: Mark, *, certain: bool) -> None:
@@ -74,11 +78,22 @@ class Draft:
         self.marks = [mark for mark in self.marks if (mark.type, mark.operation) != (type_, operation)]
 
     def role_name(self, role: str, scope: str) -> str:
-        """The name of a role; a role of several types is declared once for each."""
-        return role if len(self.scopes[role]) == 1 else f"{scope}_{role}"
+        """The name of a role: one of several types is declared once, unless one of these is inside another."""
+        scopes = self.scopes[role]
+        nested = any(above in scopes for scope in scopes for above in self._above(scope))
+        return f"{scope}_{role}" if nested else role
+
+    def _above(self, type_: str) -> Iterator[str]:
+        """The types that contain a type."""
+        for _ in self.titles:
+            if (type_ := self.inside.get(type_, "")) == "":
+                return
+            yield type_
 
     def policy(self) -> str:
-        """The policy as YAML."""
+        """The policy as YAML; rows that are not read refuse those who may do everything, too."""
+        for row in [row for rows in self.rows.values() for row in rows.values() if self.everything]:
+            row.update({"gate": "none"} if row["requires"] == NOBODY else {})
         conditions = " ".join(str(row["requires"]) for rows in self.rows.values() for row in rows.values())
         asked = re.search(r"\b(?:self|holds|member)\b", conditions)
         types = {
@@ -103,6 +118,7 @@ class Draft:
                 "inheritance": "none",
                 "deny": "none",
                 **({"owner": {"creator": False}} if self.owners else {}),
+                **({"gate": {"or": "service admin"}} if self.everything else {}),
             },
             "roles": dict(self._roles()),
             "tables": self.rows,
@@ -111,17 +127,17 @@ class Draft:
 
     def _roles(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for role, scopes in self.scopes.items():
-            for scope in scopes:
-                grants: dict[str, list[str]] = {}
+            for name, held in groupby(scopes, lambda scope, role=role: self.role_name(role, scope)):
+                on, grants = [*held], dict[str, list[str]]()
                 for mark in self.marks:
-                    if (mark.role, mark.scope, mark.allowed) == (role, scope, True):
+                    if mark.role == role and mark.scope in on and mark.allowed:
                         grants.setdefault(mark.type, []).append(mark.operation.upper())
                 title = self.roles[role]
                 yield (
-                    self.role_name(role, scope),
+                    name,
                     {
-                        **({"title": title} if title != self.role_name(role, scope) else {}),
-                        "scope": scope,
+                        **({"title": title} if title != name else {}),
+                        "scope": on if len(on) > 1 else on[0],
                         **({"grants": grants} if grants else {}),
                     },
                 )
@@ -137,7 +153,15 @@ class Draft:
             for scope in scopes
             for name in [self.role_name(role, scope)]
         ]
+        every = dict[str, set[str]]()
+        for mark in self.marks if self.everything else ():
+            every.setdefault(mark.type, set()).add(mark.operation)
+        admins = [{"user": self.everything}] if every else []
         cases = [
+            {"user": self.everything, "action": sorted(of), "resource": self._entity(type_), "decision": "allow"}
+            for type_, of in every.items()
+        ]
+        cases += [
             {
                 "user": self.role_name(role, scope),
                 "action": [mark.operation for mark in marks],
@@ -152,7 +176,8 @@ class Draft:
         marked = {(mark.type, mark.operation) for mark in self.marks}
         rules = {rule.id: (rule, {_PLAIN}) for key, rule in program.rules.items() if key not in marked}
         needs = suggestions(program, rules) if rules else ""
-        parts = {"state": {"assignments": users} if users else None, "cases": cases}
+        state = {"assignments": users, "service_admins": admins}
+        parts = {"state": {name: rows for name, rows in state.items() if rows}, "cases": cases}
         written = "".join(_dumped({name: part}) for name, part in parts.items() if part)
         text = f"{WRITTEN}\nscenarios: 1\npolicy: {json.dumps(policy)}\n{written}{needs}"
         return _formatted("page.scenarios.yaml", text)
@@ -163,10 +188,7 @@ class Draft:
 
     def path(self, type_: str, name: str) -> str:
         """The path of an entity of a type, each of whose names is the same."""
-        depth, above = 1, self.inside.get(type_)
-        while above is not None and depth < len(self.titles):
-            depth, above = depth + 1, self.inside.get(above)
-        return "/".join([name] * depth)
+        return "/".join([name, *(name for _ in self._above(type_))])
 
 
 def row_title(operation: str, title: str) -> dict[str, str]:

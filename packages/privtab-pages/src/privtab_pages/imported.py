@@ -12,15 +12,14 @@ from typing import Literal, NamedTuple
 from privtab.base import Diagnostic, FindingKind, Severity, SourceFile, Span, UsageError, did_you_mean, listed_names
 from privtab.language import cell_names
 from privtab_pages.conditions import asks_more, condition, limits, privileges_of, quoted
-from privtab_pages.draft import Draft, row_title
+from privtab_pages.draft import NOBODY, Draft, row_title
 from privtab_pages.matrix import MatrixReader
 from privtab_pages.names import FOOTNOTE, Names, identifier, without_notes
+from privtab_pages.role_names import all_powerful
 from privtab_pages.shapes import COLUMNS, FORMS, HEADINGS, RIGHTS, Form, Shape, Shapes, all_columns
-from privtab_pages.tables import STRUCK, Cell, Table, parts, words
+from privtab_pages.tables import STRUCK, Cell, Table, parts, with_routes, words
 
 TWICE = FindingKind("T102", "row-twice", Severity.ERROR)
-NOBODY = "nobody"
-"""The condition of a row whose own is not read: all are refused, whatever other rows say."""
 ROOT = "system"
 """The type of rows that no column and no heading says the type of."""
 _WORD = re.compile(r"\w")
@@ -93,8 +92,10 @@ class TableReader:
 
         `lines`: the text of the page beside the tables, in which marks are explained.
         """
+        each = [with_routes(part) for table in tables for part in parts(table)]
+        pairs = (row.cells for table in each if not table.lost for row in table.rows if len(row.cells) == 2)
+        lines = [*lines, *(f"{key.line} = {meaning.line}" for key, meaning in pairs)]  # legends stand in tables, too
         shapes = Shapes(columns=self.columns, wanted=self.shape, lines=lines)
-        each = [part for table in tables for part in parts(table)]
         shape_of = [(table, f"is {table.lost}" if table.lost else shapes.of(table)) for table in each]
         chosen = [(table, shape) for table, shape in shape_of if isinstance(shape, Shape)]
         self.unread = [f"table `{table.heading}` {why}" for table, why in shape_of if isinstance(why, str)]
@@ -122,6 +123,11 @@ class TableReader:
                 matrices.read(
                     table, shape, scope, {id(row) for row in read if not any(row.cell(at).text for at in missed)}
                 )
+        if (role := all_powerful(lines, self.system)) and role not in self.draft.roles:
+            self.draft.everything = role
+            self.forms.append(
+                f"as the page says, each {role} may do everything: read as service administrators, whom a gate admits"
+            )
         for name in (*self.inside, *self.inside.values()):
             self.draft.titles.setdefault(name, "")
         self._write(rows)

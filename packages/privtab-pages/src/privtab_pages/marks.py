@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from privtab_pages.names import without_notes
@@ -39,20 +39,24 @@ _VERB = re.compile(
     r"(?:view|see|read|list|browse|search|get|show|comment|reply|add|create|new|insert|edit|update|write|modify|change|delete|remove|manage|run|execute|use|share|export|import|publish|approve|invite|assign|download|upload|archive|restore|move|copy|clone|submit|review|deploy|start|stop|configure|enable|disable|install|monitor|query|subscribe|grant|revoke|lock|unlock|merge|push|pull|rename)(?: [a-z]+){0,2}",
     re.IGNORECASE,
 )
-_LEGEND = re.compile(r"\s*([^\s:=]{1,4}|:\w+:|⟦[^⟧]*⟧)\s*(?:[:=→]|\u2013|-|means)\s*([^,;|]+)")
-_SAYS_YES = re.compile(
-    r"(?:yes|allowed|granted|permitted|can\b|has (?:the )?(?:access|permission|privilege)|full|enabled|available|permission)",
-    re.IGNORECASE,
+_LEGEND = re.compile(
+    r"(?<![^\s(\"'\u201c`])([^\s:=()\"`]{1,4}|:[\w+-]+:|⟦[^⟧]*⟧)[\"'\u201d`)]?\s*(?:[:=→]|\u2013|\u2014|-|means?|indicates?|denotes?|marks|shows|stands for):?(?=[\s\w(])"
+)
+"""The begin of what a line says of a mark."""
+_MEANS = words(
+    "a access applicable action actions allow allowed allows an and are available can do does enabled feature features full grant granted grants has have in is it its may member members of operation operations perform performed permission permissions permitted privilege privileges right rights role roles supported take that the these this to user users yes"
+)
+"""The words of a legend whose mark allows; with one of _DENIES, it denies."""
+_ALLOWS = words(
+    "allow allowed allows available can enabled full grant granted grants has have may permission permitted yes supported"
+)
+_DENIES = words(
+    "no not cannot can't can\u2019t denied never disabled none without unavailable n/a doesn't unsupported forbidden"
 )
 _LONGEST = 200
 """The most characters of a line that explains marks."""
 _REQUIRED = re.compile(r"(?:the )?(?:privilege|permission|right)?s? ?(?:is |are )?required\b", re.IGNORECASE)
 """Words that say that a mark stands for what an action requires."""
-_SAYS_NO = re.compile(r"(?:no\b|not\b|denied|never|cannot|can't|disabled|none\b|without)", re.IGNORECASE)
-_SAYS_MORE = re.compile(
-    r"\b(?:only|if|when|own|limited|partial\w*|except|unless|within|assigned|some|condition\w*|optional\w*|read|depend\w*|custom\w*|inherit\w*|requir\w*|with|option)\b",
-    re.IGNORECASE,
-)
 
 
 def mark(text: str) -> str:
@@ -88,18 +92,18 @@ class Marks:
         no |= circles if used & _FULL or (used & yes and len(circles) == 1 and not used & no) else set()
         if {"0", "1"} <= used and "2" not in used:
             yes, no = yes | {"1"}, no | {"0"}
-        legend = {}
-        for line in (line for line in lines if len(line) < _LONGEST):
-            for found in _LEGEND.finditer(line):
-                if (key := mark(found[1])) in used and key and not _VERB.fullmatch(key):
-                    legend[key] = found[2].strip()
+        legend = {
+            key: meaning
+            for line in lines
+            if len(line) < _LONGEST
+            for key, meaning in _legend(line)
+            if key in used and key and not _VERB.fullmatch(key)
+        }
         for key, meaning in legend.items():
-            if _REQUIRED.match(meaning):
-                continue
-            more, denies = _SAYS_MORE.search(meaning), _SAYS_NO.match(meaning)
-            yes -= {key} if more or denies or not _SAYS_YES.match(meaning) else set()
-            no -= set() if denies and not more else {key}
-            (no if denies else yes).update(set() if more or not (denies or _SAYS_YES.match(meaning)) else {key})
+            if not _REQUIRED.match(meaning):
+                allows = _means(meaning)
+                yes, no = yes - {key}, no - {key}
+                (yes if allows else no).update({key} - ({key} if allows is None else set()))
         return cls(frozenset(yes), frozenset(no), legend)
 
     @property
@@ -113,12 +117,28 @@ class Marks:
         return True if shown in self.yes else False if shown in self.no else None
 
 
+def _legend(line: str) -> Iterator[tuple[str, str]]:
+    """The marks that a line explains, each with what it says of it: all up to the next mark, or the end of the sentence."""
+    found = [*_LEGEND.finditer(line)]
+    for one, after in zip(found, [*(other.start() for other in found[1:]), len(line)], strict=False):
+        yield mark(one[1]), re.split(r"[.;|](?:\s|$)", line[one.end() : after].strip())[0].strip(" ,()")
+
+
+def _means(meaning: str) -> bool | None:
+    """True for a meaning that allows, False for one that denies, None for one with any word that may say more."""
+    said = re.findall(r"[^\W_][^\s,()/]*", meaning.lower())
+    denies = [word for word in said if word in _DENIES]
+    if len(denies) > 1 or {*said} - _MEANS - _DENIES or not (denies or {*said} & _ALLOWS):
+        return None
+    return not denies
+
+
 def actions_in(cell: Cell) -> dict[str, str] | None:
     """The actions that a cell lists, each with a mark that has its footnotes; None if it lists none, or anything else."""
     found: dict[str, str] = {}
     for line in cell.text.split("\n"):
         text, notes = without_notes(cell._replace(text=line))
-        parts = [joined(part) for part in re.split(r"[,;]|(?<=\w)/(?=\w)| and ", text) if part.strip()]
+        parts = [joined(part) for part in re.split(r"[,;]|(?<=\w) ?/ ?(?=\w)| and ", text) if part.strip()]
         if not all(map(_VERB.fullmatch, parts)):
             return None
         found |= {part.lower(): ALLOWED + "".join(notes) for part in parts}

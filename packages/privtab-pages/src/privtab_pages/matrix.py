@@ -130,7 +130,7 @@ class MatrixReader:
             said = [self._said(f"{head}`{name}`", cell, shape.marks) for head, cell in pairs]
             note = row.cell(columns["note"]).line if "note" in columns else ""
             if (
-                len(cells) > 1
+                1 < len(cells) == len({cell.line for cell in cells})
                 and all(cell.said and roles_in(cell.text) for cell in cells)
                 and said == [None] * len(said)
             ):

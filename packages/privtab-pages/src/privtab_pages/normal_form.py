@@ -16,6 +16,11 @@ from privtab_pages.tables import Cell, Row, Table, joined
 Added: TypeAlias = tuple[Row, Sequence[Cell]]
 """A row, and what is added to it: the type of the row, the action, and a cell for each role."""
 _NEGATES = re.compile(r"\b(?:no|not|cannot|can't|never|except|without|only|unless|but)\b", re.IGNORECASE)
+_INHERITS = re.compile(
+    r"(?:everything|all)(?: (?:the )?(?:actions|permissions|privileges|rights|capabilities))?(?: (?:in|of|from|that))? (?:an? |the )?(?P<role>[\w -]+?)(?: roles?)?(?: (?:can(?: do)?|has|have|includes))?(?:,? (?:plus|and(?: also)?)\b:? *(?P<more>.*))?\.?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A text that gives a role all that another one may do, and more."""
 _BULLET = re.compile(r"(?:[-*•]\s+|and\s+)+")
 
 
@@ -109,6 +114,10 @@ def _of_permissions(table: Table, shape: Shape, marks: Marks) -> tuple[list[Cell
     (at,) = shape.marked
     roles: dict[str, Cell] = {}
     found: dict[tuple[str, str], tuple[Row, Cell, Cell, dict[str, Cell]]] = {}
+    lower: list[tuple[str, str]] = []
+    named = {
+        identifier(row.cell(shape.columns["role"]).text): row.cell(shape.columns["role"]).line for row in table.rows
+    }
     entity = Cell("", table.first.span)
     for row in table.rows:
         role, cell = row.cell(shape.columns["role"]), row.cell(at)
@@ -117,12 +126,20 @@ def _of_permissions(table: Table, shape: Shape, marks: Marks) -> tuple[list[Cell
         if row.spans or not (role.text or cell.text):
             continue
         roles.setdefault(role.line, role)
-        for action in [] if marks.allows(cell.text) is False else actions_of(cell.text):
+        text = cell.text
+        if (of := _INHERITS.fullmatch(text)) and (below := named.get(identifier(of["role"]), role.line)) != role.line:
+            lower.append((role.line, below))
+            text = of["more"] or ""
+        for action in [] if marks.allows(text) is False else actions_of(text):
             text, notes = without_notes(cell._replace(text=action))
             key = (entity.line.lower(), text.lower())
             called = cell._replace(text=text, notes=(), bold=False)
             mark = cell._replace(text=text if _NEGATES.match(text) else ALLOWED, notes=notes)
             found.setdefault(key, (row, entity, called, {}))[3][role.line] = mark
+    for _ in lower:
+        for role_line, below in lower:
+            for *_, said in found.values():
+                said.update({role_line: said[below]} if below in said and role_line not in said else {})
     return [*roles.values()], [
         (row, (of, called, *(said.get(role, called._replace(said=False)) for role in roles)))
         for row, of, called, said in found.values()

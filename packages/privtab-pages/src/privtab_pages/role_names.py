@@ -20,6 +20,15 @@ _NO_ROLE = re.compile(
     re.IGNORECASE,
 )
 _CHAIN = re.compile(r"[\w -]+(?:(?:<[\w -]+)+|(?:>[\w -]+)+)")
+_ORDER = re.compile(
+    r"(?:.*\b(?:(?P<up>(?:lowest|least)\b[^:]*\b(?:highest|most)|ascending)|(?:highest|most)\b[^:]*\b(?:lowest|least)|descending)\b[^:]*):(?P<names>(?:[\w -]+,)+[\w -]+)\.?",
+    re.IGNORECASE,
+)
+_EVERYTHING = re.compile(
+    r"(?:(?P<of>[\w.-]+) )?(?P<role>administrator|admin|super-?user)s? (?:ha(?:ve|s) (?:all|full) (?:access|permissions|privileges|rights)|can (?:do|perform) (?:anything|everything|(?:all|any) (?:actions?|operations?)))[.!]?",
+    re.IGNORECASE,
+)
+_EVERYWHERE = frozenset(["", "global", "instance", "server", "site", "system"])
 _NUMBER = re.compile(r"\s*\([^()]*\)|(?<=[<>])=")
 
 
@@ -45,10 +54,25 @@ def roles_in(text: str, ranks: Sequence[str] = ()) -> list[str] | None:
 
 
 def ranked(lines: Iterable[str]) -> list[str]:
-    """The roles from the lowest up, as a line `guest < editor < owner` of the page says."""
+    """The roles from the lowest up, as a line of the page says: `guest < editor`, or `From lowest to highest: guest, editor`."""
     for line in lines:
+        if said := _ORDER.fullmatch(line):
+            listed = roles_in(said["names"].strip()) or []
+            return listed if said["up"] else listed[::-1]
         for chain in _CHAIN.findall(_NUMBER.sub("", line)):
             names = [name.strip() for name in re.split("[<>]", chain)]
             if all(map(_NAME.fullmatch, names)):
                 return names if "<" in chain else names[::-1]
     return []
+
+
+def all_powerful(lines: Iterable[str], system: str) -> str:
+    """The role that a sentence of the page gives everything, not only within something else than the system; empty if none does.
+
+    >>> all_powerful(["Roles. Shop administrators have all permissions."], "shop"), all_powerful(["Project admins can do anything."], "shop")
+    ('administrator', '')
+    """
+    sentences = (sentence for line in lines for sentence in re.split(r"(?<=[.!]) ", line))
+    found = filter(None, map(_EVERYTHING.fullmatch, sentences))
+    of = {identifier(match["role"]): (match["of"] or "").lower() for match in found}
+    return next((role for role, where in of.items() if where in _EVERYWHERE | {system.lower()}), "")

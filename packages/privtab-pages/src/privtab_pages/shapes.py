@@ -267,9 +267,10 @@ def _marked(cells: Sequence[Cell], marks: Marks, *, role: bool) -> bool:
 
 
 def _listed(cells: Sequence[Cell], marks: Marks) -> bool:
-    """Return whether all cells of a column are marks or lists of actions."""
+    """Return whether most cells of a column are marks or lists of actions."""
     filled = [cell for cell in cells if cell.text]
-    return bool(filled) and all(marks.allows(cell.text) is not None or actions_in(cell) for cell in filled)
+    known = sum(bool(marks.allows(cell.text) is not None or actions_in(cell)) for cell in filled)
+    return bool(filled) and 3 * known >= 2 * len(filled)
 
 
 def all_columns(table: Table) -> Iterator[tuple[int, list[Cell | None]]]:

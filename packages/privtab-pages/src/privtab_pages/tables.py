@@ -15,6 +15,7 @@ PICTURE = "⟦{}⟧"
 """A picture in the text of a cell, around its alternative text."""
 _BLANKS = re.compile("[ \t\r\f\v\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
 """Blanks, including blanks at which no line breaks: in the text of a cell they are one blank."""
+_METHOD = re.compile(r"(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|ANY)(?:[/,|]\s*[A-Z]+)*")
 _STARS = re.compile(r"\*\*([^*\n]+)\*\*")
 
 
@@ -138,6 +139,27 @@ def parts(table: Table) -> Iterator[Table]:
         elif [(cell.text, cell.lost) for cell in row.cells] != [(cell.text, ()) for cell in found[-1][0].cells]:
             found.append((row, []))
     yield from (replace(table, header=header, rows=tuple(rows)) for header, rows in found)
+
+
+def with_routes(table: Table) -> Table:
+    """A table whose methods and paths stand in two columns as one with routes, `GET /tables`, in the column of paths."""
+    rows = [row for row in table.rows if not row.spans]
+    columns = range(len(table.header.cells) if rows else 0)
+    methods = [at for at in columns if all(_METHOD.fullmatch(row.cell(at).line.upper()) for row in rows)]
+    paths = [at for at in columns if all(row.cell(at).text.startswith("/") for row in rows)]
+    if not len(methods) == len(paths) == 1:
+        return table
+    (method,), (path,) = methods, paths
+
+    def joined_row(row: Row) -> Row:
+        first, second = row.cell(method), row.cell(path)
+        route = second._replace(
+            text=f"{first.line} {second.line}", lost=first.lost + second.lost, notes=first.notes + second.notes
+        )
+        return replace(row, cells=tuple(route if at == path else row.cell(at) for at in columns if at != method))
+
+    written = (row if row.spans else joined_row(row) for row in table.rows)
+    return replace(table, header=joined_row(table.header), rows=tuple(written))
 
 
 def _texts(row: Row) -> int:
