@@ -116,6 +116,10 @@ class TableReader:
             self.forms.append(f"{table.heading or 'table'}: read as {self._shown(table, shape)}")
             self._seen(table.header.cells)
             read = [row for row in table.rows if self._seen(row.cells)]
+            said = {*shape.columns.values(), *(() if shape.form in COLUMNS else shape.marked)}
+            heads = map(table.header.cell, sorted(said))
+            if [head for head in heads if (notes := without_notes(head)[1]) and not self._noted(head, notes)]:
+                read = []  # a footnote of a heading may say more of each row
             missed = list(self._missed(table, shape))
             if shape.form in ("requires", "marks"):
                 rows += self._rows(table, shape, missed, {*map(id, read)})

@@ -19,6 +19,8 @@ _NO_ROLE = re.compile(
     r"\b(?:any|any(?:one|body)|every(?:one|body)|all|public|own|only|if|no|none|nobody|not|never|except|see|who|with|yes|varies|same|tbd)\b",
     re.IGNORECASE,
 )
+_READ_ONLY = re.compile(r"(?:read|view)[ -]only|no access", re.IGNORECASE)
+"""Names of roles with words that else say more than a name."""
 _CHAIN = re.compile(r"[\w -]+(?:(?:<[\w -]+)+|(?:>[\w -]+)+)")
 _ORDER = re.compile(
     r"(?:.*\b(?:(?P<up>(?:lowest|least)\b[^:]*\b(?:highest|most)|ascending)|(?:highest|most)\b[^:]*\b(?:lowest|least)|descending)\b[^:]*):(?P<names>(?:[\w -]+,)+[\w -]+)\.?",
@@ -42,7 +44,7 @@ def roles_in(text: str, ranks: Sequence[str] = ()) -> list[str] | None:
     names = [*map(identifier, ranks)]
     for part in filter(None, _BETWEEN.split(text)):
         name = AND_ABOVE.sub("", part)
-        if not _NAME.fullmatch(name) or _NO_ROLE.search(name):
+        if not _NAME.fullmatch(name) or _NO_ROLE.search(_READ_ONLY.sub("", name)):
             return None
         if name == part:
             found.append(name)
