@@ -158,4 +158,4 @@ def test_the_tutorial_works_as_typed(tmp_path: Path) -> None:
                     command, _, shown = part.partition("\n")
                     check(opened, command, shown)
                     commands += 1
-    assert commands >= 17
+    assert commands >= 19
