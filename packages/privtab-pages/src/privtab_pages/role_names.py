@@ -16,7 +16,7 @@ AND_ABOVE = re.compile(rf"\s*(?:\+|\b(?:and|or) {_UP})\Z", re.IGNORECASE)
 _BETWEEN = re.compile(rf"\s*(?:[,;/&\n]|\b(?:and|or)\b(?! {_UP}\b))\s*", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z][\w.-]*(?: [A-Za-z][\w.-]*){0,2}")
 _NO_ROLE = re.compile(
-    r"\b(?:any|any(?:one|body)|every(?:one|body)|all|public|own|only|if|no|none|nobody|not|never|except|see|who|with|yes|varies|same|tbd)\b",
+    r"\b(?:any|any(?:one|body)|every(?:one|body)|all|public|own|only|if|no|none|nobody|not|never|except|see|who|with|yes|varies|same|tbd|partial(?:ly)?|limited|conditional\w*|depend\w*|optional\w*|some|unknown)\b",
     re.IGNORECASE,
 )
 _READ_ONLY = re.compile(r"(?:read|view)[ -]only|no access", re.IGNORECASE)
