@@ -616,7 +616,10 @@ def changed(random: Random, rows: Rows) -> Made:
 def answers_of(path: Path) -> tuple[Answers, int]:
     """What the draft of a page says, and the number of findings."""
     reader = TableReader(system="page", version="draft", document="page")
-    page = page_of(page_source(path))
+    try:
+        page = page_of(page_source(path))
+    except FileError:  # columns apart by `,` or `;`
+        return set(), 1
     policy = reader.read(page.tables, page.lines)
     if policy is None:
         return set(), 1
