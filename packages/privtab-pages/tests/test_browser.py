@@ -143,6 +143,16 @@ def test_a_phone_scrolls_in_one_direction(browser: Any, base: str) -> None:
             assert min(chips, default=99) > 20, f"{path}: a letter a line"
 
 
+def test_the_page_of_a_policy_fits_a_phone(browser: Any, tmp_path: Path) -> None:
+    page_file = tmp_path / "streams.html"  # its rows have long names, and cells with several readings
+    assert run(["docs", "streams/teracloud", "-o", str(page_file)]) == 0
+    for width in (320, 390):
+        with browser.new_context(viewport={"width": width, "height": 800}) as context:
+            page = context.new_page()
+            page.goto(page_file.as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 @pytest.fixture(scope="module")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder, npm = tmp_path_factory.mktemp("axe"), shutil.which("npm")

@@ -28,7 +28,18 @@ def test_cells_may_name_the_roles_that_may_take_an_action(head: str) -> None:
 
 @pytest.mark.parametrize(
     "cell",
-    ["Admin (own)", "Admin only", "Anyone", "", "-", "any Admin", "Admin and above", "Admin*", "Owner: only own"],
+    [
+        "Admin (own)",
+        "Admin only",
+        "Anyone",
+        "",
+        "-",
+        "any Admin",
+        "Admin and above",
+        "Admin*",
+        "Owner: only own",
+        "partial",
+    ],
 )
 def test_a_cell_that_names_no_roles_for_sure_is_reported(cell: str) -> None:
     rows = ("open | Guest, Admin", f"shut | {cell}", "sell | Admin", "see | Guest")
@@ -216,3 +227,16 @@ def test_methods_and_paths_are_routes() -> None:
         "post_roles": "roles.manage (entity)",
         "delete_roles_id": "roles.manage (entity)",
     }
+
+
+def test_a_role_may_be_called_read_only() -> None:
+    policy, found, _ = read(table("see | Read only, Admin", "open | Admin", head="Action | Role"))
+    assert (found, allowed(policy)["shop"]) == ([], {"see": {"read_only", "admin"}, "open": {"admin"}})
+
+
+@pytest.mark.parametrize("head", ["Action* | Role", "Action | Role (1)", "Action | Privileges [2]"])
+def test_a_footnote_of_a_heading_may_say_more_of_each_row(head: str) -> None:
+    policy, found, _ = read(table("see | Admin", "open | Admin", head=head, title="Shop"))
+    assert found or policy is None
+    assert "requires: Admin" not in (policy or "")
+    assert "grants" not in (policy or "")
