@@ -127,8 +127,11 @@ class Draft:
 
     def _roles(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for role, scopes in self.scopes.items():
-            for name, held in groupby(scopes, lambda scope, role=role: self.role_name(role, scope)):
-                on, grants = [*held], dict[str, list[str]]()
+            held: dict[str, list[str]] = {}
+            for scope in scopes:
+                held.setdefault(self.role_name(role, scope), []).append(scope)
+            for name, on in held.items():
+                grants: dict[str, list[str]] = {}
                 for mark in self.marks:
                     if mark.role == role and mark.scope in on and mark.allowed:
                         grants.setdefault(mark.type, []).append(mark.operation.upper())
@@ -157,7 +160,7 @@ class Draft:
         for mark in self.marks if self.everything else ():
             every.setdefault(mark.type, set()).add(mark.operation)
         admins = [{"user": self.everything}] if every else []
-        cases = [
+        cases: list[dict[str, Any]] = [
             {"user": self.everything, "action": sorted(of), "resource": self._entity(type_), "decision": "allow"}
             for type_, of in every.items()
         ]
