@@ -460,10 +460,10 @@ class Form(NamedTuple):
 
 
 def _held(random: Random, operations: Sequence[str]) -> tuple[list[str], dict[tuple[str, str], bool]]:
-    """Roles, and which of them may do what: the first may do everything, so that no column is empty."""
+    """Roles, and which of them may do what: the first may do everything, so that no column is empty, and one lacks something."""
     roles = random.sample(ROLES, 3)
     says = {(operation, role): random.random() < 0.5 for operation in operations for role in roles}
-    return roles, says | {(operation, roles[0]): True for operation in operations}
+    return roles, says | {(operation, roles[0]): True for operation in operations} | {(operations[0], roles[1]): False}
 
 
 def turned(random: Random) -> Form:
