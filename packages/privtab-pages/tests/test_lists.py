@@ -234,6 +234,11 @@ def test_a_role_may_be_called_read_only() -> None:
     assert (found, allowed(policy)["shop"]) == ([], {"see": {"read_only", "admin"}, "open": {"admin"}})
 
 
+def test_permissions_may_be_asked_about() -> None:
+    policy, found, _ = read(table("Can see | Guest, Admin", "Can open | Admin", head="Has permission? | Role"))
+    assert (found, allowed(policy)["shop"]) == ([], {"can_see": {"guest", "admin"}, "can_open": {"admin"}})
+
+
 @pytest.mark.parametrize("head", ["Action* | Role", "Action | Role (1)", "Action | Privileges [2]"])
 def test_a_footnote_of_a_heading_may_say_more_of_each_row(head: str) -> None:
     policy, found, _ = read(table("see | Admin", "open | Admin", head=head, title="Shop"))

@@ -247,6 +247,13 @@ def test_a_role_of_the_table_is_what_the_table_says() -> None:
     assert (found, allowed(policy)["shop"]["open"]) == ([], {"guest"})
 
 
+def test_a_role_may_be_called_like_a_privilege() -> None:
+    policy, found, _ = read(
+        table("see | Yes | No | Yes", "open | No | No | Yes", head="Permission | Power user | Usage | Admin")
+    )
+    assert (found, allowed(policy)["shop"]) == ([], {"see": {"power_user", "admin"}, "open": {"admin"}})
+
+
 def test_rows_of_roles_are_grants() -> None:
     policy, found, _ = read(table("reader | x | | ", "writer | x | x | ", head="Role | Select | Insert | Drop"))
     assert found == []

@@ -76,7 +76,7 @@ _MAY = re.compile(
     r"(?:permissions?|privileges?|capabilit(?:y|ies)|abilit(?:y|ies)|rights|(?:permitted|allowed) actions|(?:what (?:they|it) )?can(?: do)?)"
 )
 """Headings of columns that list what a role may do."""
-_TASK = re.compile(r"(?:privileged )?(?:task|feature|function|capability|permission|activity|use case)s?")
+_TASK = re.compile(r"(?:privileged |has )?(?:task|feature|function|capability|permission|activity|use case)s?\??")
 _ONE_WORD = re.compile(r"[a-z][a-z0-9]*(?:[-_.:][a-z0-9]+)+|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*(?: ?[*\u2020]+)?")
 """The privileges of a table that says nothing else of them than what they are for."""
 _ROLES = re.compile(r"(?:user )?roles?(?: name)?|principal")
@@ -237,7 +237,12 @@ class Shapes:
         cells = [row.cells[at] for row in table.rows for at in marked if at < len(row.cells)]
         if operations and not roles and any(privileges_of(cell.text) for cell in cells):
             return "marks"
-        if roles and not privileges and not required and texts[0] not in _HOLDERS:
+        if (
+            roles > privileges
+            and (not privileges or _TASK.fullmatch(texts[0]))
+            and not required
+            and texts[0] not in _HOLDERS
+        ):
             return "roles"
         if privileges > roles and holders:
             return "grants"
