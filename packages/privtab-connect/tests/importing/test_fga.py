@@ -1,0 +1,370 @@
+"""Models of OpenFGA as policies: what they allow is what the model allows, by an evaluator of models that reads none of the policy."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from seeds import seeds
+
+from privtab.base import Entity, FileError, Request, SourceFile
+from privtab.ir import Program
+from privtab.pipeline import load_program
+from privtab.reference import Reference
+from privtab.state import from_tables, validate
+from privtab_connect.fga import Computed, Derived, Direct, Joined, Model, Tree, read
+from privtab_connect.importing.imported import imported
+
+Tuples: TypeAlias = Sequence[tuple[str, str, str]]
+DRIVE = """\
+model
+  schema 1.1
+
+# people
+type user
+type group
+  relations
+    define member: [user, group#member]
+type team
+  relations
+    define lead: [user]
+    define member: [user] or lead
+type folder
+  relations
+    define owner: [user, group#member] or owner from parent  # reaches down
+    define parent: [team, folder]
+    define viewer: [user, user:*, group#member] or owner or viewer from parent
+type doc
+  relations
+    define parent: [folder]
+    define owner: [user]
+    define can_read: viewer or owner or viewer from parent
+    define can_share: owner and (viewer or can_read)
+    define viewer: [user, user:*, group#member]
+"""
+WHOLE = DRIVE.replace("[team, folder]", "[folder]")
+
+
+def derived(text: str) -> Derived:
+    return Derived(read(text, "model.fga"), "drive", "model.fga")
+
+
+def program(made: Derived) -> Program:
+    return load_program(SourceFile.of("policy.yaml", made.text))
+
+
+def told(made: Derived) -> list[str]:
+    return [str(unsaid) for unsaid in made.unsaid]
+
+
+class Evaluator:
+    """OpenFGA's meaning: who has a relation to an object, by the model and the tuples alone."""
+
+    def __init__(self, model: Model, tuples: Tuples) -> None:
+        self.model, self.tuples = model, tuples
+
+    def has(self, user: str, relation: str, of: str, seen: frozenset[tuple[str, str]] = frozenset()) -> bool:
+        found = self.model[of.partition(":")[0]].get(relation)
+        return (
+            found is not None
+            and (of, relation) not in seen
+            and self._tree(found.tree, user, relation, of, seen | {(of, relation)})
+        )
+
+    def _tree(self, tree: Tree, user: str, relation: str, of: str, seen: frozenset[tuple[str, str]]) -> bool:
+        whole = partial(self._tree, user=user, relation=relation, of=of, seen=seen)
+        match tree:
+            case Direct():
+                named = [subject for subject, word, where in self.tuples if (word, where) == (relation, of)]
+                return any(self._is(user, subject, seen) for subject in named)
+            case Computed(relation=other, place=None):
+                return self.has(user, other, of, seen)
+            case Computed(relation=other, place=place):
+                around = [subject for subject, word, where in self.tuples if (word, where) == (place, of)]
+                return any(self.has(user, other, above, seen) for above in around)
+            case Joined(word="or", parts=parts):
+                return any(whole(part) for part in parts)
+            case Joined(word="and", parts=parts):
+                return all(whole(part) for part in parts)
+            case Joined(parts=(base, taken)):
+                return whole(base) and not whole(taken)
+        raise AssertionError(tree)
+
+    def _is(self, user: str, subject: str, seen: frozenset[tuple[str, str]]) -> bool:
+        of, _, relation = subject.partition("#")
+        return self.has(user, relation, of, seen) if relation else subject in {user, "user:*"}
+
+
+def decided(folder: Path, made: Derived, tuples: Tuples) -> tuple[Callable[[str, str, str], bool], Program]:
+    """What the policy decides of the tuples, which are imported."""
+    source, policy = folder / "tuples.json", program(made)
+    source.write_text(json.dumps([{"user": u, "relation": r, "object": o} for u, r, o in tuples]), encoding="utf-8")
+    result = imported(policy, "openfga", str(source), values=made.values())
+    assert made.unsaid or not result.refused(strict=False, allow_partial=False, accept=())
+    state, findings = validate(policy, from_tables(result.state.to_tables(), "rows"))
+    assert all(finding.severity == "note" for finding in findings), findings
+    reference = Reference(policy, state)
+
+    def decide(user: str, relation: str, of: str) -> bool:
+        request = Request(user=user.removeprefix("user:"), action=relation, resource=Entity.parse(of))
+        return reference.decide(request).allowed
+
+    return decide, policy
+
+
+WORDS = ("owner", "viewer", "r", "s")
+RELATIONS = {"org": WORDS, "folder": WORDS, "doc": WORDS}
+REACH = {"org": "[user]", "folder": "[user] or reach from parent or reach from org", "doc": "reach from parent"}
+"""A relation that uses every place, so that each is one."""
+PLACES = {"org": {}, "folder": {"parent": ["folder"], "org": ["org"]}, "doc": {"parent": ["folder"]}}
+
+
+def random_model(chance: random.Random) -> Model:
+    """A model of organizations, folders in folders and documents, with relations at random."""
+
+    def part(kind: str, word: str, depth: int) -> str:
+        inherits = kind == "doc" or (kind == "folder" and chance.random() < 0.1)
+        choices = ["direct", "computed", *(["from"] * 2 if inherits else []), *(["joined"] if depth else [])]
+        match chance.choice(choices):
+            case "direct":
+                return chance.choice(["[user]", "[user, group#member]", "[user, user:*]"])
+            case "computed":
+                return chance.choice([other for other in RELATIONS[kind] if other > word] or ["[user]"])
+            case "from":
+                place = chance.choice(sorted(PLACES[kind]))
+                return f"{chance.choice([word, chance.choice(RELATIONS[kind])])} from {place}"
+        joint = chance.choice([" or "] * 12 + [" and "] * 3 + [" but not "])
+        count = 2 if joint == " but not " else chance.choice([2, 3])
+        return "(" + joint.join(part(kind, word, depth - 1) for _ in range(count)) + ")"
+
+    lines = ["model", "schema 1.1", "type user", "type group", "relations", "define member: [user]"]
+    for kind, words in RELATIONS.items():
+        lines += [f"type {kind}", "relations"]
+        lines += [f"define {place}: [{', '.join(types)}]" for place, types in PLACES[kind].items()]
+        lines.append(f"define reach: {REACH[kind]}")
+        for word in words:
+            above = [
+                f"{word} from {place}" for place in sorted(PLACES[kind]) if kind == "folder" and chance.random() < 0.6
+            ]
+            lines.append(f"define {word}: {' or '.join([*above, part(kind, word, 2)])}")
+    return read("\n".join(lines), "model.fga")
+
+
+def random_tuples(chance: random.Random, model: Model) -> Tuples:
+    tuples = [
+        ("org:o", "org", "folder:a"),
+        ("folder:a", "parent", "folder:b"),
+        ("folder:b", "parent", "doc:d"),
+        ("folder:a", "parent", "doc:e"),
+    ]
+    tuples += [("user:ann", "member", "group:g")] * chance.randrange(2)
+    for of in ("org:o", "folder:a", "folder:b", "doc:d", "doc:e"):
+        for word, relation in model[of.partition(":")[0]].items():
+            types = [each for d in _directs(relation.tree) for each in d.types]
+            if word not in {"parent", "org"} and types and chance.random() < 0.35:
+                who = {
+                    "user": chance.choice(["user:ann", "user:bob"]),
+                    "user:*": "user:*",
+                    "group#member": "group:g#member",
+                }
+                tuples.append((who[chance.choice(types)], word, of))
+    return tuples
+
+
+def _directs(tree: Tree) -> list[Direct]:
+    parts = tree.parts if isinstance(tree, Joined) else ()
+    return [tree] if isinstance(tree, Direct) else [found for part in parts for found in _directs(part)]
+
+
+@pytest.mark.parametrize("seed", seeds(range(400), quick=40, full=160))
+def test_a_policy_allows_what_its_model_allows(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    model = random_model(chance)
+    made = Derived(model, "drive", "model.fga")
+    tuples = random_tuples(chance, model)
+    decide, _ = decided(tmp_path, made, tuples)
+    evaluator = Evaluator(model, tuples)
+    for user in ("user:ann", "user:bob"):
+        for of in ("org:o", "folder:a", "folder:b", "doc:d", "doc:e"):
+            for relation in (*WORDS, "reach"):
+                allowed, expected = decide(user, relation, of), evaluator.has(user, relation, of)
+                assert allowed == expected or (made.unsaid and not allowed), (
+                    made.text,
+                    tuples,
+                    user,
+                    relation,
+                    of,
+                    told(made),
+                )
+
+
+def test_random_models_are_said_whole_often_enough() -> None:
+    whole = [not Derived(random_model(random.Random(seed)), "drive", "model.fga").unsaid for seed in range(400)]
+    assert 60 < sum(whole) < 340
+
+
+def to_json(model: Model) -> dict[str, Any]:
+    """A model in OpenFGA's JSON."""
+
+    def userset(tree: Tree) -> Mapping[str, Any]:
+        match tree:
+            case Direct():
+                return {"this": {}}
+            case Computed(relation=relation, place=None):
+                return {"computedUserset": {"relation": relation}}
+            case Computed(relation=relation, place=place):
+                return {"tupleToUserset": {"tupleset": {"relation": place}, "computedUserset": {"relation": relation}}}
+            case Joined(word="but not", parts=(base, taken)):
+                return {"difference": {"base": userset(base), "subtract": userset(taken)}}
+            case Joined(word=word, parts=parts):
+                return {"union" if word == "or" else "intersection": {"child": [userset(part) for part in parts]}}
+        raise AssertionError(tree)
+
+    def reference(text: str) -> dict[str, Any]:
+        kind, _, relation = text.partition("#")
+        return (
+            {"type": kind, "relation": relation}
+            if relation
+            else {"type": kind.removesuffix(":*")} | ({"wildcard": {}} if kind.endswith(":*") else {})
+        )
+
+    return {
+        "schema_version": "1.1",
+        "type_definitions": [
+            {
+                "type": kind,
+                "relations": {word: userset(relation.tree) for word, relation in relations.items()},
+                "metadata": {
+                    "relations": {
+                        word: {
+                            "directly_related_user_types": [
+                                reference(each) for d in _directs(relation.tree) for each in d.types
+                            ]
+                        }
+                        for word, relation in relations.items()
+                    }
+                },
+            }
+            for kind, relations in model.items()
+        ],
+    }
+
+
+def test_the_language_and_the_json_are_one_model() -> None:
+    model = read(WHOLE, "model.fga")
+    again = read(json.dumps(to_json(model)), "model.fga")
+    assert {k: {w: r.tree for w, r in v.items()} for k, v in again.items()} == {
+        k: {w: r.tree for w, r in v.items()} for k, v in model.items()
+    }
+    assert Derived(again, "drive", "model.fga").text == derived(WHOLE).text
+
+
+def test_a_store_decides_as_its_tuples_say(tmp_path: Path) -> None:
+    made = derived(WHOLE)
+    assert told(made) == []
+    assert made.values() == {"parent": "parent", "outermost": "folder"}
+    tuples = [
+        ("user:beth", "member", "group:eng"),
+        ("folder:plans", "parent", "folder:q1"),
+        ("folder:q1", "parent", "doc:a/b"),
+        ("user:anne", "owner", "folder:plans"),
+        ("group:eng#member", "viewer", "folder:q1"),
+        ("user:*", "viewer", "doc:open"),
+        ("folder:q1", "parent", "doc:open"),
+        ("user:carl", "member", "team:red"),
+    ]
+    decide, _ = decided(tmp_path, made, tuples)
+    evaluator = Evaluator(made.model, tuples)
+    for user in ("user:anne", "user:beth", "user:carl", "user:zed"):
+        for relation, of in (
+            ("can_read", "doc:a/b"),
+            ("can_read", "doc:open"),
+            ("viewer", "folder:q1"),
+            ("owner", "folder:q1"),
+            ("member", "team:red"),
+        ):
+            asked = of.replace("a/b", "a%2Fb")
+            assert decide(user, relation, asked) == evaluator.has(user, relation, of), (user, relation, of)
+
+
+@pytest.mark.parametrize(
+    ("define", "told_of"),
+    [
+        ("define x: viewer but not owner", "`x` of `doc`: `but not`: a table says what is allowed alone"),
+        ("define x: [user with in_office]", "`x` of `doc`: `user with in_office`: a condition"),
+        ("define x: [team#member]", "`x` of `doc`: `team#member`: neither users, the members of a group, nor a role"),
+        ("define x: [team]", "`x` of `doc`: `team`: neither users, the members of a group, nor a role"),
+        ("define x: nothing", "`x` of `doc`: `doc` has no relation `nothing`"),
+        ("define x: owner from viewer", "`x` of `doc`: `owner from viewer`: `viewer` is no place, as its tuples are not of entities alone"),
+        ("define x: x", "`x` of `doc`: it is defined by itself"),
+    ],
+)  # fmt: skip
+def test_what_a_table_cannot_say_is_named_with_its_place(define: str, told_of: str) -> None:
+    made = derived(WHOLE + f"    {define}\n")
+    assert told(made) == [f"model.fga:25:12: error: {told_of}"]
+    assert '    x: "nobody"' in made.text
+    program(made)
+
+
+def test_what_is_asked_of_groups_is_named() -> None:
+    made = derived(WHOLE.replace("type team", "    define can_view: member\ntype team"))
+    assert told(made) == [
+        "model.fga:9:12: error: `can_view` of `group`: a relation to a group, which is a principal",
+    ]
+
+
+def test_two_places_are_one_too_many() -> None:
+    made = derived(DRIVE)
+    assert [each.of for each in made.unsaid] == []
+    made = derived(
+        WHOLE.replace(
+            "define parent: [folder]\n    define owner: [user]\n",
+            "define parent: [folder, team]\n    define owner: [user]\n",
+        )
+    )
+    assert [each.why for each in made.unsaid] == ["it lies in `folder` and in `team`; the second is left out",
+                                                  "`viewer from parent`: `team` is not what it lies in"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model\n  schema 1.0\n", "model.fga: a model of schema 1.0"),
+        ("model\n  schema 1.1\ntype a\n  relations\n    define x: b or c and d\n", "model.fga:5:26: `or` and `and` need parentheses"),
+        ("model\n  schema 1.1\ntype a\n  relations\n    define x: [user\n", "model.fga:6:1: expected `]`, not `the end`"),
+        ("model\n  schema 1.1\nwhat a\n", "model.fga:3:1: expected `type` or `condition`, not `what`"),
+        ("model\n  schema 1.1\ncondition c(x: string) {\n  x == '{'\n", "model.fga:5:1: expected `}`"),
+        ("{}", "model.fga: no authorization model of OpenFGA"),
+        ('{"schema_version": "1.1", "type_definitions": [{"type": "a", "relations": {"x": {"other": {}}}}]}', "unknown userset `other`"),
+    ],
+)  # fmt: skip
+def test_what_is_no_model_is_an_error_at_its_place(text: str, message: str) -> None:
+    with pytest.raises(FileError) as raised:
+        read(text, "model.fga")
+    assert message in str(raised.value)
+
+
+def test_a_condition_is_passed_over() -> None:
+    text = WHOLE + "condition in_office(at: timestamp) {\n  {1: at}[1] > 0 # as it is\n}\n"
+    assert derived(text).text == derived(WHOLE).text
+
+
+def test_the_command_writes_the_policy_or_says_why_not(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    model, policy = tmp_path / "my-drive.fga", tmp_path / "drive.yaml"
+    model.write_text(WHOLE, encoding="utf-8")
+    done = privtab("import", "fga", model, "-o", policy)
+    assert "--set parent=parent --set outermost=folder" in done.err
+    assert load_program(policy).system == "my_drive"
+    policy.unlink()
+    model.write_text(WHOLE + "    define x: viewer but not owner\n", encoding="utf-8")
+    done = privtab("import", "fga", model, "-o", policy)
+    assert done.code == 1
+    assert f"{model}:25:12: error: `x` of `doc`: `but not`" in done.err.replace("\n", "")
+    assert not policy.exists()
+    assert privtab("import", "fga", model, "-o", policy, "--allow-partial").code == 0
+    assert policy.exists()
