@@ -14,7 +14,7 @@ from checkout import ROOT, SOURCE_ROOTS
 
 PATCH = Path(__file__).with_name("toy_atom.patch")
 WORLDS = Path(__file__).with_name("toy_worlds.py")
-MOST_FILES = 18
+MOST_FILES = 17
 INTERPRETERS = (
     "compiler/privtab/backends/rego/atoms.py",
     "compiler/privtab/engines/kernel.py",

@@ -12,6 +12,8 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from privtab.base.names import invisible
 from privtab.language.syntax.expression import (
+    TERM,
+    TOKENS,
     AllOf,
     AnyOf,
     CanDo,
@@ -28,36 +30,6 @@ from privtab.language.syntax.expression import (
     Word,
     WordKind,
     too_deep,
-)
-
-_WORDS = {
-    "NAME": "a name",
-    "TEXT": "a name in quotes",
-    "LPAR": "`(`",
-    "RPAR": "`)`",
-    "COMMA": "`,`",
-    "SLASH": "`/`",
-    "PLUS": "`+`",
-    "_AND": "`and`",
-    "_OR": "`or`",
-    "OR_BELOW": "`or below`",
-    "WHEN": "`when`",
-    "CAN": "`can`",
-    "OWNER": "`owner`",
-    "MEMBER": "`member`",
-    "HOLDS": "`holds`",
-    "RELATION": "a relation such as `=`",
-    "SELF": "`self`",
-    "ANYONE": "`anyone`",
-    "NOBODY": "`nobody`",
-    "SERVICE_ADMIN": "`service admin`",
-    "QUOTES": "quotes around a name of several words",
-    "$END": "the end of the cell",
-}
-
-
-_TERM = frozenset(
-    {"NAME", "TEXT", "LPAR", "CAN", "OWNER", "MEMBER", "HOLDS", "SELF", "ANYONE", "NOBODY", "SERVICE_ADMIN"}
 )
 
 
@@ -79,7 +51,7 @@ def cell_error(text: str, error: UnexpectedInput) -> CellError:
             end, message = position + 1, f"unexpected character `{text[position : position + 1]}`"
             expected = set(error.allowed)
             if {"NAME", "LPAR"} <= expected:
-                expected |= _TERM  # keywords that look like names are not listed separately
+                expected |= TERM  # keywords that look like names are not listed separately
         case _:
             end, message, expected = position + 1, "the cell does not parse", set()
     return CellError(position, end, message, _plain_words(expected))
@@ -89,10 +61,10 @@ def _plain_words(expected: set[str]) -> tuple[str, ...]:
     words: list[str] = []
     if expected - {"OR_BELOW"} == {"NAME", "RPAR", "COMMA"}:
         expected = expected - {"NAME"}  # the first of two names says a level; what is missing is the end of the target
-    if expected >= _TERM:
+    if expected >= TERM:
         words.append("a condition such as `READ (table)`, `owner (…)`, `can OP (…)`")
-        expected = expected - _TERM
-    return (*words, *(_WORDS[name] for name in _WORDS if name in expected))
+        expected = expected - TERM
+    return (*words, *(TOKENS[name] for name in TOKENS if name in expected))
 
 
 _NAMES = frozenset({"NAME", "TEXT", "ANY_PRIVILEGE", "NAMED_PRIVILEGE"})
@@ -148,7 +120,7 @@ class _Tree(Transformer[Token, Expression]):
         return CanDo(_name(children[1]), children[2], _name(children[0]))
 
     def word(self, children: list[Any]) -> Expression:
-        return Word(cast("WordKind", "_".join(children[0].split())), _name(children[0]))
+        return Word(cast("WordKind", children[0].type.lower()), _name(children[0]))
 
     def attribute(self, children: list[Token | None]) -> Name:
         return self.level(children if children[0] is not None else [children[1], None])

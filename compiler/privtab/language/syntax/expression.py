@@ -160,6 +160,35 @@ class NameUse(NamedTuple):
 
 
 _DEEP = 100
+TOKENS = {
+    "NAME": "a name",
+    "TEXT": "a name in quotes",
+    "LPAR": "`(`",
+    "RPAR": "`)`",
+    "COMMA": "`,`",
+    "SLASH": "`/`",
+    "PLUS": "`+`",
+    "_AND": "`and`",
+    "_OR": "`or`",
+    "OR_BELOW": "`or below`",
+    "WHEN": "`when`",
+    "CAN": "`can`",
+    "OWNER": "`owner`",
+    "MEMBER": "`member`",
+    "HOLDS": "`holds`",
+    "RELATION": "a relation such as `=`",
+    "SELF": "`self`",
+    "ANYONE": "`anyone`",
+    "NOBODY": "`nobody`",
+    "SERVICE_ADMIN": "`service admin`",
+    "QUOTES": "quotes around a name of several words",
+    "$END": "the end of the cell",
+}
+"""What the grammar's tokens are to a reader, in the order of messages: `TOKENS["LPAR"]`."""
+TERM = frozenset(
+    {"NAME", "TEXT", "LPAR", "CAN", "OWNER", "MEMBER", "HOLDS", "SELF", "ANYONE", "NOBODY", "SERVICE_ADMIN"}
+)
+"""The tokens that a condition can begin with: `"NAME" in TERM`."""
 RESERVED_WORDS = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone", "nobody"})
 """The words of conditions that cannot be names of privileges or sets: `"owner" in RESERVED_WORDS`."""
 _TOKEN = pattern(r'[ \t\r\n]*([^\W\d](?:[\w.:\-]*\w)?|"[^"\n]*"|[()/+,&{}]|[<>]=?|=|-?[0-9]+)[ \t\r\n]*')
