@@ -209,7 +209,7 @@ def _place(command: tuple[str, Any]) -> int:
 
 def _register(group: typer.Typer, name: str, module: Any, **settings: Any) -> None:
     """Add a command: the `run` of a module, or a function that an entry point names itself."""
-    group.command(name, **settings)(getattr(module, "run", module))
+    group.command(name, **settings, **getattr(module, "SETTINGS", {}))(getattr(module, "run", module))
 
 
 def _version(value: bool) -> None:  # noqa: FBT001  Typer passes the flag by position
