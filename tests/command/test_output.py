@@ -30,6 +30,7 @@ BY_HAND = {
 MEANT = {
     ("__init__.py", "sys.stdout.write"): "Typer and Rich are missing",
     ("__init__.py", "sys.stderr.write"): "Typer and Rich are missing",
+    ("_app.py", "sys.stdout.write"): "a text of ours, before Rich is loaded",
     ("opa.py", "json.dumps"): "an argument of curl",
     ("filter.py", "json.dumps"): "quotes a parameter in a comment of SQL",
     ("filter.py", "csv.writer"): "rows for programs",

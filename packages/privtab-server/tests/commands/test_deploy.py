@@ -468,4 +468,4 @@ def test_the_token_is_sent(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
 
 def test_the_help_shows_how(privtab: Callable[..., Any]) -> None:
     shown = privtab("deploy", "--help").out
-    assert "privtab deploy my.yaml -r registry/ --dry-run" in shown
+    assert "privtab deploy lake.yaml -r registry/ --dry-run" in shown
