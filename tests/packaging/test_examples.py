@@ -61,6 +61,15 @@ privileges: [READ]
 semantics: {inheritance: down}
 tables: {item: {read: READ (item)}}
 """
+MODEL = """
+model
+  schema 1.1
+type user
+type document
+  relations
+    define viewer: [user]
+    define can_view: viewer
+"""
 STATE = """
 assignments: [{principal: user:ben, role: l/reader}]
 grants:
@@ -153,7 +162,7 @@ def runs_here(name: str, line: str) -> bool:
 
 
 OF_THE_READER = re.compile(
-    r"\.(?:pem|jsonl|db|tar\.gz|yaml|json|log|md)\b|[a-z]/(?= |$)|registry:|^privtab (?:lint|fmt|test|compile)(?: -|$)"
+    r"\.(?:pem|jsonl|db|tar\.gz|yaml|json|log|md|fga)\b|[a-z]/(?= |$)|registry:|^privtab (?:lint|fmt|test|compile)(?: -|$)"
 )
 """Things in a folder; other examples run in an empty one."""
 NEW = re.compile(r"^privtab registry init")
@@ -182,6 +191,7 @@ def home(environment: Callable[..., Any], tmp_path_factory: pytest.TempPathFacto
     (folder / "next.yaml").write_text(
         LAKE.replace("SELECT (table)", "SELECT (table) or owner (table)"), encoding="utf-8"
     )
+    (folder / "model.fga").write_text(MODEL.lstrip(), encoding="utf-8")
     (folder / "lake.scenarios.yaml").write_text(SCENARIOS, encoding="utf-8")
     for name in ("lake.yaml", "my.yaml", "mine.yaml"):
         (folder / name).write_text(LAKE, encoding="utf-8")
