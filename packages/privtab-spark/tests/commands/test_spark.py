@@ -44,6 +44,13 @@ def test_bad_usage_is_exit_code_2(privtab: Callable[..., Any], job: str) -> None
     assert "No such option: --nope" in ran.err
 
 
+def test_a_state_that_is_missing_is_named(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    ran = privtab("certify", "-p", "cdap/final", "-s", tmp_path / "none.yaml", "-o", tmp_path / "out")
+    assert ran.code == 3
+    assert "none.yaml" in ran.err
+    assert not (tmp_path / "out").exists()
+
+
 def test_help_starts_no_spark(tmp_path: Path) -> None:
     source = (
         "import sys\nfrom privtab.command._app import run\ncode = run(['spark', 'decide', '--help'])\n"

@@ -50,9 +50,10 @@ def _option(parameter: Parameter) -> inspect.Parameter:
     if parameter.positional:
         found = argument(said.value, meaning)
     else:
-        found = option(
-            " ".join(filter(None, (name, said.short, said.value))), meaning, rich_help_panel=parameter.heading
-        )
+        # Jobs open addresses of states themselves.
+        words = " ".join(filter(None, (name, said.short, said.value)))
+        of = "TEXT" if said.value == "STATE" else None
+        found = option(words, meaning, kind=of, rich_help_panel=parameter.heading)
     default = inspect.Parameter.empty if parameter.default is MISSING else parameter.default
     if isinstance(default, tuple):
         default = [*default]
