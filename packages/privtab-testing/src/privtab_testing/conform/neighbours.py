@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from privtab import ir
-from privtab.base import Entity, Request
+from privtab.base import Entity, InvalidRequest, Request
 from privtab.ir import Feature, vocabulary
 from privtab.reference import Reference
 from privtab.state import TABLE_COLUMNS, State
@@ -148,6 +148,10 @@ class _Finder:
                 if question.rule is not rule or not question.named or not question.expected:
                     continue
                 asked = replace(question.request, resource=Entity(other.entity, question.request.resource.id))
+                try:
+                    vocabulary(self._program).check(asked)
+                except InvalidRequest:  # the other row has further objects
+                    continue
                 self._number += 1
                 both_asked = ((rule, question.request), (other, asked))
                 made = [self._made(words, question.state, request, one) for one, request in both_asked]
