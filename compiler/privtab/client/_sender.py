@@ -165,8 +165,9 @@ class Sender:
         lines += "".join(_line(name, value) for name, value in (headers or {}).items())
         if not any(name.lower() == "accept" for name in headers or ()):
             lines += header("Accept", self._accept)
-        transport = self._transports.get(origin) or self._connected(origin)
-        self._transports[origin] = transport
+        transport = self._transports.get(origin)
+        if transport is None:
+            transport = self._transports[origin] = self._connected(origin)
         try:
             answer, content = transport.exchange(
                 method, target, body, self._timeout, self._seconds, lines.encode("ascii")
