@@ -360,8 +360,13 @@ def _run(arguments: Sequence[str]) -> int:
 
         show_findings(error.findings if isinstance(error, errors.StateInvalid) else error.diagnostics)
         return error.exit_code
-    except (errors.PrivtabError, OSError) as error:
-        written = isinstance(error, errors.InvalidRequest) and error.written(r"`--with \1=TYPE:PATH`")
-        _print_error(written or str(error))
-        return error.exit_code if isinstance(error, errors.PrivtabError) else errors.ExitCode.EXTERNAL
+    except errors.InvalidRequest as error:
+        _print_error(error.written(r"`--with \1=TYPE:PATH`"))
+        return error.exit_code
+    except errors.PrivtabError as error:
+        _print_error(str(error))
+        return error.exit_code
+    except OSError as error:
+        _print_error(str(error))
+        return errors.ExitCode.EXTERNAL
     return errors.ExitCode.OK
