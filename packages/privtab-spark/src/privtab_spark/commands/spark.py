@@ -46,12 +46,11 @@ def _option(parameter: Parameter) -> inspect.Parameter:
     meaning = f"{said.meaning[0].upper()}{said.meaning[1:]}."
     if get_origin(kind) is tuple:
         kind = list[str]
-    name = f"--{parameter.name.rstrip('_').replace('_', '-')}"
     if parameter.positional:
         found = argument(said.value, meaning)
     else:
         # Jobs open addresses of states themselves.
-        words = " ".join(filter(None, (name, said.short, said.value)))
+        words = " ".join(filter(None, (parameter.option, said.short, said.value)))
         of = "TEXT" if said.value == "STATE" else None
         found = option(words, meaning, kind=of, rich_help_panel=parameter.heading)
     default = inspect.Parameter.empty if parameter.default is MISSING else parameter.default

@@ -31,6 +31,11 @@ class Parameter(NamedTuple):
     heading: str | None = None
     positional: bool = False
 
+    @property
+    def option(self) -> str:
+        """The option as it is written: `--input-format`."""
+        return f"--{self.name.rstrip('_').replace('_', '-')}"
+
 
 class _Help(argparse.RawDescriptionHelpFormatter):
     """Formats help like the other commands: a usage line, paragraphs, an example."""
@@ -126,4 +131,4 @@ def _add(parser: argparse._ActionsContainer, parameter: Parameter) -> None:
         # `append` copies the default, and appends to the copy.
         settings["default"] = list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default
     names = [option.short] if option.short else []
-    parser.add_argument(*names, f"--{parameter.name.rstrip('_').replace('_', '-')}", dest=parameter.name, **settings)
+    parser.add_argument(*names, parameter.option, dest=parameter.name, **settings)
