@@ -92,9 +92,11 @@ class Draft:
 
     def policy(self) -> str:
         """The policy as YAML; rows that are not read refuse those who may do everything, too."""
-        for row in [row for rows in self.rows.values() for row in rows.values() if self.everything]:
-            row.update({"gate": "none"} if row["requires"] == NOBODY else {})
-        conditions = " ".join(str(row["requires"]) for rows in self.rows.values() for row in rows.values())
+        written = [row for rows in self.rows.values() for row in rows.values()]
+        for row in written if self.everything else ():
+            if row["requires"] == NOBODY:
+                row["gate"] = "none"
+        conditions = " ".join(str(row["requires"]) for row in written)
         asked = re.search(r"\b(?:self|holds|member)\b", conditions)
         types = {
             name: {
