@@ -225,7 +225,7 @@ def home(environment: Callable[..., Any], tmp_path_factory: pytest.TempPathFacto
 
 def run(environment: Callable[..., Any], folder: Path, lines: list[str], *, apart: bool) -> list[tuple[int, str]]:
     """Run lines using the wheel: their exit codes, and what they print."""
-    env = environment("compiler", "web")
+    env = environment("compiler")
     asked = json.dumps({"lines": lines, "apart": apart})
     ran = env.run(env.python, "-c", RUNNER, cwd=folder, given=asked)
     assert ran.returncode == 0, ran.stderr
