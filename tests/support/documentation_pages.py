@@ -26,6 +26,7 @@ PAGES = (
     "README.md",
     "docs/tutorial/tour.md",
     "docs/reference/language.md",
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "reference" / "language").glob("*.md")),
     "docs/reference/one-page.md",
     "docs/reference/state.md",
     "docs/reference/importing.md",
