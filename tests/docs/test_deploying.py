@@ -62,7 +62,7 @@ def test_the_commands_say_what_the_page_shows(fleet: SidecarFleet, capsys: pytes
             fleet.wait(lambda: all(answers(f"{url}/health?bundles=true") for url in fleet.urls.values()))
             fleet.wait(lambda: len(fleet.reported()["sidecars"]) == 2)
             fleet.policy.write_text(WIDER, encoding="utf-8")
-    assert shown == 5
+    assert shown == 4
 
 
 def test_the_options_and_files_that_it_names_are_there() -> None:

@@ -56,7 +56,7 @@ def test_commands_print_what_the_page_shows(
             printed = capsys.readouterr()
             assert tidy(printed.out + printed.err) == tidy(output), command
             shown += 1
-    assert shown == 8
+    assert shown == 6
 
 
 def test_the_configuration_makes_a_sidecar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
