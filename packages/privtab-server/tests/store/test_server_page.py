@@ -22,7 +22,7 @@ def test_every_exchange_is_as_the_page_has_it(tmp_path: Path, monkeypatch: pytes
     read(PAGE).write(tmp_path)
     Store.create("grants.db", load_program("lake.yaml"), administrators=["root"])
     exchanges = [(asking, showing) for asking, showing in pairwise(read(PAGE).blocks) if asking.language == "http"]
-    assert len(exchanges) == 4
+    assert len(exchanges) == 3
     server = serve_store(tmp_path, ["grants.db", "-p", "lake.yaml", "--token-file", "tokens"])
     try:
         for request, response in exchanges:
