@@ -26,6 +26,7 @@ from privtab.client._transport import RequestsTransport
 from privtab.command._app import run
 from privtab.pipeline import policy_artifacts
 from privtab.state.nodes import State
+from privtab_analysis.commands._ask import RequestOptions
 from privtab_connect.importing import answers
 from privtab_connect.pushdown import Options
 from privtab_connect.pushdown.document import load as mapping
@@ -102,7 +103,7 @@ def pushed(url: str, folder: Path) -> None:
 
 
 def stored(url: str, folder: Path) -> None:
-    opened = session(Settings(store=url, token=TOKEN))
+    opened = session(Settings(store=url, token=TOKEN), RequestOptions())
     carry_out(Settings(store=url, yes=True), opened, RequestedChange())
 
 

@@ -165,8 +165,7 @@ def test_rows_in_a_store_are_joined_beside_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder)
-    assert _app.run(["store", "create", "grants.db", "-p", "shop.yaml"]) == 0
-    assert _app.run(["store", "load", "grants.db", "state.yaml", "-p", "shop.yaml"]) == 0
+    assert _app.run(["store", "create", "grants.db", "-p", "shop.yaml", "--state", "state.yaml"]) == 0
     state = ["-p", "shop.yaml", "-s", "store:grants.db", "--dialect", "sqlite", "--most", "0", "--format", "json"]
     rows = ["--rows", "store:grants.db", "--table"]
     with closing(sqlite3.connect("grants.db")) as database:
@@ -188,7 +187,7 @@ def test_rows_in_a_store_are_joined_beside_it(
     for name in ("state_grants", "head", "Filters", "a b", "x; DROP TABLE head"):
         assert _app.run(["filter", "ann", "look", "box", *state, *rows, name]) == 2
     assert _app.run(["filter", "ann", "look", "box", *state, *rows[:2]]) == 2
-    assert _app.run(["store", "verify", "grants.db"]) == 0
+    assert _app.run(["store", "log", "grants.db", "--verify"]) == 0
 
 
 @pytest.mark.slow
@@ -201,8 +200,7 @@ def test_rows_in_a_store_of_postgresql_are_joined_beside_it(
     monkeypatch.chdir(folder)
     with postgresql() as address:
         url = make_url(address)
-        assert _app.run(["store", "create", address, "-p", "shop.yaml"]) == 0
-        assert _app.run(["store", "load", address, "state.yaml", "-p", "shop.yaml"]) == 0
+        assert _app.run(["store", "create", address, "-p", "shop.yaml", "--state", "state.yaml"]) == 0
         of_store = ["-p", "shop.yaml", "-s", f"store:{address}", "--dialect", "postgres", "--most", "0"]
         to_table = ["--rows", f"store:{address}", "--table", "filters", "--format", "json"]
         boxes = [("s", "a", "x"), ("s", "a", "o'brien"), ("t", "a", "x"), ("S", "a", "x")]
@@ -218,7 +216,7 @@ def test_rows_in_a_store_of_postgresql_are_joined_beside_it(
             kept = sql.execute("SELECT filter, depth, allowed FROM filters").fetchall()
             of_ann = [("shop/1 ann look box", *row) for row in ((-1, 0), (1, 1), (3, 0))]
             assert sorted(kept) == [*of_ann, ("shop/1 nobody look box", -1, 0)]
-        assert _app.run(["store", "verify", address]) == 0
+        assert _app.run(["store", "log", address, "--verify"]) == 0
 
 
 def test_the_rows_of_one_request_are_not_those_of_another(client: Embedded) -> None:

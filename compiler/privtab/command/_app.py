@@ -229,15 +229,6 @@ def _top(
 
 
 MODULES = modules_of()
-MOVED: Mapping[tuple[str, ...], tuple[str, ...]] = {
-    **{(name,): ("store", name) for name in ("grant", "revoke", "assign", "unassign", "own", "show")},
-    **{("state", name): ("store", name) for name in ("log", "undo")},
-    **{(name,): ("bundle", name) for name in ("sign", "verify", "inspect", "keys")},
-    **{(name,): ("registry", name) for name in ("rollback", "status")},
-    ("spark", "certify"): ("certify",),
-    ("store", "serve"): ("serve", "store"),
-}
-"""Where commands of earlier names are now. They work for one version more."""
 
 
 def plugged() -> dict[str, Callable[[], Any]]:
@@ -305,7 +296,7 @@ def run(arguments: Sequence[str]) -> int:
     with printable_output(), warnings.catch_warnings():
         warnings.simplefilter("always", files.SecretWarning)
         warnings.showwarning = partial(_show_warning, warnings.showwarning)
-        return _run(_moved(arguments))
+        return _run(arguments)
 
 
 def _show_warning(others: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any) -> None:
@@ -330,21 +321,13 @@ def _ask(question: str) -> bool:
 staged.ask = _ask
 
 
-def _moved(arguments: Sequence[str]) -> Sequence[str]:
-    """The command line with a command's name of now, which is said for an earlier one."""
-    for count in (1, 2):
-        if (now := MOVED.get(tuple(arguments[:count]))) is not None:
-            was = " ".join(arguments[:count])
-            _print_error(
-                f"`privtab {was}` is `privtab {' '.join(now)}` now; the earlier name goes with the next version"
-            )
-            return [*now, *arguments[count:]]
-    if arguments[:1] == ["serve"] and any(word.partition("=")[0] == "--registry" for word in arguments):
-        _print_error(
-            "`privtab serve --registry` is `privtab serve registry` now; the option goes with the next version"
-        )
-        return ["serve", "registry", *arguments[1:]]
-    return arguments
+def _check_moved(arguments: Sequence[str]) -> None:
+    """Raise UsageError for a command of an earlier name, with what to write instead, as `moved.tsv` lists them."""
+    text = Path(__file__).with_name("moved.tsv").read_text(encoding="utf-8")
+    for was, now in (line.split("\t") for line in text.splitlines()):
+        words = was.split()
+        if list(arguments[: len(words)]) == words:
+            raise UsageError(f"there is no `privtab {was}`: write `privtab {now}`")
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -352,6 +335,7 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stdout.write(Path(__file__).with_name("start.txt").read_text(encoding="utf-8"))
         return errors.ExitCode.USAGE
     try:
+        _check_moved(arguments)
         _command(arguments)(args=list(arguments), prog_name="privtab")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)

@@ -27,8 +27,16 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return tmp_path
 
 
-def change(*arguments: str) -> int:
-    return run(["store", "change", "grants.db", *arguments, "-p", "lake.yaml"])
+def change(user: str, operation: str, entity: str, *more: str) -> int:
+    sentences = [f"perform {operation} on {entity}"]
+    options = iter(more)
+    rest = []
+    for option in options:
+        if option in ("--add", "--remove"):
+            sentences.append(f"{option[2:]} {next(options)}")
+        else:
+            rest.append(option)
+    return run(["store", "change", "grants.db", *sentences, *rest, "--as", user, "-p", "lake.yaml"])
 
 
 def log(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -171,17 +179,23 @@ def test_names_of_stores_may_contain_an_at_sign(lake: Path, capsys: pytest.Captu
 
 
 def test_a_store_is_loaded_from_any_state_and_verified(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["store", "create", "other.db", "-p", "lake.yaml"]) == 0
-    assert run(["store", "load", "other.db", "store:grants.db", "-p", "lake.yaml", "--actor", "ann"]) == 0
-    assert run(["store", "verify", "other.db"]) == 0
+    assert run(["store", "create", "other.db", "-p", "lake.yaml", "--state", "store:grants.db", "--actor", "ann"]) == 0
+    assert run(["store", "log", "other.db", "--verify"]) == 0
     assert "2 changes, the last with hash " in capsys.readouterr().out
     assert run(["state", "diff", "store:grants.db", "store:other.db", "-p", "lake.yaml"]) == 0
     assert "no row changed" in capsys.readouterr().out
     with closing(sqlite3.connect("other.db")) as connection, connection:
         connection.execute("update journal set actor = 'bob' where actor = 'ann'")
-    assert run(["store", "verify", "other.db"]) == 1
+    assert run(["store", "log", "other.db", "--verify"]) == 1
     assert "was altered" in capsys.readouterr().err
     assert run(["store", "create", "third.db", "-p", "lake.yaml"]) == 0
+
+
+def test_wrong_first_rows_leave_no_store(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (lake / "wrong.yaml").write_text("grants: [{grantee: user:ann, effect: allow, privilege: SELET, entity: lake:l}]\n")
+    assert run(["store", "create", "other.db", "-p", "lake.yaml", "--state", "wrong.yaml"]) == 1
+    assert "did you mean `SELECT`?" in capsys.readouterr().err
+    assert not (lake / "other.db").exists()
 
 
 def test_entities_are_deleted_as_far_as_the_policy_allows(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,7 +204,8 @@ def test_entities_are_deleted_as_far_as_the_policy_allows(lake: Path, capsys: py
     row = "owners:{entity: schema:l/a, owner: user:eve}"
     assert change("root", "grant", "schema:l/a", "--add", row, "--yes") == 0
     capsys.readouterr()
-    delete = ["store", "delete", "grants.db", "eve", "drop", "schema:l/a", "schema:l/b", "-p", "lake.yaml"]
+    sentences = ["delete schema:l/a", "delete schema:l/b by drop"]
+    delete = ["store", "change", "grants.db", *sentences, "--as", "eve", "-p", "lake.yaml"]
     assert run([*delete, "--dry-run"]) == 1
     proposed = capsys.readouterr()
     assert "schema:l/a: 2 rows" in proposed.out
@@ -206,22 +221,25 @@ def test_a_change_is_shown_and_taken_back_by_an_operation(lake: Path, capsys: py
     assert change("root", "grant", "lake:l", "--add", OWNER, "--yes") == 0
     assert run(["store", "log", "grants.db", "--after", "2"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"  + {OWNER}"
-    undo = ["store", "undo", "grants.db", "3", "-p", "lake.yaml"]
-    assert run(undo) == 0
+
+    def undo(number: int, user: str, *options: str) -> int:
+        sentences = [f"undo {number}", "perform grant on lake:l"]
+        return run(["store", "change", "grants.db", *sentences, "--as", user, *options, "-p", "lake.yaml"])
+
+    assert undo(3, "root", "--dry-run") == 0
     shown = capsys.readouterr().out
     assert f"  - {OWNER}" in shown
     assert "user:eve loses `grant` (sensitive) on lake:l" in shown
     assert len(log(capsys)) == 3
-    assert run([*undo, "ben", "grant", "lake:l"]) == 1
+    assert undo(3, "ben") == 1
     assert "user:ben may not" in capsys.readouterr().err
-    assert run([*undo, "root"]) == 2
-    assert run([*undo, "root", "grant", "lake:l"]) == 0
+    assert undo(3, "root") == 0
     assert f"  - {OWNER}" in capsys.readouterr().out
-    assert run(undo) == 1, "the row is not there any more"
+    assert undo(3, "root", "--dry-run") == 1, "the row is not there any more"
     assert "does not hold these rows" in capsys.readouterr().err
-    assert run(["store", "undo", "grants.db", "4", "-p", "lake.yaml", "root", "grant", "lake:l", "--yes"]) == 0
+    assert undo(4, "root", "--yes") == 0
     assert f"  + {OWNER}" in capsys.readouterr().out
-    assert run(["store", "undo", "grants.db", "9", "-p", "lake.yaml"]) == 2
+    assert undo(9, "root") == 2
 
 
 def test_settings_name_the_first_administrators(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -288,7 +306,7 @@ def test_an_entity_with_a_flat_id_is_created_in_another(
     assert change("root", "create", "drive:d", "--yes") == 0
     assert change("root", "create", "document:drive:d/", "--yes") == 2
     assert "give its flat id as `new`" in capsys.readouterr().err
-    assert change("root", "create", "document:drive:d/", "--new", "document:d7", "--yes") == 0
+    assert change("root", "create", "document:drive:d/ creating document:d7", "--yes") == 0
     assert "entities:{entity: document:d7, parent: drive:d}" in capsys.readouterr().out
     assert run(["explain", "root", "read", "document:d7", "-p", "lake.yaml", "-s", "store:grants.db"]) == 0
     assert "ALLOW" in capsys.readouterr().out
@@ -303,4 +321,4 @@ def test_the_journal_is_a_page_with_what_takes_each_change_back(lake: Path, caps
     assert "user:&lt;script&gt;" in page
     newest, first = (page.index(f'id="{entry["number"]}"') for entry in (log(capsys)[-1], log(capsys)[0]))
     assert newest < first
-    assert "privtab store undo grants.db 2 --policy POLICY" in page
+    assert 'privtab store change grants.db "undo 2" --policy POLICY --as USER' in page

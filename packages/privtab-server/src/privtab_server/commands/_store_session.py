@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from urllib.parse import urlencode
 
 import typer
 
-from privtab.base import Change, Entity, StateInvalid, UsageError, count, needing
+from privtab.base import Change, Entity, PrivtabError, StateInvalid, UsageError, count, needing
 from privtab.command import argument, fail_if, load_policy, option, out, print_error, stop
-from privtab.state import row_text
-from privtab_analysis.commands._ask import AuthoriseOption, entity, user_name
+from privtab.state import RawState, row_text
+from privtab_analysis.commands._ask import AuthoriseOption, RequestOptions, entity, user_name
 from privtab_server.addresses import TOKEN_VARIABLE, is_http, token_or_variable
 from privtab_server.errors import StoreConflict, StoreError, expected_form
 from privtab_server.store_states import rows_of_store
 
 if TYPE_CHECKING:
+    from privtab.base import Request
     from privtab_server.store.guarded import DesiredChange, GuardedStore
     from privtab_server.store.journal import Entry
-    from privtab_server.store.planning import Proposal as Planned
+    from privtab_server.store.planning import Plan
     from privtab_server.store.store import Outcome, Store
 
 Row: TypeAlias = Mapping[str, str]
@@ -44,21 +46,25 @@ TokenOption = Annotated[
     str | None, option("--token-file FILE", f"Token for a server. (default: ${TOKEN_VARIABLE})", kind="TOKEN")
 ]
 CaFileOption = Annotated[Path | None, option("--ca FILE", "CA certificates for a server, PEM.")]
-ScopeOption = Annotated[str | None, option("--scope TYPE:PATH", "Entity in which the role counts.")]
-ResourceOption = Annotated[
-    str | None, option("--resource TYPE:PATH", "Entity that the rows are about, if its name is not unique.")
-]
-SinceOption = Annotated[str | None, option("--since TIME", "Time from which the row holds.")]
-UntilOption = Annotated[str | None, option("--until TIME", "Time until which the row holds.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedChange:
-    """Rows to add and to remove."""
+    """Rows to add and to remove, and the operation that authorises them or whose effects are wanted, if it is named."""
 
-    add: Tables = field(default_factory=dict)
-    remove: Tables = field(default_factory=dict)
+    add: RawState = field(default_factory=RawState)
+    remove: RawState = field(default_factory=RawState)
     resource: Entity | None = None
+    operation: str | None = None
+    new: Entity | None = None
+
+    def tables(self) -> dict[str, dict[str, list[dict[str, str]]]]:
+        """The rows to add and to remove as texts."""
+        named = {"add": self.add, "remove": self.remove}
+        return {
+            name: {table: [dict(row.cells) for row in rows] for table, rows in raw.rows.items()}
+            for name, raw in named.items()
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,87 +111,137 @@ Session: TypeAlias = "_Local | _Remote"
 """A store, here or behind a server."""
 
 
-def session(settings: Settings) -> Session:
-    """Open the store."""
-    return _Remote(settings) if is_http(settings.store) else _Local(settings)
+def session(settings: Settings, asked: RequestOptions) -> Session:
+    """Open the store; `asked`: what a request for an operation that is named gives beside its user."""
+    return _Remote(settings, asked) if is_http(settings.store) else _Local(settings, asked)
 
 
 def carry_out(settings: Settings, opened: Session, intent: RequestedChange) -> None:
     """Show what a change does, ask before it gives sensitive operations, and make it."""
-    expected = settings.expect
-    if settings.dry_run or not settings.yes:
-        proposal = opened.propose(intent)
-        confirm(proposal, dry_run=settings.dry_run)
-        expected = proposal.number if expected is None else expected
-    if not settings.dry_run:
-        print_done(opened.change(intent, settings.request_id, expected))
+    done: Answer | Outcome | None = None
+    if settings.request_id is not None:
+        done = opened.done(intent, settings.request_id)
+    if done is None:
+        expected = settings.expect
+        if settings.dry_run or not settings.yes:
+            proposal = opened.propose(intent)
+            confirm(proposal, dry_run=settings.dry_run)
+            expected = proposal.number if expected is None else expected
+        if settings.dry_run:
+            return
+        done = opened.change(intent, settings.request_id, expected)
+    print_done(done)
 
 
-def found(rows: list[Row], what: str) -> list[Row]:
-    """Rows that a command removes. Raises StoreConflict if there are none."""
-    if not rows:
-        raise StoreConflict(f"the store does not hold {what}, or it may not be seen")
-    return rows
-
-
-def resource_of(text: str | None) -> Entity | None:
-    """The entity of `--resource`. Raises UsageError."""
-    return None if text is None else entity(text)
-
-
-def window(since: str | None, until: str | None) -> dict[str, str]:
-    """The columns of a row that holds for a time."""
-    return {name: value for name, value in (("from", since), ("until", until)) if value is not None}
-
-
-def principal(text: str, option: str) -> str:
-    """A principal as rows have it; a bare name is a user's. Raises UsageError."""
-    kind, colon, name = text.partition(":")
-    if not text or (colon and kind in ("user", "group", "role") and not name):
-        raise UsageError(f"`{option} {text}` has no name")
-    return text if colon and kind in ("user", "group", "role") else f"user:{user_name(text)}"
+Deleted: TypeAlias = Iterator[tuple[str, Sequence[Change] | PrivtabError]]
+"""Each entity that was to be deleted, and the rows that went with it, or why it stays."""
 
 
 class _Local:
     """A store that is opened here."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, asked: RequestOptions) -> None:
         if settings.policy is None or settings.user is None:
             raise UsageError("a store that is opened here needs `--policy POLICY` and `--as USER`; a server has both")
-        self._user = user_name(settings.user)
-        self._guarded = _guarded(settings.store, settings.policy, settings.authorise or ())
+        self._settings, self._asked, self._user = settings, asked, user_name(settings.user)
+        self._program = load_policy(settings.policy)
+        self._store = store_class().open(settings.store, self._program)
 
     def rows(self, table: str, **cells: str) -> list[Row]:
         return _matching(self._guarded.view.now().tables[table], cells)
 
-    def propose(self, intent: RequestedChange) -> Answer:
-        return proposed(self._guarded.propose("change", self._desired(intent)))
+    def inverse(self, number: int) -> tuple[Tables, Tables]:
+        return self._store.inverse(number)
 
-    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> Answer:
+    def done(self, intent: RequestedChange, request_id: str) -> Outcome | None:
+        """What an earlier request with this id did, of one that names its operation."""
+        return None if intent.operation is None else self._store.done(request_id, **self._named(intent))
+
+    def propose(self, intent: RequestedChange) -> Answer:
+        from privtab_server.store.guarded import proposal_json
+
+        if intent.operation is not None:
+            return Answer.of(proposal_json(self._store.propose(**self._named(intent))))
+        return Answer.of(proposal_json(self._guarded.propose("change", self._desired(intent))))
+
+    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> Outcome:
         from privtab_server.store.guarded import WriteOptions
 
+        if intent.operation is not None:
+            return self._store.change(**self._named(intent), request_id=request_id, expect=expect)
         how = WriteOptions(request_id=request_id, expect=expect)
-        return Answer.of(self._guarded.carry_out("change", self._desired(intent), how).to_json())
+        return self._guarded.carry_out("change", self._desired(intent), how)
+
+    def delete(self, named: Sequence[tuple[str, str | None]]) -> Deleted:
+        """Delete entities, each by its operation, as far as each is allowed."""
+        settings = self._settings
+        requests = [self._request(operation or self._deleting(text), text) for text, operation in named]
+        results: Sequence[Plan | Outcome | PrivtabError]
+        if settings.dry_run:
+            results = [self._deletion(request) for request in requests]
+        else:
+            results = self._store.delete_all(requests, request_id=settings.request_id, expect=settings.expect)
+        for (text, _), result in zip(named, results, strict=True):
+            yield text, result if isinstance(result, PrivtabError) else result.changes
+
+    def _deletion(self, request: Request) -> Plan | PrivtabError:
+        try:
+            return self._store.propose(request, delete=True)
+        except PrivtabError as error:
+            return error
+
+    def _deleting(self, text: str) -> str:
+        type_ = entity(text).type
+        known = type_ in self._program.entities
+        operation = self._guarded.authority.deleting(type_) if known else None
+        if operation is None:
+            raise UsageError(
+                f"the policy has no operation that is known to delete a `{type_}`: name it, as in `by drop`"
+            )
+        return operation
+
+    def _request(self, operation: str, resource: str) -> Request:
+        return self._asked.request(self._program, self._user, operation, resource)
+
+    def _named(self, intent: RequestedChange) -> dict[str, Any]:
+        """The arguments of a change whose operation is named: whoever opens the store is trusted with the choice."""
+        request = self._request(str(intent.operation), str(intent.resource))
+        add, remove = (rows if rows.rows else None for rows in (intent.add, intent.remove))
+        return {"request": request, "add": add, "remove": remove, "new": intent.new}
 
     def _desired(self, intent: RequestedChange) -> DesiredChange:
         from privtab_server.store.guarded import DesiredChange
 
-        add, remove = (
-            {table: [dict(row) for row in rows] for table, rows in t.items()} for t in (intent.add, intent.remove)
-        )
-        return DesiredChange(user=self._user, add=add, remove=remove, resource=intent.resource)
+        tables = intent.tables()
+        return DesiredChange(user=self._user, add=tables["add"], remove=tables["remove"], resource=intent.resource)
+
+    @cached_property
+    def _guarded(self) -> GuardedStore:
+        from privtab.pipeline import policy_artifacts
+        from privtab_server.store.authority import Authority
+        from privtab_server.store.guarded import GuardedStore
+        from privtab_server.store.view import View
+
+        view = View(self._store, self._program, policy_artifacts(self._program).program)
+        return GuardedStore(self._store, view, Authority(self._program, self._settings.authorise or ()))
 
 
 class _Remote:
     """A store that a server serves."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, asked: RequestOptions) -> None:
         from privtab.client import Sender
+
+        if asked != RequestOptions():
+            raise UsageError(
+                "requests to a server of a store give the user's token alone: leave out what they would give beside it"
+            )
 
         if settings.user is not None or settings.policy is not None or settings.authorise:
             raise UsageError(
                 "a server has its policy, and knows the user by the token: leave out `--policy`, `--as`, `--authorise`"
             )
+        self._settings = settings
         self._url = settings.store.rstrip("/") + "/store/v1"
         self._sender = Sender(
             timeout=_TIMEOUT,
@@ -211,15 +267,46 @@ class _Remote:
             if after is None:
                 return listed
 
+    def inverse(self, number: int) -> tuple[Tables, Tables]:
+        raise UsageError(f"`undo {number}` reads the journal: give the database of the store, not its server")
+
+    def done(self, intent: RequestedChange, request_id: str) -> None:
+        """Nothing: the server knows what was done before."""
+
     def propose(self, intent: RequestedChange) -> Answer:
-        answer = self._ask("POST", "/changes", {"dry_run": "true"}, _body(intent))
-        with self._expected():
-            return Answer.of(answer)
+        return self._changed(intent, {"dry_run": "true"})
 
     def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> Answer:
-        headers = {} if request_id is None else {"Idempotency-Key": request_id}
-        headers |= {} if expect is None else {"If-Match": f'"{expect}"'}
-        answer = self._ask("POST", "/changes", {}, _body(intent), headers)
+        return self._changed(intent, {}, request_id, expect)
+
+    def delete(self, named: Sequence[tuple[str, str | None]]) -> Deleted:
+        """Delete entities, as far as the server allows each."""
+        if any(operation for _, operation in named):
+            raise UsageError("a server finds in its policy what deletes an entity: leave out `by OPERATION`")
+        settings = self._settings
+        query = {"dry_run": "true"} if settings.dry_run else {}
+        body = {"entities": [text for text, _ in named]}
+        answer = self._ask("POST", "/deletions", query, body, _headers(settings.request_id, settings.expect))
+        with self._expected():
+            results = [
+                StoreConflict(str(result["error"]["message"])) if "error" in result else Answer.of(result).changes
+                for result in answer["results"]
+            ]
+            found = list(zip((text for text, _ in named), results, strict=True))
+        yield from found
+
+    def _changed(
+        self,
+        intent: RequestedChange,
+        query: Mapping[str, str],
+        request_id: str | None = None,
+        expect: int | None = None,
+    ) -> Answer:
+        named = {"resource": intent.resource, "operation": intent.operation, "new": intent.new}
+        body: dict[str, Any] = {name: str(value) for name, value in named.items() if value is not None}
+        rows = {name: tables for name, tables in intent.tables().items() if tables}
+        path = "/changes" if rows or intent.operation is None else "/operations"
+        answer = self._ask("POST", path, query, body | rows, _headers(request_id, expect))
         with self._expected():
             return Answer.of(answer)
 
@@ -269,7 +356,7 @@ def listed(settings: Settings, name: str | None, at: str | None = None) -> list[
     if is_http(settings.store):
         if at is not None:
             raise UsageError("a server shows the rows of now: leave `--at` out, or give the database")
-        entries = _Remote(settings).listed("/rows", {} if name is None else {"about": name})
+        entries = _Remote(settings, RequestOptions()).listed("/rows", {} if name is None else {"about": name})
         return [(entry["table"], entry["row"]) for entry in entries]
     from privtab_server.store.view import names_in
 
@@ -277,27 +364,13 @@ def listed(settings: Settings, name: str | None, at: str | None = None) -> list[
     return [(table, row) for table, rows in tables.items() for row in rows if name is None or name in names_in(row)]
 
 
-def _guarded(url: str, policy: str, authorise: Sequence[str]) -> GuardedStore:
-    with needing("a store", "store"):
-        from privtab_server.store.authority import Authority
-        from privtab_server.store.guarded import GuardedStore
-        from privtab_server.store.store import Store
-        from privtab_server.store.view import View
-    from privtab.pipeline import policy_artifacts
-
-    program = load_policy(policy)
-    store = Store.open(url, program)
-    view = View(store, program, policy_artifacts(program).program)
-    return GuardedStore(store, view, Authority(program, authorise))
-
-
 def _matching(rows: Sequence[Row], cells: Mapping[str, str]) -> list[Row]:
     return [row for row in rows if cells.items() <= row.items()]
 
 
-def _body(intent: RequestedChange) -> dict[str, Any]:
-    body: dict[str, Any] = {"add": intent.add, "remove": intent.remove}
-    return body if intent.resource is None else body | {"resource": str(intent.resource)}
+def _headers(request_id: str | None, expect: int | None) -> dict[str, str]:
+    headers = {} if request_id is None else {"Idempotency-Key": request_id}
+    return headers if expect is None else headers | {"If-Match": f'"{expect}"'}
 
 
 def _print_effect(proposal: Answer) -> None:
@@ -333,13 +406,6 @@ def _names(named: Mapping[str, Any]) -> str:
     shown = ", ".join(named["names"][:MOST_NAMES])
     more = named["count"] - min(len(named["names"]), MOST_NAMES)
     return f"{shown} and {more:,} more" if more else shown
-
-
-def proposed(planned: Planned) -> Answer:
-    """Return the effect that a change would have on a store that is opened here."""
-    from privtab_server.store.guarded import proposal_json
-
-    return Answer.of(proposal_json(planned))
 
 
 def confirm(proposal: Answer, *, dry_run: bool) -> None:

@@ -130,7 +130,7 @@ class Store(Journal):
         """
         if administrators and not UsedParts.of(program).service_admins:
             raise UsageError(
-                f"no row of {program.system} requires service administrators: load the first grants with `privtab store load`"
+                f"no row of {program.system} requires service administrators: give the first grants with `--state`"
             )
         listed = [{"user": name.removeprefix("user:")} for name in dict.fromkeys(administrators)]
         rows = from_tables({"service_admins": listed}, "the administrators")
