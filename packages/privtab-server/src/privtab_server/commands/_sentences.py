@@ -50,11 +50,7 @@ class _Token(NamedTuple):
 
 
 class _WrongSentence(Exception):
-    """A fault at a column, counted from 1."""
-
-    def __init__(self, column: int, message: str) -> None:
-        super().__init__(message)
-        self.column = column
+    """A column, counted from 1, and what is wrong there."""
 
 
 def read_sentences(texts: Sequence[str]) -> list[Sentence]:
@@ -68,7 +64,7 @@ def read_sentences(texts: Sequence[str]) -> list[Sentence]:
         try:
             found.append(_read(text))
         except _WrongSentence as error:
-            faults.append(f"sentence {number}, column {error.column}: {error}")
+            faults.append("sentence {}, column {}: {}".format(number, *error.args))
     if faults:
         raise UsageError("\n".join(faults))
     return found

@@ -118,9 +118,7 @@ def session(settings: Settings, asked: RequestOptions) -> Session:
 
 def carry_out(settings: Settings, opened: Session, intent: RequestedChange) -> None:
     """Show what a change does, ask before it gives sensitive operations, and make it."""
-    done: Answer | Outcome | None = None
-    if settings.request_id is not None:
-        done = opened.done(intent, settings.request_id)
+    done: Answer | Outcome | None = opened.done(intent, settings.request_id)
     if done is None:
         expected = settings.expect
         if settings.dry_run or not settings.yes:
@@ -153,9 +151,10 @@ class _Local:
     def inverse(self, number: int) -> tuple[Tables, Tables]:
         return self._store.inverse(number)
 
-    def done(self, intent: RequestedChange, request_id: str) -> Outcome | None:
+    def done(self, intent: RequestedChange, request_id: str | None) -> Outcome | None:
         """What an earlier request with this id did, of one that names its operation."""
-        return None if intent.operation is None else self._store.done(request_id, **self._named(intent))
+        known = intent.operation is not None and request_id is not None
+        return self._store.done(str(request_id), **self._named(intent)) if known else None
 
     def propose(self, intent: RequestedChange) -> Answer:
         from privtab_server.store.guarded import proposal_json
@@ -270,14 +269,14 @@ class _Remote:
     def inverse(self, number: int) -> tuple[Tables, Tables]:
         raise UsageError(f"`undo {number}` reads the journal: give the database of the store, not its server")
 
-    def done(self, intent: RequestedChange, request_id: str) -> None:
+    def done(self, intent: RequestedChange, request_id: str | None) -> None:
         """Nothing: the server knows what was done before."""
 
     def propose(self, intent: RequestedChange) -> Answer:
-        return self._changed(intent, {"dry_run": "true"})
+        return self._changed(intent, {"dry_run": "true"}, {})
 
     def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> Answer:
-        return self._changed(intent, {}, request_id, expect)
+        return self._changed(intent, {}, _headers(request_id, expect))
 
     def delete(self, named: Sequence[tuple[str, str | None]]) -> Deleted:
         """Delete entities, as far as the server allows each."""
@@ -295,18 +294,12 @@ class _Remote:
             found = list(zip((text for text, _ in named), results, strict=True))
         yield from found
 
-    def _changed(
-        self,
-        intent: RequestedChange,
-        query: Mapping[str, str],
-        request_id: str | None = None,
-        expect: int | None = None,
-    ) -> Answer:
+    def _changed(self, intent: RequestedChange, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
         named = {"resource": intent.resource, "operation": intent.operation, "new": intent.new}
         body: dict[str, Any] = {name: str(value) for name, value in named.items() if value is not None}
         rows = {name: tables for name, tables in intent.tables().items() if tables}
         path = "/changes" if rows or intent.operation is None else "/operations"
-        answer = self._ask("POST", path, query, body | rows, _headers(request_id, expect))
+        answer = self._ask("POST", path, query, body | rows, headers)
         with self._expected():
             return Answer.of(answer)
 

@@ -16,7 +16,7 @@ from privtab_analysis.principal_rows import may_name_entity
 from privtab_server.store.authority import PRINCIPAL_OF, VERBS, Authority, Verb, given_by, naming
 from privtab_server.store.excerpt import reached
 from privtab_server.store.journal import Journal
-from privtab_server.store.planning import ChangeRequest, Guard, Plan, Proposal, Tables, raw
+from privtab_server.store.planning import ChangeRequest, Guard, Plan, Tables, raw
 from privtab_server.store.store import Outcome, Store
 from privtab_server.store.view import Row, Snapshot, View
 
@@ -366,15 +366,14 @@ class GuardedStore:
         return ChangeRequest(request=request, delete=True, guard=_guard(self.view.now()))
 
 
-def proposal_json(planned: Proposal) -> dict[str, Any]:
+def proposal_json(planned: Plan) -> dict[str, Any]:
     """Return the rows that a change would write, and the JSON of `state diff` of who gains and loses what, or why it is not known."""
     from privtab_analysis.state_diff import state_diff
     from privtab_analysis.state_diff.summary import state_diff_json
 
     changes = [change.to_json() for change in planned.changes]
     answer: dict[str, Any] = {"number": planned.number, "dry_run": True, "changes": changes}
-    if isinstance(planned, Plan):
-        answer["decision"] = planned.decision.to_json()
+    answer["decision"] = planned.decision.to_json()
     try:
         return answer | {"effect": state_diff_json(state_diff(planned.program, planned.before, planned.after))}
     except UnsupportedError as error:

@@ -45,10 +45,12 @@ Tables: TypeAlias = Mapping[str, Sequence[Mapping[str, str]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proposal:
-    """Rows that would change, the states before and after, and the number of the change that it was planned after."""
+class Plan:
+    """The decision of a request, the rows that it would change, and the states before and after."""
 
     number: int
+    """The number of the change that it was planned after."""
+    decision: Decision
     changes: tuple[Change, ...]
     rows: Callable[[], Rows] = field(repr=False, compare=False)
     """Reads all rows of the store after change `number`."""
@@ -68,13 +70,6 @@ class Proposal:
     @cached_property
     def _rows(self) -> Rows:
         return self.rows()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan(Proposal):
-    """The changes that a request would make, and its decision."""
-
-    decision: Decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,13 +157,6 @@ def plan(program: Program, excerpt: Excerpt, requested: ChangeRequest) -> tuple[
         check_reach(program, excerpt, after, request, changes, requested.guard.paths)
     check_conflicts(program, excerpt, changes)
     return decision, changes
-
-
-def replaced(excerpt: Excerpt, *, add: RawState, remove: RawState) -> tuple[Change, ...]:
-    """Return the changes that add and remove some rows, whoever may do so. Raises StateInvalid and StoreConflict as `plan` does."""
-    removed = _removals(excerpt, remove)
-    _, additions = _after(excerpt, removed, add)
-    return (*removed, *additions)
 
 
 def raw(tables: Tables | RawState | None, shown: str) -> RawState | None:

@@ -53,7 +53,7 @@ from privtab_server.store.journal import (
     row_of_request,
 )
 from privtab_server.store.lookups import Reader, Rows, about, checked
-from privtab_server.store.planning import ChangeRequest, Plan, Proposal, Tables, plan, raw, replaced
+from privtab_server.store.planning import ChangeRequest, Plan, Tables, plan, raw
 
 
 def read_ahead(program: Program, reader: Reader, shown: str, requests: Iterable[Request]) -> None:
@@ -285,18 +285,6 @@ class Store(Journal):
             self._check_unseen(connection, head, requested, expect, changes)
         read = partial(self._rows_after, head.number)
         return Plan(number=head.number, decision=decision, changes=changes, rows=read, program=self.program)
-
-    def propose_undo(self, number: int) -> Proposal:
-        """Propose the rows that would undo a change now, whoever may do so: `inverse` gives the rows for `change`.
-
-        Raises StoreConflict if rows that it added are not there any more, and UsageError if there is no such change.
-        """
-        add, remove = (from_tables(rows, f"change {number}") for rows in self.inverse(number))
-        with self.database.reading() as connection:
-            head = read_head(connection)
-            changes = replaced(self._excerpt(connection, head), add=add, remove=remove)
-        read = partial(self._rows_after, head.number)
-        return Proposal(number=head.number, changes=changes, rows=read, program=self.program)
 
     def _excerpt(self, connection: Connection, head: Head) -> Excerpt:
         """An excerpt for a transaction that only reads. Raises StateInvalid for rows that are wrong under this policy."""
