@@ -116,7 +116,7 @@ def resolve_policy(
 ) -> ResolvedPolicy:
     """Resolve a policy, whose `check` gives all findings. Raises UsageError and FileError as `load_program`.
 
-    `source`: the text of the policy, if an editor has it. `parallel`: check a large policy in several processes. `begin`: begin to
+    `source`: the text of the policy at that path, if an editor has it. `parallel`: check a large policy in several processes. `begin`: begin to
     check a large policy in a child process if a processor is free; for commands only.
 
     >>> resolve_policy("cdap/final").check().program.system
@@ -124,7 +124,7 @@ def resolve_policy(
     """
     from privtab import checks
 
-    path = find_policy(policy)
+    path = find_policy(policy) if source is None else Path(policy)
     file = source or SourceFile.load(path)
     resolved, found = _resolve(file, variant, readings or {})
     checked: Callable[[], list[Diagnostic]] = (

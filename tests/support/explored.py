@@ -14,8 +14,7 @@ from privtab.pipeline import load_program, policy_artifacts
 from privtab.state.index import index_document
 from privtab.state.load import from_tables, validate_with_places
 from privtab.state.nodes import State
-from privtab_pages.commands.explore import caller_of, request_of
-from privtab_pages.explore.world import World, linked
+from privtab_pages.explore.world import World, caller_of, linked, request_of
 
 MARKUP = "<script>alert(1)</script>"
 QUOTES = "\"'><img src=x onerror=alert(2)>&amp;"
@@ -115,6 +114,7 @@ def shop(folder: Path) -> World:
         chosen=lambda variant, readings: load_program(path, variant=variant, readings=readings),
         versions={"older": lambda: load_program(path, variant="strict")},
         states={"earlier.yaml": (earlier.rows, earlier.places)},
+        texts={"policy": POLICY},
     )
 
 
@@ -145,6 +145,7 @@ PLAIN = (
     url("compare", variant="strict"),
     url("compare", state="earlier.yaml"),
     url("filter", user="ann", operation="read", type="item", dialect="postgres"),
+    url("edit", user="ann", operation="read", entity="item:s/a/x"),
 )
 """A page of each kind, with what is asked and without."""
 
@@ -199,7 +200,7 @@ def problems(html: Html) -> list[str]:
     found += [f"svg without a name: {x}" for x in html.all("svg") if not x.get("aria-label")]
     found += [f"link to nowhere: {x}" for x in html.links if x.startswith("#") and x[1:] not in ids]
     found += [f"label for nothing: {x}" for _, x in html.elements if x.get("aria-labelledby", ids[0]) not in ids]
-    found += [f"script {x}" for x in html.all("script") if x.get("src") != "explore.js"]
+    found += [f"script {x}" for x in html.all("script") if x.get("src") not in ("explore.js", "edit.js")]
     found += [f"<{tag}>" for tag, _ in html.elements if tag in ("img", "iframe", "object", "embed", "link", "base")]
     found += [f"handler {x}" for _, attributes in html.elements for x in attributes if x.startswith("on")]
     return found

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import socket
 import subprocess
 import tarfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Thread
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 import uvicorn
 from authzen_server import start
-from explored import HOSTILE, PLAIN, shop, tables, url
+from explored import HOSTILE, MARKUP, PLAIN, POLICY, shop, tables, url
 from logged_world import decided
 
 from privtab.base import Entity, Request
@@ -27,7 +29,7 @@ from privtab_server.registry import Registry
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
 
-CONTROLS = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']"
+CONTROLS = "a[href], button, input:not([type=hidden]), textarea, select, summary, [tabindex='0']"
 REACHABLE = f"""() => [...document.querySelectorAll({CONTROLS!r})]
   .filter((found) => found.checkVisibility()).map((found, n) => (found.dataset.test = `${{n}}`))"""
 FOCUSED = """() => {
@@ -68,6 +70,7 @@ def page(browser: Any, base: str) -> Iterator[Any]:
 @pytest.mark.parametrize("path", {path.partition("?")[0]: path for path in PLAIN}.values())
 def test_every_control_is_reached_by_tab_and_shows_its_focus(page: Any, path: str) -> None:
     page.goto(path)
+    page.wait_for_load_state("networkidle")
     controls = set(page.evaluate(REACHABLE))
     reached: list[str] = []
     for _ in range(len(controls) + 3):
@@ -132,12 +135,84 @@ def test_escape_closes_what_opens(page: Any) -> None:
     assert summary.evaluate("(found) => found === document.activeElement")
 
 
+# --- texts that are edited -----------------------------------------------------------------------------------------------
+
+EDITED = url("edit", user="ben", operation="read", entity="item:s/a/z")
+
+
+def wait_for(page: Any, text: str) -> None:
+    page.locator("#answer .verdict, #state-of-it, #offer").get_by_text(text).first.wait_for()
+
+
+def test_an_edit_changes_the_decision_and_a_finding_leads_to_its_place(page: Any) -> None:
+    page.goto(EDITED)
+    wait_for(page, "ALLOW")
+    policy = page.locator("#policy")
+    policy.fill(policy.input_value().replace("READ (item) or owner", "REED (item) or owner"))
+    wait_for(page, "no answer until it is gone")
+    assert page.locator("#answer").inner_html().strip() == "", "no answer that is old"
+    page.locator("#findings .error button").click()
+    chosen = "(text) => text.value.slice(text.selectionStart, text.selectionEnd)"
+    assert policy.evaluate(chosen) == "REED"
+    page.keyboard.type("WRITE")
+    wait_for(page, "DENY")
+    page.get_by_label("user", exact=True).fill("cleo")
+    page.get_by_label("entity", exact=True).fill("item:s/a/y")
+    wait_for(page, "ALLOW")
+    assert page.locator("#entity-names option").count() > 3
+    with page.expect_download() as downloading:
+        page.get_by_role("button", name="Download policy.yaml").click()
+    assert "WRITE (item) or owner" in Path(downloading.value.path()).read_text(encoding="utf-8")
+
+
+def test_a_link_carries_the_texts_where_no_server_sees_them_and_asks(browser: Any, base: str) -> None:
+    with browser.new_context(base_url=base) as context:
+        page, sent = context.new_page(), []
+        page.on("request", lambda request: sent.append(request.url))
+        page.goto(EDITED)
+        wait_for(page, "ALLOW")
+        marked = f"# secret-text {MARKUP}"
+        page.locator("#policy").fill(f"{POLICY}{marked}")
+        page.get_by_role("button", name="Link to this").click()
+        page.wait_for_url("**#edit=*")
+        link = page.url
+    with browser.new_context(base_url=base) as context:
+        page = context.new_page()
+        page.on("request", lambda request: sent.append(request.url))
+        page.goto(link)
+        wait_for(page, "written by whoever made it")
+        wait_for(page, "ALLOW")
+        policy = page.locator("#policy")
+        assert "secret-text" not in policy.input_value(), "not opened before somebody says so"
+        page.get_by_role("button", name="Open it").click()
+        assert policy.input_value() == f"{POLICY}{marked}"
+        assert "#edit=" not in page.url
+        page.goto("about:blank")
+        page.goto(link)
+        page.get_by_role("button", name="Leave it").click()
+        assert "secret-text" not in policy.input_value()
+    assert not [where for where in sent if "edit=" in where.partition("#")[0] or "secret" in where]
+
+
+@pytest.mark.parametrize("data", ["bomb", "x" * 70_000, "%00", "e30", "!"], ids=["bomb", "long", "nul", "empty", "not"])
+def test_a_hostile_link_is_not_opened(page: Any, data: str) -> None:
+    if data == "bomb":  # twenty megabytes of zeros
+        packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+        content = b"".join((*(packer.compress(bytes(1 << 20)) for _ in range(20)), packer.flush()))
+        data = base64.urlsafe_b64encode(content).decode().rstrip("=")
+    page.goto(EDITED + "#edit=" + data)
+    wait_for(page, "ALLOW")
+    assert not page.locator("#offer").is_visible()
+    assert "store:" in page.locator("#policy").input_value()
+
+
 def test_a_phone_scrolls_in_one_direction(browser: Any, base: str) -> None:
     width = 320
     with browser.new_context(base_url=base, viewport={"width": width, "height": 800}) as context:
         page = context.new_page()
         for path in PLAIN:
             page.goto(path)
+            page.wait_for_load_state("networkidle")
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
             chips = page.evaluate("[...document.querySelectorAll('.chip')].map((chip) => chip.clientWidth)")
             assert min(chips, default=99) > 20, f"{path}: a letter a line"
@@ -174,6 +249,7 @@ def test_axe_finds_no_accessibility_error(
         page = context.new_page()
         for path in paths:
             page.goto(path)
+            page.wait_for_load_state("networkidle")
             assert violations(page, axe) == [], path
 
 

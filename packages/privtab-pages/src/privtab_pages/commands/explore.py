@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import webbrowser
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,7 @@ from threading import Thread
 from time import time_ns
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.base import STATE_HELP, UsageError, moment_text, needing, no_collection, write_file
+from privtab.base import STATE_HELP, SourceFile, UsageError, moment_text, needing, no_collection, write_file
 from privtab.command import (
     AtOption,
     PartialOption,
@@ -24,11 +24,9 @@ from privtab.command import (
     option,
     out,
 )
-from privtab_analysis.commands._ask import CallerOptions, RequestOptions, principal_name
 from privtab_server.commands._serving import ServerSettings
 
 if TYPE_CHECKING:
-    from privtab.base import Request
     from privtab.ir import Program
     from privtab.state import Places, State
     from privtab_pages.explore.world import World
@@ -87,7 +85,7 @@ def _world(policy: PolicyArguments, looked: Looked) -> World:
     from privtab.engines import OpenEngine
     from privtab.pipeline import policy_artifacts, policy_revision
     from privtab.state import Places, index_document
-    from privtab_pages.explore.world import World
+    from privtab_pages.explore.world import World, caller_of, request_of
 
     program, moment, state = policy.program(), time_ns() if looked.at is None else looked.at, looked.state
     if looked.since_state and state is None:
@@ -121,22 +119,19 @@ def _world(policy: PolicyArguments, looked: Looked) -> World:
             for name in _versions(policy.policy, looked.since or (), program)
         },
         states=earlier,
+        texts=_texts(policy.policy, state),
         **_choices(policy),
     )
 
 
-def request_of(program: Program) -> Callable[..., Request]:
-    """Reads the parts of a request as options of commands are read."""
+def _texts(policy: str, state: Path | None) -> dict[str, str]:
+    """The texts of a policy and a state that are files of YAML, to be edited on a page."""
+    from privtab.pipeline import find_policy
 
-    def request(user: str, operation: str, entity: str, **options: Any) -> Request:
-        return RequestOptions(**options).request(program, user, operation, entity)
-
-    return request
-
-
-def caller_of(program: Program) -> Callable[[str, list[str]], tuple[str, frozenset[str]]]:
-    """Reads a principal and flags as arguments of commands are read."""
-    return lambda user, flags: (principal_name(user), CallerOptions(flag=flags).flags(program))
+    files = {} if is_stored(policy) else {"policy": find_policy(policy)}
+    if state is not None and state.suffix in SourceFile.SUFFIXES and state.is_file():
+        files["state"] = state
+    return {name: SourceFile.load(path).text for name, path in files.items()}
 
 
 def _choices(policy: PolicyArguments) -> dict[str, Any]:

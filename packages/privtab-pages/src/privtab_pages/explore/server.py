@@ -1,4 +1,7 @@
-"""Serve the pages: read-only, to this machine unless tokens keep callers out, and only under its own names."""
+"""Serve the pages: read-only, to this machine unless tokens keep callers out, and only under its own names.
+
+The one thing that is sent, edited texts, is read in a process of its own (`editing`), and changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import base64
 import binascii
 import ipaddress
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -20,10 +25,11 @@ from starlette.types import ASGIApp
 
 from privtab.base import RecentlyUsed
 from privtab_analysis.html import PAGE_HEADERS
-from privtab_pages.explore.site import Answer, answer
-from privtab_pages.explore.world import MOST_VALUES, World
+from privtab_pages.explore.editing import Editing
+from privtab_pages.explore.site import EDIT, Answer, answer
+from privtab_pages.explore.world import LONGEST_TEXT, MOST_VALUES, World
 from privtab_server.serving.access_log import AccessLog, note
-from privtab_server.serving.endpoint import HttpError, answered, authorize, running
+from privtab_server.serving.endpoint import JSON, HttpError, answered, authorize, read_json_body, running
 from privtab_server.serving.tokens import Tokens
 
 HEADERS = PAGE_HEADERS | {
@@ -67,6 +73,7 @@ class Explorer:
     """Held while a page is worked out, so that values derived from a state are not made several times at once."""
     waiting: int = 0
     """Questions that are worked out or wait."""
+    editing: Editing = field(default_factory=Editing)
 
     async def answer(self, name: str, query: str) -> Answer | None:
         """The answer to a URL, either kept or worked out."""
@@ -94,33 +101,62 @@ class Explorer:
 
 
 def application(explorer: Explorer) -> ASGIApp:
-    """The ASGI application. Any method but GET and HEAD is refused."""
-    endpoint = partial(answered, endpoint=partial(_page, explorer))
-    app = Starlette(
-        routes=[Route("/{path:path}", endpoint, methods=["GET"])], lifespan=lambda _: running([], explorer.tokens)
-    )
+    """The ASGI application. Any method but GET and HEAD is refused, but for edited texts."""
+    ends = [
+        Route(f"/{EDIT}", partial(answered, endpoint=partial(_edited, explorer)), methods=["POST"]),
+        Route("/{path:path}", partial(answered, endpoint=partial(_page, explorer)), methods=["GET"]),
+    ]
+    app = Starlette(routes=ends, lifespan=lambda _: _running(explorer))
     app.router.redirect_slashes = False
     return AccessLog(app)
+
+
+@asynccontextmanager
+async def _running(explorer: Explorer) -> AsyncIterator[None]:
+    async with running([], explorer.tokens):
+        yield
+        await explorer.editing.close()
 
 
 async def _page(explorer: Explorer, request: Request) -> Response:
     _check_host(explorer, request)
     _authorize(explorer, request)
-    query = request.url.query
+    query, path = request.url.query, request.path_params["path"]
     if len(query) > LONGEST_QUERY:
         raise HttpError(414, f"a question has {LONGEST_QUERY:,} characters at most")
     try:
-        found = await explorer.answer(request.path_params["path"], query)
+        found = await explorer.answer(path, query)
     except ValueError:  # more fields than a URL may have
         raise HttpError(400, "the question has too many values") from None
     except TimeoutError:
-        raise HttpError(503, "this takes too long, or others wait before it: ask again", Retry_After="10") from None
+        raise _too_long() from None
     # Whoever is alone with the pages knows what they look at.
     note(request.scope, None, routine=explorer.tokens is None)
     if found is None:
         raise HttpError(404, "there is no such page: the first one is `/`")
+    if path == EDIT:
+        explorer.editing.prepare()
     headers = {**HEADERS, **({"Location": found.location} if found.location else {})}
     return Response(found.text.encode("utf-8", "replace"), found.status, headers, media_type=found.media)
+
+
+async def _edited(explorer: Explorer, request: Request) -> Response:
+    """Findings and a decision for edited texts. Pages of other sites cannot send any: they are no JSON, or say where they come from."""
+    _check_host(explorer, request)
+    _authorize(explorer, request)
+    if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        raise HttpError(403, "texts are edited on this server's own page")
+    asked = await read_json_body(request, 8 * LONGEST_TEXT)
+    try:
+        found = await explorer.editing.answer(asked)
+    except TimeoutError:
+        raise _too_long() from None
+    note(request.scope, None, routine=explorer.tokens is None)
+    return Response(found, headers=HEADERS, media_type=JSON)
+
+
+def _too_long() -> HttpError:
+    return HttpError(503, "this takes too long, or others wait before it: ask again", Retry_After="10")
 
 
 def _check_host(explorer: Explorer, request: Request) -> None:

@@ -36,8 +36,10 @@ PAGES: Mapping[str, Page] = {
     "what-if": Page("What if", changes.what_if),
     "compare": Page("Compare", changes.compare, needs_state=False),
     "filter": Page("Filter", views.where),
+    "edit": Page("Edit", views.edit, needs_state=False),
 }
-SCRIPT = "explore.js"
+EDIT = "edit"
+SCRIPTS = ("explore.js", "edit.js")
 UNFOLDED = 40
 """Rows of a table up to which its page shows the rows of all types at once."""
 MOST_EXPORTED = 5_000
@@ -56,8 +58,8 @@ class Answer:
 
 def answer(world: World, name: str, pairs: list[tuple[str, str]]) -> Answer | None:
     """The answer to a path below the root; None if there is no such page. `pairs`: the parameters of the URL."""
-    if name == SCRIPT:
-        return Answer(text_templates("explore").get_template(SCRIPT).render(), media="text/javascript")
+    if name in SCRIPTS:
+        return Answer(_script(name), media="text/javascript")
     if name == "names":
         query = Query(pairs)
         found = world.suggestions(query.one("kind"), query.one("text")) if world.state is not None else []
@@ -65,6 +67,10 @@ def answer(world: World, name: str, pairs: list[tuple[str, str]]) -> Answer | No
     if name not in PAGES:
         return None
     return _page(world, name, pairs)
+
+
+def _script(name: str) -> str:
+    return text_templates("explore").get_template(name).render()
 
 
 def _page(world: World, name: str, pairs: list[tuple[str, str]]) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -21,7 +22,7 @@ from privtab_analysis.rights_map import rights_map
 from privtab_analysis.state_diff.entities import written
 from privtab_analysis.state_diff.subjects import ANY_OTHER
 from privtab_pages.explore.picture import picture
-from privtab_pages.explore.world import MOST_NAMES, Query, World, entity_of, linked, one_of
+from privtab_pages.explore.world import LONGEST_TEXT, MOST_NAMES, Query, World, entity_of, linked, one_of
 
 Values: TypeAlias = dict[str, Any]
 """The values that a template shows."""
@@ -35,6 +36,8 @@ MOST_CHAINS = 4
 """Maximum chains of rows shown for one atom."""
 MOST_USERS = 16
 """Users on one page of the heat map."""
+MOST_EDITED = 2_000
+"""Rows of a state up to which they are written as text to edit."""
 MOST_ORDERED = 100
 """Users up to which the heat map begins with those who may do most; of more, each page is by name."""
 DIALECTS = ("postgres", "mysql", "sqlite", "duckdb", "spark", "trino", "snowflake", "bigquery")
@@ -168,6 +171,31 @@ def what(world: World, query: Query) -> Values:
         "total": len(listed),
         "notes": notes(world.program, world.rows, [found.principal], [resource] if resource is not None else []),
     }
+
+
+# --- texts to edit ---------------------------------------------------------------------------------------------------
+
+
+def edit(world: World, _asked: Query) -> Values:
+    """The texts to begin with: as they were read, of a state of another kind its rows; none that are too long."""
+    texts = dict(world.texts)
+    if world.state is not None and "state" not in texts:
+        rows = sum(len(getattr(world.state, table)) for table in TABLE_COLUMNS)
+        texts["state"] = _state_text(world.state) if rows <= MOST_EDITED else ""
+    fitting = {name: text if len(text) <= LONGEST_TEXT // 2 else "" for name, text in texts.items()}
+    return {"texts": fitting, "most": LONGEST_TEXT}
+
+
+def _state_text(state: State) -> str:
+    """The rows of a state as YAML, a row a line."""
+    lines: list[str] = []
+    for table in TABLE_COLUMNS:
+        rows = list(state.cells(table))
+        lines += [f"{table}:"] if rows else []
+        for cells in rows:
+            pairs = (f"{column}: {json.dumps(text, ensure_ascii=False)}" for column, text in cells.items())
+            lines.append(f"  - {{{', '.join(pairs)}}}")
+    return "\n".join([*lines, ""])
 
 
 # --- a filter --------------------------------------------------------------------------------------------------------

@@ -29,6 +29,10 @@ MOST_NAMES = 200
 """Maximum names that a list offers."""
 
 
+LONGEST_TEXT = 400_000
+"""Maximum characters of the two texts that are edited."""
+
+
 class Query:
     """The query of a URL: its parameters, of which empty ones count as left out."""
 
@@ -92,6 +96,8 @@ class World:
     """Other policies to compare with, by name."""
     states: Mapping[str, tuple[State, Places]] = field(default_factory=dict)
     """Other states to compare with, by name."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """The texts of the policy and the state, where they are YAML files."""
 
     @property
     def rows(self) -> State:
@@ -192,7 +198,7 @@ class World:
             raise UsageError(f"this is about everybody: leave `{left[0]}` out")
         return replace(self.requested(query, user="anyone"), user="")
 
-    def suggestions(self, kind: str, text: str) -> list[str]:
+    def suggestions(self, kind: str, text: str, most: int = 20) -> list[str]:
         """Names that contain a text: of users, principals, operations or entities."""
         match kind:
             case "operation":
@@ -204,7 +210,7 @@ class World:
             case _:
                 names = self.rows.named_entities()
         found = [name for name in names if text.lower() in name.lower()] if len(text) <= 200 else []
-        return sorted(found, key=lambda name: (not name.startswith(text), len(name), name))[:20]
+        return sorted(found, key=lambda name: (not name.startswith(text), len(name), name))[:most]
 
 
 def one_of(name: str, known: Mapping[str, Any], what: str) -> Any:
@@ -220,3 +226,25 @@ def entity_of(text: str) -> Entity:
         return Entity.parse(text)
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def request_of(program: Program) -> Callable[..., Request]:
+    """Reads the parts of a request as options of commands are read."""
+
+    def request(user: str, operation: str, entity: str, **options: Any) -> Request:
+        from privtab_analysis.commands._ask import RequestOptions
+
+        return RequestOptions(**options).request(program, user, operation, entity)
+
+    return request
+
+
+def caller_of(program: Program) -> Callable[[str, list[str]], tuple[str, frozenset[str]]]:
+    """Reads a principal and flags as arguments of commands are read."""
+
+    def caller(user: str, flags: list[str]) -> tuple[str, frozenset[str]]:
+        from privtab_analysis.commands._ask import CallerOptions, principal_name
+
+        return principal_name(user), CallerOptions(flag=flags).flags(program)
+
+    return caller
