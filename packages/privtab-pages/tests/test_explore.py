@@ -16,6 +16,7 @@ import pytest
 import required_flag_policy
 import worlds
 from checkout import ROOT
+from documentation_pages import read
 from explored import HOSTILE, LONG, PLAIN, Html, encoded, problems, shop, url, world_in
 from starlette.testclient import TestClient
 
@@ -380,6 +381,20 @@ def test_pictures_lead_from_the_user_to_the_object(world: World) -> None:
     assert {arrow.style for arrow in drawn.arrows} <= {"missing", "within"}
     assert {"user:dan", "item:s/a/x"} <= {box.name for box in drawn.boxes}
     assert next(style for style, _ in drawn.legend) == "missing"
+
+
+def test_no_label_of_a_picture_covers_another(tmp_path: Path) -> None:
+    read("README.md").write(tmp_path)
+    program = load_program(str(tmp_path / "lake.yaml"))
+    lake = world_in(program, validate(program, load_raw_state(tmp_path / "state.yaml"))[0])
+    request = Request(user="alice", action="load", resource=Entity("table", "hive/sales/payroll"))
+    drawn = picture(
+        answered(lake.reference, request, lake.rows, lake.places),
+        ("catalog:hive", "schema:hive/sales", "table:hive/sales/payroll"),
+    )
+    assert drawn is not None
+    labels = [(arrow.x, arrow.y) for arrow in drawn.arrows if arrow.label]
+    assert len(set(labels)) == len(labels) == 4
 
 
 # --- as a folder, and as a process ---------------------------------------------------------------------------------------

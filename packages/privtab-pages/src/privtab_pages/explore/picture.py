@@ -211,16 +211,16 @@ def _arrows(
                 path += _curve(x, y, left, top + HEIGHT // 2) + f"H{left + WIDTH}"
                 x, y = left + WIDTH, top + HEIGHT // 2
             path += _curve(x, y, end_x, end_y)
-        labels = list(edges.labels.get(edge, {}))
-        label = f"{labels[0]} +{len(labels) - 1}" if len(labels) > 1 else labels[0] if labels else ""
-        label = f"not {label}" if style == "denied" and label else label
+        first, *more = edges.labels.get(edge, ("",))
+        label = ("not " if style == "denied" and first else "") + first + (f" +{len(more)}" if more else "")
+        alike = [other for other in edges.labels if other[1] == edge[1]]
         yield Arrow(
             path=path,
             style=style,
             label=_short(label, LABEL),
             title="; ".join(sentences),
             x=b.x - GAP // 2 if b.x > a.x else end_x,
-            y=end_y - 7,
+            y=end_y - 7 + 22 * (alike.index(edge) if label else 0),  # a second label stands below the first
         )
 
 
