@@ -28,12 +28,6 @@ def test_an_empty_value_can_be_allowed() -> None:
     assert parse_key_values(["x="], "--storage", "KEY=VALUE", allow_empty=True) == {"x": ""}
 
 
-def _readings(texts: list[str]) -> object:
-    from privtab.command._options import VariantOptions
-
-    return VariantOptions(reading=texts).readings()
-
-
 def _storage(texts: list[str]) -> object:
     from privtab_server.commands._registry_options import storage_options
 
@@ -50,7 +44,6 @@ def _objects(texts: list[str]) -> object:
     ("read", "text", "message"),
     [
         (lambda texts: parse_key_values(texts, "--set"), "region=eu", "`--set` is given twice for `region`"),
-        (_readings, "namespace/list=parent", "`--reading` is given twice for `namespace/list`"),
         (_storage, "key=1", "`--storage` is given twice for `key`"),
         (_objects, "to=shelf:a/b", "`--with` is given twice for `to`"),
     ],

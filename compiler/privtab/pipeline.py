@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from privtab import model
 from privtab.base import resources, user_cache
@@ -20,6 +22,7 @@ from privtab.base.worker import LARGE, beside
 from privtab.checks.lint.settings import OWN_FILE, Settings, settings_above
 from privtab.ir.nodes import Program
 from privtab.language import syntax
+from privtab.language.syntax.keys import OPEN_NAME
 from privtab.model.lower import lower
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from privtab.checks.lint.judge import FilteredFindings
 
 __all__ = [
+    "ChosenPolicy",
     "find_policies",
     "find_policy",
     "load_program",
@@ -45,19 +49,59 @@ MARK = "privtab"
 """The key that makes a file a policy; scenario and state files do not have it."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenPolicy:
+    """A policy by name or path, and what `POLICY@VARIANT,ROW=READING` chooses of its tables."""
+
+    policy: str
+    variant: str | None = None
+    readings: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, text: str | Path) -> ChosenPolicy:
+        """Parse a policy; a text that is a path, or that ends as one, chooses nothing. Raises UsageError.
+
+        >>> ChosenPolicy.of("cdap/initial@use_cases").chosen()
+        {'variant': 'use_cases', 'readings': {}}
+        """
+        policy, _, choice = (text := str(text)).rpartition("@")
+        words = [word.rpartition("=") for word in choice.split(",")]
+        is_path = (
+            not policy or text.startswith("registry:") or text.endswith(SourceFile.SUFFIXES) or Path(text).exists()
+        )
+        if is_path or not all(re.fullmatch(OPEN_NAME, name) and bool(row) == bool(sign) for row, sign, name in words):
+            return cls(text)
+        variants, rows = [name for row, _, name in words if not row], [row for row, *_ in words if row]
+        if len(variants) > 1 or len(rows) > len({*rows}):
+            raise UsageError(f"`{text}` chooses twice: one variant, and one reading for each row")
+        return cls(policy, variants[0] if variants else None, {row: name for row, _, name in words if row})
+
+    def __str__(self) -> str:
+        words = [*filter(None, [self.variant]), *(f"{row}={name}" for row, name in self.readings.items())]
+        return f"{self.policy}@{','.join(words)}" if self else self.policy
+
+    def __bool__(self) -> bool:
+        return self.variant is not None or bool(self.readings)
+
+    def chosen(self) -> dict[str, Any]:
+        """The variant and the readings, as functions take them."""
+        return {"variant": self.variant, "readings": dict(self.readings)}
+
+
 def load_program(
     policy: str | Path | SourceFile, *, variant: str | None = None, readings: Mapping[str, str] | None = None
 ) -> Program:
     """Load the program of a policy.
 
-    `policy`: a name such as `shop/1`, a path, or a file that was read already. Raises PolicyInvalid with every finding,
-    UsageError if the policy, variant or reading does not exist, FileError if the file cannot be read.
+    `policy`: as `ChosenPolicy` reads it, or a file that was read already. Raises PolicyInvalid with every finding, UsageError if
+    the policy, variant or reading does not exist, FileError if the file cannot be read.
 
-    >>> load_program("cdap/final").system
+    >>> load_program("cdap/final@namespace/list=parent").system
     'cdap'
     """
-    file = policy if isinstance(policy, SourceFile) else SourceFile.load(find_policy(policy))
-    resolved, found = _resolve(file, variant, readings or {})
+    named = ChosenPolicy("") if isinstance(policy, SourceFile) else ChosenPolicy.of(policy)
+    file = policy if isinstance(policy, SourceFile) else SourceFile.load(find_policy(named.policy))
+    resolved, found = _resolve(file, variant or named.variant, {**named.readings, **(readings or {})})
     if resolved is None:
         raise PolicyInvalid(found)
     return lower(resolved)
@@ -124,9 +168,11 @@ def resolve_policy(
     """
     from privtab import checks
 
-    path = find_policy(policy) if source is None else Path(policy)
+    named = ChosenPolicy.of(policy)
+    variant, readings = variant or named.variant, {**named.readings, **(readings or {})}
+    path = find_policy(named.policy) if source is None else Path(policy)
     file = source or SourceFile.load(path)
-    resolved, found = _resolve(file, variant, readings or {})
+    resolved, found = _resolve(file, variant, readings)
     checked: Callable[[], list[Diagnostic]] = (
         list if resolved is None else partial(checks.run, resolved, parallel=parallel)
     )
@@ -231,6 +277,8 @@ def find_policy(policy: str | Path) -> Path:
         )
     if path.exists() and not path.is_dir():
         return path
+    if named := ChosenPolicy.of(policy):
+        raise UsageError(f"`{policy}` chooses tables, and this is about the whole file: write {named.policy}")
     for folder in policy_folders():
         for suffix in SourceFile.SUFFIXES:
             found = folder / f"{policy}{suffix}"
@@ -241,7 +289,8 @@ def find_policy(policy: str | Path) -> Path:
     known = policy_names()
     near = did_you_mean(str(policy), known, cutoff=0.4)
     hint = near or (f"there are: {', '.join(known)}" if known else "there are none")
-    raise UsageError(f"no policy `{policy}`: {hint}")
+    form = "; a variant and readings are written POLICY@VARIANT,ROW=READING" if "@" in str(policy) else ""
+    raise UsageError(f"no policy `{policy}`: {hint}{form}")
 
 
 def find_policies(paths: Iterable[str | Path]) -> list[Path]:

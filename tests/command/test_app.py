@@ -68,7 +68,7 @@ def test_paragraphs_of_help_flow(
         ["describe"],
         ["describe", "no/such_policy"],
         ["describe", "cdap/final", "--format", "xml"],
-        ["describe", "cdap/final", "--reading", "namespace/list"],
+        ["describe", "cdap/final@namespace/lst=parent"],
         ["decide", "--policy", "cdap/final"],
         ["compile", "no/such_policy"],
         ["opa", "run", "--policy", "cdap/final", "--port", "99999"],
@@ -258,6 +258,12 @@ def test_an_earlier_name_says_what_to_write(privtab: Callable[..., Any], earlier
     assert written.code == 0
     assert f"Usage: privtab {' '.join(words)} " in written.out
     assert [word for word in now.split() if word.startswith("--") and word not in written.out] == []
+
+
+def test_a_former_option_is_refused_with_what_is_written_instead(privtab: Callable[..., Any]) -> None:
+    for option, now in _app._former_options().items():
+        ran = privtab("opa", "path", option, "x")
+        assert (ran.code, f"`{option}` is no option any more: {now}" in ran.err) == (2, True)
 
 
 def test_options_before_what_is_served_are_not_lost(privtab: Callable[..., Any]) -> None:

@@ -151,9 +151,17 @@ def test_a_name_that_is_no_name_is_refused(
 
 
 def test_options_of_one_policy_are_refused_for_several(privtab: Callable[..., Any], tmp_path: Path) -> None:
-    for option in (["--as", "x"], ["--variant", "x"], ["--reading", "a/b=c"], ["--state", "x.yaml"]):
+    for option in (["--as", "x"], ["--state", "x.yaml"]):
         ran = privtab("compile", "cdap/final", "cdap/revised", "-o", tmp_path / "build", *option)
         assert ran.code == 2, option
+
+
+def test_each_policy_is_compiled_as_it_is_chosen(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    ran = privtab("compile", "cdap/final", "cdap/initial@use_cases", "-o", tmp_path / "build")
+    assert ran.code == 0, ran.err
+    assert {path.name for path in (tmp_path / "build" / "cdap").iterdir()} == {"final", "initial+use_cases"}
+    twice = privtab("compile", "cdap/final@namespace/list=parent", "cdap/final", "-o", tmp_path / "twice")
+    assert (twice.code, "would overwrite each other" in twice.err) == (2, True)
 
 
 def test_the_readable_rego_passes_opa(privtab: Callable[..., Any], policy: Path, tmp_path: Path) -> None:

@@ -88,14 +88,14 @@ def test_the_revision_is_that_of_the_bundle(privtab: Callable[..., Any], policy:
 
 def test_another_reading_changes_the_row(privtab: Callable[..., Any]) -> None:
     plain = row(described(privtab, "cdap/final"), "namespace", "list")
-    other = row(described(privtab, "cdap/final", "--reading", "namespace/list=parent"), "namespace", "list")
+    other = row(described(privtab, "cdap/final@namespace/list=parent"), "namespace", "list")
     assert plain["ambiguous"]["readings"].keys() == {"parent"}
     assert plain["each_minimal_sets"] != other["each_minimal_sets"]
 
 
 def test_a_variant_changes_rows(privtab: Callable[..., Any]) -> None:
     plain = row(described(privtab, "cdap/initial"), "program", "start")
-    other = row(described(privtab, "cdap/initial", "--variant", "use_cases"), "program", "start")
+    other = row(described(privtab, "cdap/initial@use_cases"), "program", "start")
     assert other["minimal_sets"] == [["READ (namespace)", "READ (application)", "EXECUTE (program)"]]
     assert plain["minimal_sets"] != other["minimal_sets"]
 

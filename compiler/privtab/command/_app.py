@@ -142,10 +142,15 @@ class _Command(TyperCommand):
         self._options = options
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, with the values of options that are arguments moved to the front."""
+        """Parse the arguments, with the values of options that are arguments moved to the front. Raises UsageError for a former option."""
         for option in self._options:
             args = moved_first(args, option)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            if now := _former_options().get(name := getattr(error, "option_name", "")):
+                raise UsageError(f"`{name}` is no option any more: {now}") from None
+            raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print help, with the texts that are made for it."""
@@ -158,6 +163,12 @@ class _Command(TyperCommand):
         finally:
             for parameter, meaning in made:
                 parameter.help = meaning
+
+
+def _former_options() -> dict[str, str]:
+    """Former options, each with what is written instead."""
+    text = Path(__file__).with_name("former.tsv").read_text(encoding="utf-8")
+    return dict(line.split("\t") for line in text.splitlines())
 
 
 def application(commands: Mapping[str, Callable[[], Any]]) -> Commands:

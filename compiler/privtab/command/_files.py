@@ -60,9 +60,7 @@ def is_stored(location: str | os.PathLike[str]) -> bool:
     return text.startswith("registry:") or text.endswith(_ARCHIVES)
 
 
-def load_policy(
-    policy: str | Path, *, variant: str | None = None, readings: Mapping[str, str] | None = None
-) -> Program:
+def load_policy(policy: str | Path) -> Program:
     """The program of a policy, from its tables or from a bundle; raises like `pipeline.load_program`.
 
     >>> load_policy("cdap/final").system
@@ -71,11 +69,9 @@ def load_policy(
     if not is_stored(policy):
         from privtab.pipeline import load_program
 
-        return load_program(policy, variant=variant, readings=readings)
+        return load_program(policy)
     from privtab.bundle.contents import program_in
 
-    if variant or readings:
-        raise UsageError(f"{policy} is compiled already: `--variant` and `--reading` are for tables")
     source = source_of(policy)
     bundle = _read(Path(policy)) if source is None else source.policy(os.fspath(policy))
     return program_in(bundle, str(policy))[0]

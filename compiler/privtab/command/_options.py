@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from time import time_ns
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from privtab.base import plugins
 from privtab.base.errors import UsageError
 from privtab.base.files import STATE_HELP
-from privtab.base.key_values import parse_key_values
 from privtab.base.records import dataclass
 from privtab.command._files import load_policy, load_rows
 from privtab.command._output import err, print_error, show_findings, stop
@@ -28,13 +27,13 @@ PolicyOption = Annotated[
     str,
     option(
         "--policy -p POLICY",
-        "A policy by name (cdap/final), a path, a bundle, or registry:URL#CHANNEL[@RELEASE].",
+        "A policy by name or path (cdap/final, lake.yaml@VARIANT), a bundle, or registry:URL#CHANNEL[@RELEASE].",
     ),
 ]
 PolicyArgument = Annotated[
-    str, argument("POLICY", "A policy by name (cdap/final) or a path; or `--policy`.", also="--policy -p")
+    str,
+    argument("POLICY", "A policy by name or path (cdap/final, lake.yaml@VARIANT); or `--policy`.", also="--policy -p"),
 ]
-VariantOption = Annotated[str | None, option("--variant NAME", "Compile this variant of the tables.")]
 DoorOption = Annotated[
     list[str] | None, option("--door DOCUMENT", "Also answer another system in its own form; repeatable.")
 ]
@@ -71,75 +70,26 @@ def open_doors(program: Program, documents: list[str] | None) -> list[BundledDoo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VariantOptions:
-    """Options that choose among the tables of a policy: a variant, and readings of ambiguous rows.
-
-    >>> VariantOptions(reading=["namespace/list=parent"]).chosen()
-    {'variant': None, 'readings': {'namespace/list': 'parent'}}
-    """
-
-    variant: VariantOption = None
-    reading: Annotated[
-        list[str] | None,
-        option(
-            "--reading ROW=NAME", "Use another reading of an ambiguous row (namespace/list=parent, any/share=strict)."
-        ),
-    ] = None
-
-    def chosen(self) -> dict[str, Any]:
-        """The variant and the readings, as functions take them. Raises UsageError."""
-        return {"variant": self.variant, "readings": self.readings()}
-
-    def readings(self) -> dict[str, str]:
-        """The reading of each row that `--reading` names. Raises UsageError."""
-        return parse_key_values(self.reading, "--reading", "ROW=NAME", example="namespace/list=parent")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyOptions(VariantOptions):
-    """Options for a policy, in tables or in a bundle, with a variant and readings."""
+class PolicyOptions:
+    """Options for a policy, in tables or in a bundle: `policy: PolicyOptions`."""
 
     policy: PolicyOption
 
     def program(self) -> Program:
         """The program of the policy."""
-        return load_policy(self.policy, **self.chosen())
+        return load_policy(self.policy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyArguments(PolicyOptions):
-    """Parameters for a policy as the first argument, with a variant and readings.
-
-    >>> PolicyArguments(policy="cdap/final", reading=["namespace/list=parent"]).chosen()
-    {'variant': None, 'readings': {'namespace/list': 'parent'}}
-    """
+    """Parameters for a policy as the first argument: `policy: PolicyArguments`."""
 
     policy: PolicyArgument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyChoice:
-    """Options for a policy, or for a variant of the policy.
-
-    >>> PolicyChoice(policy="cdap/final").program().system
-    'cdap'
-    """
-
-    policy: PolicyOption
-    variant: VariantOption = None
-
-    def program(self) -> Program:
-        """The program of the policy."""
-        return load_policy(self.policy, variant=self.variant)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionOptions(PolicyOptions):
-    """Options for what a question is about: a policy, a state and a moment.
-
-    >>> QuestionOptions(policy="cdap/final", state=Path("state.yaml"), at=60_000_000_000).moment()
-    60000000000
-    """
+    """Options for what a question is about, a policy, a state and a moment: `asked: QuestionOptions`."""
 
     state: Annotated[Path, option("--state -s STATE", STATE_HELP)]
     at: AtOption = None
@@ -234,11 +184,7 @@ SequenceOption = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningOptions:
-    """Options for how bundles are signed.
-
-    >>> SigningOptions().signing_key() is None
-    True
-    """
+    """Options for how bundles are signed: `sign: SigningOptions`."""
 
     key: SigningKeyOption = None
     key_id: KeyIdOption = None

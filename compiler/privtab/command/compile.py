@@ -12,7 +12,7 @@ from privtab.base.errors import PolicyInvalid, UsageError
 from privtab.base.records import dataclass
 from privtab.base.worker import LARGE, beside
 from privtab.command._files import STATE, json_text, state_files, write_outputs, write_state
-from privtab.command._options import DoorOption, PartialOption, SigningOptions, VariantOptions, load_state, open_doors
+from privtab.command._options import DoorOption, PartialOption, SigningOptions, load_state, open_doors
 from privtab.command._output import Format, FormatOption, err, out, print_if_data, show_count, table
 from privtab.command._parameters import PathsArgument, option
 
@@ -41,7 +41,7 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompileOptions(VariantOptions):
+class CompileOptions:
     """Options for the outputs of each policy."""
 
     as_name: Annotated[
@@ -80,7 +80,7 @@ def run(
 
     Example:
       privtab compile
-      privtab compile cdap/final gravitino/1.1.0 -o build
+      privtab compile cdap/final cdap/initial@use_cases -o build
       privtab compile gravitino/1.1.0 --as gravitino_next
       privtab compile cdap/final --wasm
       privtab compile cdap/final --also describe
@@ -94,18 +94,18 @@ def run(
     from privtab.bundle.pack import Provenance
     from privtab.client._protocol import check_system
     from privtab.language.syntax.keys import policy_schema
-    from privtab.pipeline import policies_at, resolve_policy
+    from privtab.pipeline import ChosenPolicy, policies_at, resolve_policy
 
-    policies = policies_at(paths)
-    if len(policies) > 1 and (compiling.as_name or compiling.variant or compiling.reading or compiling.door or state):
-        raise UsageError(
-            f"`--as`, `--variant`, `--reading`, `--door` and `--state` take a single policy; these are {len(policies)}"
-        )
+    given = [ChosenPolicy.of(path) for path in paths or ()]
+    plain = [chosen.policy for chosen in given if not chosen]
+    policies = [ChosenPolicy(str(path)) for path in (policies_at(plain or None) if plain or not given else ())]
+    policies += [chosen for chosen in given if chosen]
+    if len(policies) > 1 and (compiling.as_name or compiling.door or state):
+        raise UsageError(f"`--as`, `--door` and `--state` take a single policy; these are {len(policies)}")
     if compiling.as_name is not None:
         check_system(compiling.as_name)
-    chosen = compiling.chosen()
     with no_collection(keep=True), err().spinner("checking", after=1.0):
-        resolved = [resolve_policy(policy, **chosen, begin=True) for policy in policies]
+        resolved = [resolve_policy(str(chosen), begin=True) for chosen in policies]
         programs = [policy.program for policy in resolved if policy.policy is not None]
         checks_first = state is not None or len(programs) < len(policies)
         if checks_first:
@@ -118,8 +118,8 @@ def run(
     compiled: list[Compiled] = []
     try:
         with no_collection(keep=True), err().progress(len(programs)) as tell:
-            for policy, program in zip(policies, programs, strict=True):
-                origin = Provenance.of(policy, **chosen)
+            for chosen, policy, program in zip(policies, resolved, programs, strict=True):
+                origin = Provenance.of(policy.path, **chosen.chosen())
                 compiled.append(_compile(program, compiling, origin, signing, files))
                 tell()
     finally:
@@ -165,7 +165,7 @@ def _compile(
     artifacts = policy_artifacts(
         program, options.as_name, provenance=origin, sharded=options.sharded, parallel=True, doors=opened
     )
-    name = f"{artifacts.name}/{program.version}" + (f"+{options.variant}" if options.variant else "")
+    name = f"{artifacts.name}/{program.version}" + (f"+{variant}" if (variant := origin.choices["variant"]) else "")
     files = {f"{name}/rego/{path}": text.encode() for path, text in artifacts.modules.items()}
     listing = beside(lambda: json_text(artifacts.program).encode(), large=len(program.rules) >= LARGE)
     files[f"{name}/policy.tar.gz"] = artifacts.bundle(signing)

@@ -28,7 +28,7 @@ def run(policy: PolicyArguments, format_: FormatOption = "text") -> None:
     Example:
       privtab describe cdap/final
       privtab describe gravitino/1.1.0 --format json
-      privtab describe cdap/final --reading namespace/list=parent
+      privtab describe cdap/final@namespace/list=parent
     """
     from privtab.backends.describe import described_policy as described
     from privtab.pipeline import policy_revision

@@ -92,10 +92,10 @@ def run(
     from privtab.base.resources import Documents
     from privtab.engines.opa.binary import choose
     from privtab.engines.opa.server import check_port
-    from privtab.pipeline import find_policy, load_program, policy_folders
+    from privtab.pipeline import ChosenPolicy, find_policy, load_program, policy_folders
 
     def load() -> tuple[Program, State, list[BundledDoor]]:
-        program = load_program(policy.policy, **policy.chosen())
+        program = load_program(policy.policy)
         rows = State() if state is None else load_state(program, state, allow_partial=allow_partial, samples=True).state
         return program, rows, open_doors(program, door)
 
@@ -104,7 +104,8 @@ def run(
     chosen = choose(require_built=require_built)
     err().print(f"OPA is {chosen.path}: {chosen.why}", style="dim")
     documents = [Documents("door", policy_folders()).find(name)[1] for name in door or ()]
-    file_watch = FileWatch([find_policy(policy.policy), *([state] if state else []), *documents]) if watch else None
+    policy_file = find_policy(ChosenPolicy.of(policy.policy).policy)
+    file_watch = FileWatch([policy_file, *([state] if state else []), *documents]) if watch else None
     loaded = program, *_ = load()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

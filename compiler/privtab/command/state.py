@@ -14,7 +14,7 @@ from privtab.base.printable import count
 from privtab.base.staged import write_file
 from privtab.command._app import Commands
 from privtab.command._files import STATE, load_rows, row_counts, state_files, write_state
-from privtab.command._options import AtOption, PartialOption, PolicyChoice, SigningOptions, load_state
+from privtab.command._options import AtOption, PartialOption, PolicyOptions, SigningOptions, load_state
 from privtab.command._output import (
     FormatOption,
     fail_if,
@@ -42,7 +42,7 @@ def counts(state: State) -> str:
 
 
 @app.command("validate")
-def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption = "text") -> None:
+def validate(state: StateArgument, policy: PolicyOptions, format_: FormatOption = "text") -> None:
     """Validate the rows of a state against a policy.
 
     Exits with 1 if any row is invalid.
@@ -64,7 +64,7 @@ def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption =
 @app.command("lint")
 def lint(
     state: StateArgument,
-    policy: PolicyChoice,
+    policy: PolicyOptions,
     *,
     soon: Annotated[str, option("--soon TIME", "Report rows that end within this time.")] = "14d",
     at: AtOption = None,
@@ -99,7 +99,7 @@ def lint(
 @app.command("pack")
 def pack(
     state: StateArgument,
-    policy: PolicyChoice,
+    policy: PolicyOptions,
     *,
     output: Annotated[Path, option("--output -o FILE", "File for the bundle.")] = Path("state.tar.gz"),
     allow_partial: PartialOption = False,

@@ -129,18 +129,17 @@ def test_a_policy_by_name_and_itself(privtab: Run) -> None:
 
 @pytest.mark.slow
 def test_readings_and_variants(privtab: Run, files: Path) -> None:
-    assert changed(privtab("diff", "old.yaml", "--reading", "item/write=both", "--format", "json")) == {
+    assert changed(privtab("diff", "old.yaml", "old.yaml@item/write=both", "--format", "json")) == {
         "item/write": "narrower"
     }
-    from_both = privtab("diff", "old.yaml", "old.yaml", "--from-reading", "item/write=both", "--format", "json")
+    from_both = privtab("diff", "old.yaml@item/write=both", "old.yaml", "--format", "json")
     assert changed(from_both) == {"item/write": "wider"}
-    assert changed(privtab("diff", "old.yaml", "--variant", "open", "--format", "json")) == {"item/read": "wider"}
-    assert changed(privtab("diff", "old.yaml", "--from-variant", "open", "--format", "json")) == {
-        "item/read": "narrower"
-    }
-    assert "old.yaml → old.yaml (item/write=both)" in privtab("diff", "old.yaml", "--reading", "item/write=both").out
-    assert privtab("diff", "old.yaml", "--reading", "item/write=other").code == 2
-    assert privtab("diff", "--variant", "open").code == 2
+    assert changed(privtab("diff", "old.yaml", "old.yaml@open", "--format", "json")) == {"item/read": "wider"}
+    assert changed(privtab("diff", "old.yaml@open", "old.yaml", "--format", "json")) == {"item/read": "narrower"}
+    assert "old.yaml → old.yaml@item/write=both" in privtab("diff", "old.yaml", "old.yaml@item/write=both").out
+    assert privtab("diff", "old.yaml", "old.yaml@item/write=other").code == 2
+    refused = privtab("diff", "old.yaml", "--from-variant", "open")
+    assert (refused.code, "write the variant behind the first policy" in refused.err) == (2, True)
 
 
 def test_files_and_revisions(privtab: Run, repository: Path) -> None:

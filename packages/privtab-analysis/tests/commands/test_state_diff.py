@@ -111,7 +111,7 @@ def _steps(value: Any) -> list[dict[str, Any]]:
         (["{state}", "{state}", "--without", DENIAL], "give a second state, or `--without ROW`"),
         (["{state}", "{state}", "--fail-on", "wider"], "`--fail-on wider` needs `--policy POLICY`"),
         (["{state}", "{state}", "--fail-on", "narrow"], "`--fail-on narrow`: there are wider, gained, lost and any"),
-        (["{state}", "{state}", "--variant", "servers"], "`--variant` needs `--policy POLICY`"),
+        (["{state}", "{state}", "--at", "2026-03-03T12:00Z"], "`--at` needs `--policy POLICY`"),
         (["{state}", "--without", "ben hold role:clerk"], "did you mean `ben holds role:clerk`?"),
         (["{state}", "--without", "{state}:99"], "a row is named as `explain` prints it, or as FILE:LINE"),
     ],

@@ -135,7 +135,7 @@ def test_without_the_extra_it_says_what_to_install(policy: Path, state: Path) ->
 def test_a_registry_server_without_its_extra_says_what_to_install(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['prometheus_client'] = None\n"
-        f"from privtab.command._app import run; sys.exit(run(['serve', '--registry', {str(tmp_path)!r}]))"
+        f"from privtab.command._app import run; sys.exit(run(['serve', 'registry', {str(tmp_path)!r}]))"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 2

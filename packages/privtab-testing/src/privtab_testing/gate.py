@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
+from privtab.pipeline import ChosenPolicy
 from privtab_testing.scenarios.collect import plans
 from privtab_testing.scenarios.run import Engine, Failure, ReferenceEngine, failures, opa
 
@@ -16,7 +17,7 @@ def failed_cases(
 ) -> tuple[int, list[Failure]]:
     """Run the cases for a variant and readings of a policy: their number, and the failed cases. Raises PolicyInvalid."""
     case_count, failed = 0, list[Failure]()
-    for plan in plans([policy], readings or None):
+    for plan in plans([str(ChosenPolicy(str(policy), variant, readings))]):
         if plan.subject.variant != variant or not plan.cases:
             continue
         with ExitStack() as stack:

@@ -85,14 +85,15 @@ def test_a_wider_row_fails_with_its_request(folder: Path, capsys: pytest.Capture
 
 
 def test_a_variant_says_what_the_system_does(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["conform", "library.yaml", "--driver", "lax_system:Lax", "--url", "lax://here"]
-    assert run([*command, "--write-variant", "lax", "--reading", "page/read=other"]) == 2
+    driver = ["--driver", "lax_system:Lax", "--url", "lax://here"]
+    command = ["conform", "library.yaml", *driver]
+    assert run(["conform", "library.yaml@page/read=other", *driver, "--write-variant", "lax"]) == 2
     assert run([*command, "--write-variant", "lax"]) == 1
     assert "library.yaml: variant `lax` with 1 row" in capsys.readouterr().err
     written = (folder / "library.yaml").read_text(encoding="utf-8")
     assert written.startswith(POLICY)
     assert written.endswith("        delete: anyone\n")
-    assert run([*command, "--variant", "lax"]) == 0
+    assert run(["conform", "library.yaml@lax", *driver]) == 0
     assert run([*command, "--write-variant", "lax"]) == 2
 
 

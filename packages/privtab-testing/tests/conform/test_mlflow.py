@@ -18,7 +18,7 @@ from privtab_testing.conform.plan import PREFIX
 
 POLICY = ROOT / "policy_src" / "mlflow" / "3.17.yaml"
 DRIVER = POLICY.with_name("conform.yaml")
-READINGS = ("--reading", "user/create=server")
+READINGS = "@user/create=server"
 
 
 def test_the_driver_asks_every_row() -> None:
@@ -37,7 +37,7 @@ def server() -> Iterator[Mlflow]:
 def test_every_cell_agrees_with_the_readings_of_the_server(server: Mlflow, tmp_path: Path) -> None:
     output = tmp_path / "report.json"
     options = ["--driver", str(DRIVER), "--url", server.url, "--token-file", str(server.secret), "--jobs", "2"]
-    code = run(["conform", str(POLICY), *READINGS, *options, "--format", "json", "-o", str(output)])
+    code = run(["conform", f"{POLICY}{READINGS}", *options, "--format", "json", "-o", str(output)])
     report = json.loads(output.read_text(encoding="utf-8"))
     assert (code, report["failure"], report["left"]) == (0, None, [])
     assert {row["row"] for row in report["rows"] if row["verdict"] != "agrees"} == set()

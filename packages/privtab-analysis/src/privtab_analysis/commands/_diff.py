@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
@@ -18,7 +19,7 @@ from privtab.base import FileError, SourceFile, UsageError, Worker, dataclass
 from privtab.checks import settings_above
 from privtab.command import is_stored, load_policy, table
 from privtab.ir import Program
-from privtab.pipeline import find_policies, find_policy, load_program, policy_paths
+from privtab.pipeline import ChosenPolicy, find_policies, find_policy, load_program, policy_paths
 from privtab_analysis.diff.nodes import DeclarationChange, Diff, Verdict, Witness
 from privtab_analysis.diff.summary import (
     Group,
@@ -40,68 +41,44 @@ _LIKE_A_REVISION = re.compile(r"(HEAD|@|origin/|refs/|.*[~^]|main$|master$|[0-9a
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """The options with which a side is compiled."""
-
-    variant: str | None = None
-    readings: Mapping[str, str] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return self.variant is not None or bool(self.readings)
-
-    @property
-    def display_name(self) -> str:
-        """The options as text after the name of the policy."""
-        words = [
-            *([f"--variant {self.variant}"] if self.variant else []),
-            *(f"{row}={name}" for row, name in self.readings.items()),
-        ]
-        return f" ({', '.join(words)})" if words else ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A policy file and its options, or a bundle; with neither, a policy that does not exist."""
+    """A policy file and what is chosen of it, or a bundle; with neither, a policy that does not exist."""
 
     file: SourceFile | None
     name: str
-    choice: Choice = field(default_factory=Choice)
+    """The policy as written, with what is chosen."""
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    """The variant and the readings."""
     stored: bool = False
     """True if `name` is a bundle, or a release of a channel."""
 
-    @property
-    def display_name(self) -> str:
-        """The display name of the side."""
-        return f"{self.name}{self.choice.display_name}"
 
-
-def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice]) -> Iterator[tuple[Side, Side]]:
+def sides(before: str | None, after: str | None) -> Iterator[tuple[Side, Side]]:
     """The pairs to compare: two policies, a policy and its earlier version, or all policies and their earlier versions.
 
     Raises UsageError and FileError if there is no such policy, revision or repository.
     """
     if after is not None and before is not None:
-        yield _side(before, choices[0]), _side(after, choices[1])
-    elif before is not None and any(choices):
-        side = _side(before, Choice())
-        if side.stored:
-            raise UsageError(f"{before} is compiled already: `--variant` and `--reading` are for tables")
-        yield replace(side, choice=choices[0]), replace(side, choice=choices[1])
-    elif before is not None and is_stored(before):
+        yield _side(before), _side(after)
+        return
+    named = None if before is None or is_stored(before) else ChosenPolicy.of(before)
+    if named is None and before is not None:
         raise UsageError(f"{before} has no version in git: name the policy to compare it with, too")
-    elif before is None or _is_only_revision(before):
-        if any(choices):
-            raise UsageError("variants and readings belong to one policy: name it")
+    if named is None or before is None or _is_only_revision(before, named):
         yield from _changed_policies(before or "HEAD")
-    elif _revision_of(before) is not None:
-        revision, path = before.split(":", 1)
-        yield _side(before, choices[0]), _side(str(_working_tree_file(revision, path)), choices[1])
+    elif _revision_of(named.policy) is not None:
+        path = _working_tree_file(*named.policy.split(":", 1))
+        yield _side(before), _side(str(replace(named, policy=str(path))))
     else:
-        policy_path = find_policy(before)
-        content = file_at("HEAD", policy_path)
-        name = policy_path.as_posix()
-        committed = None if content is None else SourceFile.decode(content, f"HEAD:{name}")
-        yield Side(file=committed, name=f"HEAD:{name}"), Side(file=SourceFile.load(policy_path), name=name)
+        path = find_policy(named.policy)
+        content = file_at("HEAD", path)
+        old, new = (str(replace(named, policy=name)) for name in (f"HEAD:{path.as_posix()}", path.as_posix()))
+        committed = None if content is None else SourceFile.decode(content, f"HEAD:{path.as_posix()}")
+        chosen = named.chosen()
+        yield (
+            Side(file=committed, name=old, chosen=chosen),
+            Side(file=SourceFile.load(path), name=new, chosen=chosen),
+        )
 
 
 def programs(before: Side, after: Side, known: Program | None = None) -> tuple[Program, Program]:
@@ -115,7 +92,7 @@ def programs(before: Side, after: Side, known: Program | None = None) -> tuple[P
         existing = _program(after, known) if before.file is None else _program(before)
         empty = replace(existing, rules={})
         return (empty, existing) if before.file is None else (existing, empty)
-    if before.file.text == after.file.text and before.choice == after.choice:
+    if before.file.text == after.file.text and before.chosen == after.chosen:
         program = _program(after, known)
         return program, program
     if known is None and min(len(before.file.text), len(after.file.text)) >= LARGE and Worker.spare():
@@ -127,9 +104,9 @@ def _program(side: Side, known: Program | None = None) -> Program:
     if known is not None:
         return known
     if side.stored:
-        return load_policy(side.name, variant=side.choice.variant, readings=side.choice.readings)
+        return load_policy(side.name)
     assert side.file is not None
-    return load_program(side.file, variant=side.choice.variant, readings=side.choice.readings)
+    return load_program(side.file, **side.chosen)
 
 
 def _load_in_parallel(before: Side, after: Side) -> tuple[Program, Program]:
@@ -143,16 +120,15 @@ def _load_in_parallel(before: Side, after: Side) -> tuple[Program, Program]:
     return child.result(), after_program
 
 
-def _side(text: str, choice: Choice) -> Side:
+def _side(text: str) -> Side:
     """A policy by name or path, a bundle, or `REVISION:path` as in git; an existing file of that name takes precedence."""
     if is_stored(text):
-        return Side(file=None, name=text, choice=choice, stored=True)
-    revision = _revision_of(text)
-    if revision is None:
-        path = find_policy(text)
-        return Side(file=SourceFile.load(path), name=text, choice=choice)
-    path_text = text.split(":", 1)[1]
-    return Side(file=SourceFile.decode(required_file_at(revision, path_text), text), name=text, choice=choice)
+        return Side(file=None, name=text, stored=True)
+    named = ChosenPolicy.of(text)
+    if (revision := _revision_of(named.policy)) is None:
+        return Side(file=SourceFile.load(find_policy(named.policy)), name=text, chosen=named.chosen())
+    content = required_file_at(revision, named.policy.split(":", 1)[1])
+    return Side(file=SourceFile.decode(content, named.policy), name=text, chosen=named.chosen())
 
 
 def _revision_of(text: str) -> str | None:
@@ -161,12 +137,12 @@ def _revision_of(text: str) -> str | None:
     return revision if colon and revision and path and not Path(text).exists() else None
 
 
-def _is_only_revision(text: str) -> bool:
+def _is_only_revision(text: str, named: ChosenPolicy) -> bool:
     """Return whether an argument is a revision and not a policy."""
-    if _revision_of(text) is not None:
+    if _revision_of(named.policy) is not None:
         return False
     try:
-        find_policy(text)
+        find_policy(named.policy)
     except (UsageError, FileError):
         with suppress(FileError):  # without git
             if not (known := _knows(text)) and _LIKE_A_REVISION.match(text):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.base import FindingKind, Severity, no_collection, parse_key_values
-from privtab.command import VariantOptions, argument, deliver, err, fail_if, option, out, show_findings
+from privtab.command import argument, deliver, err, fail_if, option, out, show_findings
 from privtab_analysis.commands._failing import failing_words
 from privtab_analysis.commands._waivers import WaiversOption, waivers_of
 
@@ -35,14 +35,6 @@ def run(
         ),
     ] = None,
     after: Annotated[str | None, argument("B", "The policy to compare with, in the same forms.", kind="POLICY")] = None,
-    reading: Annotated[
-        list[str] | None, option("--reading ROW=NAME", "Use another reading of an ambiguous row in B.")
-    ] = None,
-    from_reading: Annotated[
-        list[str] | None, option("--from-reading ROW=NAME", "Use another reading of an ambiguous row in A.")
-    ] = None,
-    variant: Annotated[str | None, option("--variant NAME", "Compile this variant of B.")] = None,
-    from_variant: Annotated[str | None, option("--from-variant NAME", "Compile this variant of A.")] = None,
     fail_on: Annotated[
         list[str] | None, option("--fail-on VERDICT", f"Exit with 1 if an operation is {', '.join(FAILING)}; or `any`.")
     ] = None,
@@ -58,19 +50,19 @@ def run(
 
     The comparison is exact over every request and state; each difference comes with the smallest state that shows it. A
     single policy is compared with its version at HEAD in git; a single revision compares every policy that `privtab lint`
-    checks; a single policy with `--reading` or `--variant` is compared with itself.
+    checks.
 
     Example:
       privtab diff cdap/revised cdap/final
       privtab diff HEAD~1:policy_src/cdap/final.yaml cdap/final
       privtab diff cdap/final
       privtab diff HEAD~1 --fail-on wider,incomparable
-      privtab diff cdap/final --reading namespace/list=parent
+      privtab diff cdap/final cdap/final@namespace/list=parent
       privtab diff old.yaml new.yaml --rename item/read=item/peek
       privtab diff old.yaml new.yaml --format markdown
       privtab diff registry:registry#prod lake.yaml
     """
-    from privtab_analysis.commands._diff import Choice, programs, sides
+    from privtab_analysis.commands._diff import programs, sides
     from privtab_analysis.diff import diff as compare
     from privtab_analysis.diff.nodes import Verdict
     from privtab_analysis.diff.renames import check_renames
@@ -78,18 +70,14 @@ def run(
 
     words = failing_words(fail_on, FAILING)
     verdicts = frozenset(map(Verdict, FAILING if "any" in words else words))
-    choices = (
-        Choice(**VariantOptions(variant=from_variant, reading=from_reading).chosen()),
-        Choice(**VariantOptions(variant=variant, reading=reading).chosen()),
-    )
     active_waivers, waiver_file_findings = waivers_of(waivers)
     diffs = []
     renames = parse_key_values(rename, "--rename", example="READ=SELECT")
     with no_collection(keep=True), err().spinner("comparing", after=1.0):
-        found = [(pair, programs(*pair)) for pair in sides(before, after, choices)]
+        found = [(pair, programs(*pair)) for pair in sides(before, after)]
         check_renames(renames, [pair for _, pair in found])
         for (old_side, new_side), program_pair in found:
-            diffs.append(compare(*program_pair, shown=(old_side.display_name, new_side.display_name), renames=renames))
+            diffs.append(compare(*program_pair, shown=(old_side.name, new_side.name), renames=renames))
     marked, waiver_findings = apply_waivers(diffs, active_waivers, datetime.now(tz=UTC).date())
     _print(marked, format_, verdicts, (*waiver_file_findings, *waiver_findings), everything=everything)
     has_errors = any(finding.severity == "error" for finding in waiver_file_findings)

@@ -68,7 +68,6 @@ def run(
             "Policy under which users gain and lose operations. (default: compare only rows)",
         ),
     ] = None,
-    variant: Annotated[str | None, option("--variant NAME", "Compile this variant of the tables.")] = None,
     without: Annotated[
         list[str] | None,
         option("--without ROW", "Compare A with A without this row, as a sentence or FILE:LINE; repeatable."),
@@ -106,10 +105,10 @@ def run(
         raise UsageError("give a second state, or `--without ROW`")
     if policy is None:
         needing = [f"--fail-on {word}" for word in sorted(failing) if word != "any"]
-        needing += [name for name, value in (("--variant", variant), ("--at", at)) if value is not None]
+        needing += ["--at"] if at is not None else []
         if needing:
             raise UsageError(f"`{needing[0]}` needs `--policy POLICY`")
-    program = None if policy is None else load_policy(policy, variant=variant)
+    program = None if policy is None else load_policy(policy)
     sides = _Sides(program, before, after, without or [], allow_partial)
     found = sides.compared(time_ns() if at is None else at)
     _print(found, (str(before), sides.after_shown), format_, limit, decisions=program is not None)

@@ -13,7 +13,7 @@ from privtab.command import (
     AtOption,
     FormatOption,
     PartialOption,
-    PolicyChoice,
+    PolicyOptions,
     argument,
     err,
     fail_if,
@@ -74,7 +74,7 @@ def import_(
             "URL of the system (https://…), of its database (postgresql://…), or a file or folder of saved answers.",
         ),
     ],
-    policy: PolicyChoice,
+    policy: PolicyOptions,
     output: Annotated[
         Path, option("--output -o PATH", "Output: a .json file, or a folder with a CSV file for each table.")
     ],
@@ -142,7 +142,7 @@ def push(
         str, argument("DOCUMENT", lambda: f"Mapping document: a name ({_documents('mapping')}) or a YAML file.")
     ],
     target: Annotated[str, argument("TARGET", "URL of the database or server, or a file of its policies.")],
-    policy: PolicyChoice,
+    policy: PolicyOptions,
     state: Annotated[Path, option("--state -s STATE", STATE_HELP)],
     apply: Annotated[bool, option("--apply", "Apply the changes shown.")] = False,
     check: Annotated[bool, option("--check", "Exit with 1 if the target differs from the state.")] = False,

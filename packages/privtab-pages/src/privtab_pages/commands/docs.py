@@ -84,26 +84,29 @@ def _source(policy: PolicyArguments) -> str:
     """The policy as `privtab fmt` writes it; empty for a bundle."""
     from privtab.base import SourceFile
     from privtab.language import format_source
-    from privtab.pipeline import find_policy
+    from privtab.pipeline import ChosenPolicy, find_policy
 
-    return "" if is_stored(policy.policy) else format_source(SourceFile.load(find_policy(policy.policy)))[0] or ""
+    return (
+        ""
+        if is_stored(policy.policy)
+        else format_source(SourceFile.load(find_policy(ChosenPolicy.of(policy.policy).policy)))[0] or ""
+    )
 
 
 def _coverage(policy: PolicyArguments) -> dict[str, tuple[int, int]]:
     """The number of cells of each row, and of the cells that the scenarios beside the policy prove; empty if there are none."""
-    from privtab.pipeline import find_policy
+    from privtab.pipeline import ChosenPolicy, find_policy
     from privtab_testing.scenarios.collect import plans
     from privtab_testing.scenarios.prove import proved
 
     if is_stored(policy.policy):
         return {}
-    chosen = policy.chosen()
+    named = ChosenPolicy.of(policy.policy)
     plan = next(
         (
             plan
-            for plan in plans([find_policy(policy.policy)])
-            if plan.cases
-            and (plan.subject.variant, dict(plan.subject.readings)) == (chosen["variant"], chosen["readings"])
+            for plan in plans([find_policy(named.policy)])
+            if plan.cases and (plan.subject.variant, dict(plan.subject.readings)) == (named.variant, named.readings)
         ),
         None,
     )
@@ -113,11 +116,11 @@ def _coverage(policy: PolicyArguments) -> dict[str, tuple[int, int]]:
 
 
 def _changes(policy: PolicyArguments, since: str, program: Program) -> Diff:
-    from privtab_analysis.commands._diff import Choice, programs, sides
+    from privtab_analysis.commands._diff import programs, sides
     from privtab_analysis.diff import diff
 
-    found = list(sides(since, policy.policy, (Choice(), Choice(**policy.chosen()))))
+    found = list(sides(since, policy.policy))
     if len(found) != 1:
         raise UsageError(f"`--since {since}` is not one policy")
     (before, after), *_ = found
-    return diff(*programs(before, after, program), shown=(before.display_name, after.display_name))
+    return diff(*programs(before, after, program), shown=(before.name, after.name))

@@ -138,15 +138,12 @@ def _choices(policy: PolicyArguments) -> dict[str, Any]:
     """The variants of a policy, and how it is loaded with one and with readings; nothing of one that is compiled."""
     if is_stored(policy.policy):
         return {}
-    from privtab.pipeline import resolve_policy
+    from privtab.pipeline import load_program, resolve_policy
 
     resolved = resolve_policy(policy.policy).policy
-    given = policy.chosen()
 
     def chosen(variant: str | None, readings: dict[str, str]) -> Program:
-        return load_policy(
-            policy.policy, variant=variant or given["variant"], readings={**given["readings"], **readings}
-        )
+        return load_program(policy.policy, variant=variant, readings=readings)
 
     return {"variants": () if resolved is None else resolved.variants, "chosen": chosen}
 

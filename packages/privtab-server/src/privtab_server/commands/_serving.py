@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from privtab.base import UsageError, needing, printable_json, printable_text
-from privtab.command import PolicyChoice, SigningOptions, deliver, option, out, print_error
+from privtab.command import PolicyOptions, SigningOptions, deliver, option, out, print_error
 from privtab_analysis.commands._ask import AuthoriseOption
 from privtab_server.commands._registry_options import RegistryArgument, StorageOption, open_registry
 from privtab_server.commands._store_session import UrlArgument
@@ -304,7 +304,7 @@ class BundleOptions(SigningOptions):
 
 def serve_store(
     url: UrlArgument,
-    policy: PolicyChoice,
+    policy: PolicyOptions,
     authorise: AuthoriseOption = None,
     auditor: Annotated[
         list[str] | None, option("--auditor USER", "User who may read all rows and the journal; repeatable.")

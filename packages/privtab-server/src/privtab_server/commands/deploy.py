@@ -128,7 +128,6 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
       privtab deploy lake.yaml -r registry/ --dry-run
       privtab deploy lake.yaml --state state.yaml --push http://127.0.0.1:8181
     """
-    deploy.chosen()  # mistakes in options come before any gate
     report = DeployReport(quiet=release.quiet)
     if deploy.push is not None:
         excluded = {
@@ -158,12 +157,13 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
 
 def _file_gates(deploy: DeployOptions, report: DeployReport) -> tuple[Program | None, Path, tuple[State, Path] | None]:
     """Run the gates that only need files, showing each as it ends; the program is None if a failure stops at once."""
-    from privtab.pipeline import find_policy
+    from privtab.pipeline import ChosenPolicy, find_policy
     from privtab_server.registry.deploy.gates import lint_gate, skipped, test_gate
 
-    path = find_policy(deploy.policy)
+    named = ChosenPolicy.of(deploy.policy)
+    path = find_policy(named.policy)
     with report.step("lint"):
-        gate, program = lint_gate(path, **deploy.chosen())
+        gate, program = lint_gate(path, **named.chosen())
     report.ended(gate)
     if program is None:
         report.stop("stopped; nothing was released")
@@ -176,7 +176,7 @@ def _file_gates(deploy: DeployOptions, report: DeployReport) -> tuple[Program | 
         if deploy.skip_tests is not None:
             gate = skipped("tests", deploy.skip_tests)
         else:
-            gate = test_gate(path, engine=deploy.engine, **deploy.chosen())
+            gate = test_gate(path, engine=deploy.engine, **named.chosen())
     report.ended(gate)
     return program, path, loaded
 
@@ -226,7 +226,7 @@ class _Deployment:
     def run(self) -> int:
         """Run the gates, store the bundles, release them, and watch; returns the exit code."""
         from privtab.bundle import Provenance
-        from privtab.pipeline import policy_artifacts
+        from privtab.pipeline import ChosenPolicy, policy_artifacts
         from privtab_server.registry.deploy.rollout import pack
 
         with self.release.reader() as read:
@@ -250,7 +250,10 @@ class _Deployment:
                 return ExitCode.FINDINGS
             with self.report.step("pack"):
                 key = self.options.signing_key
-                sharded, made = self.options.sharded, Provenance.of(path, **self.options.chosen())
+                sharded, made = (
+                    self.options.sharded,
+                    Provenance.of(path, **ChosenPolicy.of(self.options.policy).chosen()),
+                )
                 packed = pack(
                     program,
                     policy_artifacts(program, sharded=sharded, provenance=made, doors=opened),

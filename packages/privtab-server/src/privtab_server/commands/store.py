@@ -11,7 +11,7 @@ from privtab.base import Entity, PrivtabError, StateInvalid, UsageError, count, 
 from privtab.command import (
     Commands,
     FormatOption,
-    PolicyChoice,
+    PolicyOptions,
     argument,
     deliver,
     fail_if,
@@ -62,7 +62,7 @@ app = Commands(help="Keep who holds what in a database, and change it as the pol
 @app.command("create")
 def create(
     url: UrlArgument,
-    policy: PolicyChoice,
+    policy: PolicyOptions,
     admin: Annotated[list[str] | None, option("--admin USER", "First service administrator; repeatable.")] = None,
     state: Annotated[Path | None, option("--state -s STATE", "The first rows, in any form of a state.")] = None,
     actor: Annotated[str, option("--actor NAME", "Name for the journal.")] = "operator",

@@ -13,7 +13,7 @@ from privtab.base import ExitCode, count, needing
 from privtab.command import (
     FormatOption,
     PartialOption,
-    PolicyChoice,
+    PolicyOptions,
     SigningOptions,
     argument,
     err,
@@ -89,7 +89,7 @@ class SparkOptions:
 
 def read(
     sources: SourcesArgument,
-    policy: PolicyChoice,
+    policy: PolicyOptions,
     output: Annotated[
         str | None, option("--output -o FOLDER", "Write valid rows, findings and counts to this folder.")
     ] = None,
@@ -130,7 +130,7 @@ def read(
 
 def build(
     sources: SourcesArgument,
-    policy: PolicyChoice,
+    policy: PolicyOptions,
     output: Annotated[str, option("--output -o FOLDER", "A folder that the driver and all executors can reach.")],
     allow_partial: PartialOption = False,
     full: Annotated[bool, option("--full", "Rebuild every shard, changed or not.")] = False,

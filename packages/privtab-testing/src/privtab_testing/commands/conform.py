@@ -106,6 +106,7 @@ def run(
       privtab conform lake.yaml --skeleton http -o driver.yaml
       privtab conform lake.yaml --driver my_lake:Driver --filter 'table/*' --fail-on wider --format junit -o lake.xml
     """
+    from privtab.pipeline import ChosenPolicy
     from privtab_testing.conform.drivers import open_driver
     from privtab_testing.conform.formats import summary
     from privtab_testing.conform.plan import plan
@@ -114,8 +115,7 @@ def run(
 
     if not prefix.strip():
         raise UsageError("`--prefix` is empty: the objects of the test must be distinguishable from others")
-    chosen = policy.chosen()
-    program = policy.program()
+    chosen, program = ChosenPolicy.of(policy.policy), policy.program()
     if skeleton is not None:
         from privtab_testing.conform.skeleton import skeleton as written
 
@@ -130,10 +130,8 @@ def run(
     if write_variant is not None:
         from privtab_testing.conform.variant import VariantFile
 
-        if any(chosen.values()):
-            raise UsageError(
-                "`--write-variant` starts from the rows as they stand: leave out `--variant` and `--reading`"
-            )
+        if chosen:
+            raise UsageError(f"`--write-variant` starts from the rows as they stand: write {chosen.policy}")
         file = VariantFile(policy.policy, write_variant)
     system = open_driver(
         driver,
@@ -145,7 +143,7 @@ def run(
     )
 
     with err().spinner("planning", after=1.0):
-        others = {} if chosen["readings"] else readings_of(policy.policy, program, policy.variant)
+        others = {} if chosen.readings else readings_of(policy.policy, program)
         planned = plan(
             program,
             readings=others,

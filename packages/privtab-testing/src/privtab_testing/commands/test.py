@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from privtab.base import UsageError, count, dataclass
 from privtab.command import (
     OutputOption,
-    VariantOptions,
     argument,
     deliver,
     err,
@@ -93,12 +92,6 @@ def run(
     *,
     options: RunOptions,
     verbose: Annotated[bool, option("--verbose -v", "Show all failures, cells and faults.")] = False,
-    reading: Annotated[
-        list[str] | None,
-        option(
-            "--reading ROW=NAME", "Use another reading of an ambiguous row (namespace/list=parent, any/share=strict)."
-        ),
-    ] = None,
     format_: Annotated[Format, option("--format", "Output format: for people, programs or CI servers.")] = "pretty",
     output: OutputOption = None,
 ) -> None:
@@ -109,6 +102,7 @@ def run(
     Example:
       privtab test
       privtab test cdap
+      privtab test cdap/final@namespace/list=parent
       privtab test cdap/final --engine both --mutation
       privtab test gravitino/1.1.0 --filter 'drop table*' -x
       privtab test --min-coverage 100 --min-mutation 100 --format junit -o build/scenarios.xml
@@ -120,7 +114,7 @@ def run(
     if options.suggest and output is not None and output.exists():
         raise UsageError(f"{output} is there already: name a new file, and move from it what you keep")
     results: list[Result] = []
-    for plan in plans(policy_paths(paths, existing=True), VariantOptions(reading=reading).readings()):
+    for plan in plans(paths or policy_paths(existing=True)):
         results.append(_run(plan, options))
         if options.fail_fast and results[-1].failures:
             break

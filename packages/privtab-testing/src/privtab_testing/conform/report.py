@@ -259,14 +259,14 @@ def _waived(
     return marked, tuple(unused)
 
 
-def readings_of(policy: str | Path, program: Program, variant: str | None = None) -> dict[Key, dict[str, Rule]]:
+def readings_of(policy: str | Path, program: Program) -> dict[Key, dict[str, Rule]]:
     """For each ambiguous row, the rules of its other readings, except readings with other objects."""
     found: dict[Key, dict[str, Rule]] = {}
     ambiguous = ((key, rule.ambiguous) for key, rule in program.rules.items() if rule.ambiguous is not None)
     # Each compilation takes the next reading of every row.
     for chosen in zip_longest(*([(key, name) for name, _ in row.readings] for key, row in ambiguous)):
         selected = [pair for pair in chosen if pair is not None]
-        other = load_program(policy, variant=variant, readings={f"{key[0]}/{key[1]}": name for key, name in selected})
+        other = load_program(policy, readings={f"{key[0]}/{key[1]}": name for key, name in selected})
         for key, name in selected:
             rule = other.rules[key]
             if rule.withs == program.rules[key].withs and (rule.each is None) == (program.rules[key].each is None):

@@ -9,7 +9,7 @@ from pathlib import Path
 from privtab.base import Diagnostic, PolicyInvalid, Severity, SourceFile, UsageError, dataclass
 from privtab.ir import Can, Program, Rule, walk_reached
 from privtab.language import YamlNode, compose_yaml
-from privtab.pipeline import find_policies, resolve_policy, system_folder
+from privtab.pipeline import ChosenPolicy, find_policies, find_policy, resolve_policy, system_folder
 from privtab.state import State
 from privtab_testing.scenarios import Case, CasePlan, Subject, finding
 from privtab_testing.scenarios.author import Author
@@ -21,23 +21,29 @@ MARK = "scenarios"
 """The key that marks a scenario file."""
 
 
-def plans(paths: Iterable[str | Path], readings: Mapping[str, str] | None = None) -> list[CasePlan]:
+def plans(paths: Iterable[str | Path]) -> list[CasePlan]:
     """The plan of every subject that the paths cover, sorted by policy.
 
     A path is a policy by name or file, with the scenario files for it in its folder; a scenario file; or a folder with
-    everything below it. `readings` replace the files' readings. Raises PolicyInvalid with every finding.
+    everything below it. Of a policy with a variant or readings (`ChosenPolicy`): the files of this variant, whose own
+    readings these replace. Raises PolicyInvalid with every finding.
     """
     found: list[Diagnostic] = []
-    scripts, policies = _scripts(paths, found)
+    named = [ChosenPolicy.of(path) for path in paths]
+    plain = [policy.policy for policy in named if not policy]
+    scripts, policies = _scripts(plain, found) if plain or not named else ([], [])
     by_subject: dict[Subject, list[Script]] = {Subject(policy=policy): [] for policy in policies}
     for script in scripts:
-        subject = replace(script.subject, readings=tuple(sorted(readings.items()))) if readings else script.subject
-        by_subject.setdefault(subject, []).append(script)
-    all_plans = [
-        _plan(s, by_subject[s], found)
-        for s in sorted(by_subject, key=lambda s: s.title)
-        if by_subject[s] or not s.variant
-    ]
+        by_subject.setdefault(script.subject, []).append(script)
+    for chosen in filter(None, named):
+        path = find_policy(chosen.policy)
+        subject = Subject(policy=path, variant=chosen.variant, readings=tuple(sorted(chosen.readings.items())))
+        of_variant = [script for script in _scripts([path], found)[0] if script.subject.variant == chosen.variant]
+        for script in of_variant:
+            by_subject.setdefault(subject if chosen.readings else script.subject, []).append(script)
+        if not of_variant:
+            by_subject.setdefault(subject, [])
+    all_plans = [_plan(s, by_subject[s], found) for s in sorted(by_subject, key=lambda s: s.title)]
     if any(diagnostic.severity is Severity.ERROR for diagnostic in found):
         raise PolicyInvalid(found)
     return [plan for plan in all_plans if plan is not None]

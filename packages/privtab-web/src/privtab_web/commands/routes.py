@@ -13,7 +13,6 @@ from privtab.base import SourceFile, UsageError, count, parse_key_values
 from privtab.command import (
     OutputOption,
     Terminal,
-    VariantOptions,
     argument,
     deliver,
     err,
@@ -71,8 +70,6 @@ def run(
     header: Annotated[
         list[str] | None, option("--header -H NAME:VALUE", "Header that the probe sends, as for sign-in; repeatable.")
     ] = None,
-    *,
-    tables: VariantOptions,
     format_: Annotated[RoutesFormat, option("--format", "Output format.")] = "text",
     output: OutputOption = None,
 ) -> None:
@@ -96,7 +93,7 @@ def run(
     from privtab_web._routes import place_of
 
     headers = parse_key_values(header, "--header", "NAME:VALUE", allow_empty=True)
-    program = None if policy is None else load_policy(policy, **tables.chosen())
+    program = None if policy is None else load_policy(policy)
     found: list[Diagnostic] = []
     documents, answers = [], None
     seen = None
