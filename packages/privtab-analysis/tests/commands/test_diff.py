@@ -157,6 +157,9 @@ def test_one_policy_alone_is_compared_with_head(privtab: Run, repository: Path) 
     for name in ("shop/now", "policy_src/shop/now.yaml"):
         ran = privtab("diff", name, "--format", "json")
         assert changed(ran) == {"store/open": "wider"}, ran.err
+    variant = privtab("diff", "shop/now@open")
+    assert "HEAD:policy_src/shop/now.yaml@open → policy_src/shop/now.yaml@open" in variant.out
+    assert "wider    store/open" in variant.out
     new = repository / "policy_src" / "shop" / "next.yaml"
     new.write_text(OLD, encoding="utf-8")
     assert set(changed(privtab("diff", "shop/next", "--format", "json")).values()) == {"added"}
