@@ -250,15 +250,12 @@ class _Deployment:
                 return ExitCode.FINDINGS
             with self.report.step("pack"):
                 key = self.options.signing_key
-                sharded, made = (
-                    self.options.sharded,
-                    Provenance.of(path, **ChosenPolicy.of(self.options.policy).chosen()),
-                )
+                made = Provenance.of(path, **ChosenPolicy.of(self.options.policy).chosen())
                 packed = pack(
                     program,
-                    policy_artifacts(program, sharded=sharded, provenance=made, doors=opened),
+                    policy_artifacts(program, sharded=self.options.sharded, provenance=made, doors=opened),
                     state=loaded,
-                    sharded=sharded,
+                    sharded=self.options.sharded,
                     signing=None if key is None else signing_key(self.registry, key, self.options.scope, before),
                 )
             if self.options.dry_run:
