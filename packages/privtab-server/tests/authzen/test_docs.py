@@ -26,7 +26,7 @@ def test_every_exchange_is_as_the_page_has_it(tmp_path: Path, monkeypatch: pytes
     read(PAGE).write(tmp_path)
     server = start(["-p", "library.yaml", "-s", "state.yaml"], tmp_path)
     try:
-        assert len(exchanges()) == 5
+        assert len(exchanges()) == 4
         for request, response in exchanges():
             line, _, body = request.text.partition("\n\n")
             method, path = line.split()
